@@ -1,4 +1,4 @@
-"""What the parts see of each other.
+"""The interfaces between network, protocols and journal.
 
 A protocol is handed a `Connection` and a `Journal` and knows nothing else of the
 daemon; the network and the journal know no protocol.  `typing.Protocol`s all: a
@@ -102,7 +102,8 @@ class Journal(Protocol):
         """Fires once every event of the batch is durable: the moment to acknowledge.
 
         Fires in submission order.  Fails with `NotStored`; then the batch is
-        nowhere, and its sender must be left to send it again.
+        nowhere, and its sender must be left to send it again.  Raises TypeError or
+        ValueError for what can be no batch: a body that is no bytes, a count below 0.
         """
 
     def withdraw(self, batch: Batch) -> bool:

@@ -21,9 +21,20 @@ from gateway.protocol import Command, Protocol
 if TYPE_CHECKING:
     from gateway.event import Decode
 
-__all__ = ["GROUP", "Installed", "decoders", "failure", "find", "installed"]
+__all__ = [
+    "GROUP",
+    "RAISED",
+    "Installed",
+    "complain",
+    "decoders",
+    "failure",
+    "find",
+    "installed",
+]
 
 GROUP = "gateway.protocols"
+#: What a stranger's code may raise, and cost nobody else anything: it may call `exit`.
+RAISED = (Exception, SystemExit)
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,49}")
 
@@ -58,8 +69,8 @@ class Installed:
         for name, protocol in self.protocols.items():
             try:
                 answer = getattr(protocol, hook)(*arguments)
-            except Exception as why:
-                _complain(failure(name, hook, why))
+            except RAISED as why:
+                complain(failure(name, hook, why))
             else:
                 yield name, answer
 
@@ -71,13 +82,14 @@ class Installed:
         return found
 
 
-def failure(name: str, hook: str, why: Exception) -> str:
+def failure(name: str, hook: str, why: BaseException) -> str:
     """The sentence that says what a protocol's code raised."""
     return f"protocol {name!r} fails in {hook}: {type(why).__name__}: {why}"
 
 
 @cache
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """Say it on standard error, once."""
     sys.stderr.write(f"gateway: {text}\n")
 
 
@@ -108,7 +120,7 @@ def find(points: Iterable[EntryPoint]) -> Installed:
     for name, same in sorted(by_name.items()):
         try:
             protocols[name] = _load(name, same)
-        except Exception as why:  # whatever a stranger's module raises when imported
+        except RAISED as why:
             broken[name] = (
                 f"protocol {name!r} can not be used: "
                 f"{' and '.join(map(_package, same))}: {why}"
@@ -127,7 +139,7 @@ def _load(name: str, points: list[EntryPoint]) -> Protocol:
         )
     try:
         found: Any = point.load()
-    except Exception as why:
+    except RAISED as why:
         raise ImportError(f"{point.value}: {type(why).__name__}: {why}") from why
     if not isinstance(found, Protocol):
         raise TypeError(

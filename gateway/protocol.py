@@ -21,6 +21,7 @@ need.  docs/plugin.md builds one step by step.
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ __all__ = [
     "tcp",
 ]
 
+_METRIC = re.compile("[a-z_][a-z0-9_]*")
 _Options_co = TypeVar("_Options_co", covariant=True)
 
 
@@ -151,6 +153,15 @@ class Statistic:
     """Its name on the live page; empty: not shown there."""
     unit: typing.Literal["", "bytes", "time"] = ""
     """How the live page writes it; a time is in seconds since the epoch."""
+
+    def __post_init__(self) -> None:
+        """One that no scraper could read would take all others with it."""
+        value = self.value
+        numbers = value.values() if isinstance(value, Mapping) else (value or 0,)
+        if not all(isinstance(each, (int, float)) for each in numbers):
+            raise TypeError(f"statistic {self.name!r} is no number: {value!r}")
+        if self.metric and not _METRIC.fullmatch(self.metric):
+            raise ValueError(f"{self.metric!r} is no metric's name")
 
     @classmethod
     def outcomes(

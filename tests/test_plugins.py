@@ -106,6 +106,16 @@ def test_an_import_that_fails() -> None:
     assert "a package without metadata" in why
 
 
+def test_an_import_that_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that calls `exit` ends no command: it is broken as others are."""
+    (tmp_path / "tests_exits.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(tmp_path)
+    exits = EntryPoint("exits", "tests_exits:protocol", plugins.GROUP)
+    found = plugins.find([exits, point("fine", "good"), point("good", "good")])
+    assert "tests_exits:protocol: SystemExit: 3" in found.broken["exits"]
+    assert set(found.protocols) == {"good"}
+
+
 def test_two_of_one_name() -> None:
     """Neither is taken: which one would be chance."""
     found = plugins.find([point("good", "good", "a"), point("good", "nameless", "b")])
@@ -184,6 +194,21 @@ def test_what_a_plugin_says_of_its_options(
     assert keys["line_bytes"]["default"] == "8KiB"
 
 
+def test_options_that_are_no_section(
+    only: Callable[[Protocol], None],
+    load: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is an error at the listener's place; the schema is without them."""
+    only(with_options(dict))  # type: ignore[arg-type]
+    plugins.complain.cache_clear()
+    why = "protocol 'good' fails in options: TypeError: <class 'dict'> is no subclass"
+    with pytest.raises(config.Invalid, match=rf"listeners\[0\]\.options: {why}"):
+        load("{name: a, protocol: good, listen: tcp:1}")
+    assert config.json_schema()["$defs"]["Listener"]["allOf"] == []
+    assert why in capsys.readouterr().err
+
+
 def test_listeners_of_a_plugin_share_no_directory(
     only: Callable[[Protocol], None], load: Callable[..., Any]
 ) -> None:
@@ -250,7 +275,7 @@ def with_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     for module in (plugins, check, cli, send):
         monkeypatch.setattr(module, "installed", lambda: found)
-    plugins._complain.cache_clear()
+    plugins.complain.cache_clear()
 
 
 @pytest.mark.parametrize(

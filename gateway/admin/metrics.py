@@ -254,13 +254,21 @@ class _Probed(Collector):
 
     def collect(self) -> Iterator[Metric]:
         status = self._probe()
-        yield _build(status)
-        yield _gauge("gateway_uptime_seconds", "Since start.", status.uptime_seconds)
-        yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
-        yield from _listeners(status.listeners)
-        yield from _stores(status)
-        yield from _freshness(status)
-        yield from _statistics(status.more)
+        taken: set[str] = set()
+        for metric in _families(status):
+            if metric.name not in taken:  # a protocol may not hide the gateway's own
+                taken.add(metric.name)
+                yield metric
+
+
+def _families(status: Status) -> Iterator[Metric]:
+    yield _build(status)
+    yield _gauge("gateway_uptime_seconds", "Since start.", status.uptime_seconds)
+    yield _gauge("gateway_ready", "1 while events are taken.", status.ready)
+    yield from _listeners(status.listeners)
+    yield from _stores(status)
+    yield from _freshness(status)
+    yield from _statistics(status.more)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -291,7 +299,7 @@ def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
     )
     rejected = CounterMetricFamily(
         "gateway_rejected_connections_total",
-        "Connections turned away before their protocol saw them.",
+        "Connections rejected before their protocol began.",
         labels=[*labels, "reason"],
     )
     for one in listeners:

@@ -27,8 +27,18 @@ from gateway.admin.access import authorized, host_allowed, trusted
 from gateway.admin.connections import AdminChannel, Guard, address_of
 from gateway.config.endpoint import Tcp, Unix
 from gateway.config.model import Admin
+from gateway.plugins import RAISED
 
-__all__ = ["UNTRUSTED", "AdminSite", "Answer", "Get", "Page", "Post", "page_of"]
+__all__ = [
+    "OWN_PATHS",
+    "UNTRUSTED",
+    "AdminSite",
+    "Answer",
+    "Get",
+    "Page",
+    "Post",
+    "page_of",
+]
 
 UNTRUSTED = "set admin.token in the configuration and send it, or set admin.trust_loopback: true"
 """Why somebody without a token may look, and no more."""
@@ -59,14 +69,30 @@ Get = Callable[[Mapping[str, str]], Answer]
 Post = Callable[[bytes], "Answer | Deferred[Answer]"]
 
 
+#: Paths below /api/ that no protocol can have: the daemon has them itself.
+OWN_PATHS = frozenset(
+    f"/api/{name}"
+    for name in (
+        "connections", "feed", "history", "rejections", "reload", "status", "tap",
+    )
+)  # fmt: skip
+
+
 def page_of(get: Get) -> Page:
     """The page of a `Get`."""
 
     def page(request: AdminRequest) -> Answer:
         query = (request.args or {}).items()
-        return get({_text(name): _text(values[-1]) for name, values in query})
+        return _checked(get({_text(name): _text(values[-1]) for name, values in query}))
 
     return page
+
+
+def _checked(answer: object) -> Answer:
+    """What a protocol's code answered; raises TypeError if that is no answer."""
+    if not isinstance(answer, Answer):
+        raise TypeError(f"it answers {answer!r}, and not a gateway.admin.site.Answer")
+    return answer
 
 
 def _text(given: bytes) -> str:
@@ -149,9 +175,12 @@ class AdminSite(Site):
         try:
             refused = self._refuse(request, path)
             if refused is None and path in self._posts:
-                return self._posts[path](request.posted)
+                answer = self._posts[path](request.posted)
+                if isinstance(answer, Deferred):
+                    return answer.addCallback(_checked)
+                return _checked(answer)
             return refused or self._page(path)(request)
-        except Exception:
+        except RAISED:
             return self.failed(path, Failure())
 
     def failed(self, path: str, why: Failure) -> Answer:

@@ -9,8 +9,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from gateway import plugins
-from gateway.config.listener import Listener, options_of
+from gateway.config.listener import Listener, options_of, options_of_all
 from gateway.config.model import Config
 from gateway.config.problems import Place, spell
 from gateway.config.section import Misfits, Section
@@ -192,8 +191,7 @@ def _homes() -> dict[str, list[str]]:
             homes.setdefault(key, []).append(spell(place) or "the top level")
             inside = _sections_in(field.annotation)
             if section is Listener and key == "options":
-                known = plugins.installed().each("options")
-                inside = [kind for _, kind in known if kind is not None]
+                inside = [kind for _, kind in options_of_all()]
             for inner in inside:
                 listed = "[]" if key == "listeners" else ""
                 visit(inner, (*place, key + listed))

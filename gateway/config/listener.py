@@ -45,6 +45,7 @@ __all__ = [
     "Tls",
     "WebSocket",
     "options_of",
+    "options_of_all",
 ]
 
 MiB = 2**20
@@ -244,7 +245,29 @@ def options_of(protocol: object) -> type[Section] | None:
     ValueError if the protocol does not say.
     """
     known = plugins.installed().protocols.get(str(protocol))
+    if known is None:
+        return None
     try:
-        return None if known is None else known.options() or NoOptions
-    except Exception as why:
+        kind = known.options() or NoOptions
+        if not (isinstance(kind, type) and issubclass(kind, Section)):
+            raise TypeError(
+                f"{kind!r} is no subclass of gateway.config.section.Section"
+            )
+    except plugins.RAISED as why:
         raise ValueError(plugins.failure(str(protocol), "options", why)) from why
+    return kind
+
+
+def options_of_all() -> Iterator[tuple[str, type[Section]]]:
+    """The name of each protocol that is installed, and the type of its options.
+
+    Standard error says which can not be asked; those are left out.
+    """
+    for name in plugins.installed().protocols:
+        try:
+            kind = options_of(name)
+        except ValueError as why:
+            plugins.complain(str(why))
+        else:
+            assert kind is not None
+            yield name, kind

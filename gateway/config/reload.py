@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin
 
 from gateway import plugins
-from gateway.config.listener import Listener
+from gateway.config.listener import Listener, options_of_all
 from gateway.config.model import Config
 from gateway.config.section import AT_ONCE, Reload, Section, restart
 
@@ -147,8 +147,8 @@ def _leaves(kind: type[Section], around: Reload) -> Iterator[tuple[str, Reload]]
 def rules() -> Iterator[tuple[str, Reload]]:
     """Every key, options of the gateway's own protocols included."""
     yield from _rules(Config, "", AT_ONCE)
-    for name, kind in plugins.installed().each("options"):
-        if kind is not None and kind.__module__.startswith("gateway."):
+    for name, kind in options_of_all():
+        if kind.__module__.startswith("gateway."):
             yield from _rules(kind, f"{name}: options.", _UNSAID)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway import plugins
-from gateway.config.listener import NoOptions
+from gateway.config.listener import options_of_all
 from gateway.config.model import Config
 from gateway.config.units import PLACEHOLDER_PATTERN, format_size, format_time
 
@@ -21,10 +20,7 @@ _PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
 
 def json_schema() -> dict[str, Any]:
     """Made from the same types that read the file; `${env:NAME}` fits everywhere."""
-    kinds: dict[str, type[BaseModel]] = {
-        name: options or NoOptions
-        for name, options in plugins.installed().each("options")
-    }
+    kinds: dict[str, type[BaseModel]] = dict(options_of_all())
     found, defs = models_json_schema(
         [(Config, "validation"), *((kind, "validation") for kind in kinds.values())],
         ref_template="#/$defs/{model}",

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.logger import Logger
 
-from gateway.plugins import Installed, failure
+from gateway.admin.site import OWN_PATHS
+from gateway.plugins import RAISED, Installed, failure
 from gateway.protocol import Context, Port, Service, Statistics, Unusable
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Protocols:
         for name, protocol in self._installed.items():
             options = [one.options for one in self._listeners.get(name, ())]
             try:
-                found[name] = self._ask(name, protocol.decoder, options)
+                found[name] = self._ask(name, protocol.decoder, options, gives=Callable)
             except Broken as why:
                 if name in self._listeners or protocol.remembers:
                     raise
@@ -93,9 +94,7 @@ class Protocols:
             self._begin(name)
         for name in remembered:
             if name in self._installed and name not in self._services:
-                self._services[name] = self._ask(
-                    name, self._installed[name].service, lend(name, [])
-                )
+                self._services[name] = self._make(name, lend(name, []))
         return {
             name: service.memory
             for name, service in self._services.items()
@@ -105,11 +104,13 @@ class Protocols:
     def _begin(self, name: str) -> None:
         assert self._lend is not None
         listeners = self._listeners[name]
-        lent = self._lend(name, listeners)
-        service = self._ask(name, self._installed[name].service, lent)
+        service = self._make(name, self._lend(name, listeners))
         self._services[name] = service
         self._served.append((name, service))
         self.served[name] = list(listeners)
+
+    def _make(self, name: str, lent: Context) -> Service:
+        return self._ask(name, self._installed[name].service, lent, gives=Service)
 
     def configure(self, listeners: Iterable[Listener]) -> None:
         """A reload: these are the listeners from now on, or again.
@@ -127,7 +128,7 @@ class Protocols:
         for name in begun:
             try:
                 self._services[name].start()
-            except Exception:
+            except RAISED:
                 self._failed(name, "start")
         return bool(begun)
 
@@ -140,7 +141,7 @@ class Protocols:
             del self.served[name]
             try:
                 service.close()
-            except Exception:
+            except RAISED:
                 self._failed(name, "close")
         self._unsettled = []
 
@@ -150,7 +151,7 @@ class Protocols:
             return
         try:
             service.retired(port)
-        except Exception:
+        except RAISED:
             self._failed(protocol, "retired")
 
     def ports(self, listener: Listener) -> list[Port]:
@@ -178,7 +179,7 @@ class Protocols:
         for name, service in self._served:
             try:
                 await service.stop()
-            except Exception:
+            except RAISED:
                 self._failed(name, "stop")
 
     def close(self) -> None:
@@ -212,21 +213,32 @@ class Protocols:
     ) -> dict[str, _T]:
         found: dict[str, _T] = {}
         for name, service in self._served:
-            for path, answer in self._ask(name, of(service)).items():
-                if path in found:
+            for path, answer in self._ask(name, of(service), gives=Mapping).items():
+                if path in found or path in OWN_PATHS:
                     raise Broken(f"protocol {name!r}: {path} is taken by another")
+                if not path.startswith("/api/"):
+                    raise Broken(f"protocol {name!r}: {path} is not below /api/")
                 found[path] = answer
         return found
 
-    def _ask(self, name: str, call: Callable[..., _T], *arguments: object) -> _T:
-        """At the start: its failure is the daemon's."""
+    def _ask(
+        self,
+        name: str,
+        call: Callable[..., _T],
+        *arguments: object,
+        gives: Any = object,
+    ) -> _T:
+        """At the start: its failure is the daemon's.  What it *gives* is of that type."""
         try:
-            return call(*arguments)
+            found = call(*arguments)
+            if not isinstance(found, gives):
+                raise TypeError(f"it gives {found!r}, and not a {gives.__name__}")
         except (Unusable, OSError):
             raise
-        except Exception as why:
+        except RAISED as why:
             self._log.failure("protocol {name}", name=name)
             raise Broken(failure(name, call.__qualname__, why)) from why
+        return found
 
     def _each(self, what: str, call: Callable[[Service], _T]) -> list[_T]:
         """While the daemon runs: a failure is the protocol's own."""
@@ -234,7 +246,7 @@ class Protocols:
         for name, service in self._served:
             try:
                 found.append(call(service))
-            except Exception:
+            except RAISED:
                 self._failed(name, what)
         return found
 

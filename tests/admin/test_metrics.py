@@ -21,6 +21,7 @@ from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
 from gateway.plugins import installed
+from gateway.protocol import Statistic, Statistics
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
 from gateway.testing.settings import settings
@@ -190,6 +191,32 @@ def test_statistics_of_protocols(metrics: Metrics, daemon: Any) -> None:
     assert "gateway_wires_timestamp" not in there
     daemon.change(more=[])
     assert not [name for name in scrape(metrics) if "wires" in name]
+
+
+@pytest.mark.parametrize(
+    ("value", "metric", "why"),
+    [
+        ("many", "gateway_wires", "is no number: 'many'"),
+        ({"a": None}, "gateway_wires", "is no number"),
+        (1, "no name!", "'no name!' is no metric's name"),
+    ],
+)
+def test_what_no_scraper_could_read(value: Any, metric: str, why: str) -> None:
+    """It fails where the protocol makes it, and takes no other metric with it."""
+    with pytest.raises((TypeError, ValueError), match=why):
+        Statistic("cut", "Wires that were cut.", value, metric)
+
+
+def test_no_protocol_hides_a_metric(metrics: Metrics, daemon: Any) -> None:
+    """Of two families of one name, the gateway's own is the one that is said."""
+    daemon.change(
+        more=[
+            Statistics("x", "", [Statistic("n", "Mine.", 7, "gateway_uptime_seconds")])
+        ]
+    )
+    assert value(metrics, "gateway_uptime_seconds") == 61.5
+    exposition = metrics.render("text/plain")[0].decode()
+    assert exposition.count("# TYPE gateway_uptime_seconds ") == 1
 
 
 def test_plugins_that_fail(metrics: Metrics) -> None:

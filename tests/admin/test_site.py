@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 
 from gateway.admin.freshness import Facts, Job, judge
-from gateway.admin.site import AdminRequest, Answer
+from gateway.admin.site import AdminRequest, Answer, page_of
 
 OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]
@@ -412,6 +413,26 @@ def test_a_post_that_takes_time(open_port: Callable[..., Any]) -> None:
     clients[2][0].connectionLost(Failure(ConnectionDone()))
     done[2].callback(Answer(b"late"))
     assert not clients[2][1].value()
+
+
+def test_pages_that_answer_nothing(open_port: Callable[..., Any]) -> None:
+    """A plug-in's page without an answer, or one that exits, is a failure as others."""
+    port = open_port(
+        token="s3cret",
+        more={
+            "/api/none": page_of(lambda query: None),  # type: ignore[arg-type, return-value]
+            "/api/exit": page_of(lambda query: sys.exit(3)),
+        },
+        posts={"/api/x": lambda body: None, "/api/y": lambda body: succeed(None)},
+    )
+    assert [port.ask(path, **BEARER).code for path in ("/api/none", "/api/exit")] == [
+        500,
+        500,
+    ]
+    assert [port.post(path, b"{}", **BEARER).code for path in ("/api/x", "/api/y")] == [
+        500,
+        500,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
 from gateway import config
+from gateway.admin.site import OWN_PATHS
 from gateway.daemon.protocols import Broken, Protocols
 from gateway.feeds.publisher import Fault
 from gateway.interfaces import Memory
@@ -21,6 +22,7 @@ from gateway.protocol import Port, Protocol, Service, Unusable
 from gateway.protocols.pravega.segments import Segments
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import lend
+from memory_daemon import Daemon, listener
 
 Load = Callable[..., config.Listener]
 BUILT_IN = ("lumberjack", "pomelo", "pravega", "rsio")
@@ -252,6 +254,52 @@ def test_at_the_start(call: str) -> None:
 
     with pytest.raises(Broken, match=f"'clumsy' fails.*RuntimeError: {call} is broken"):
         ask()
+
+
+@pytest.mark.parametrize(
+    ("call", "paths", "why"),
+    [
+        ("gets", {"/metrics": None}, "/metrics is not below /api/"),
+        ("gets", {"/api/status": None}, "/api/status is taken by another"),
+        ("posts", {"/api/reload": None}, "/api/reload is taken by another"),
+        ("posts", None, "fails in .*it gives None, and not a Mapping"),
+    ],
+)
+def test_pages_that_it_can_not_have(
+    call: str, paths: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway's own stay what they are."""
+    world = World("nothing")
+    monkeypatch.setattr(world.clumsy, call, lambda: paths)
+    with pytest.raises(Broken, match=f"protocol 'clumsy'.*{why}"):
+        getattr(world.protocols, call)()
+
+
+def test_the_gateways_own_pages_are_known(start: Callable[..., Daemon]) -> None:
+    """All that a daemon answers below /api/ without help of a protocol."""
+    site: Any = start(listener("beats", "lumberjack", 5044)).gateway._site
+    paths = {*site._health, *site._pages, *site._posts}
+    assert {path for path in paths if path.startswith("/api/")} == OWN_PATHS
+
+
+@pytest.mark.parametrize("hook", ["service", "decoder"])
+def test_a_hook_that_gives_nothing(hook: str) -> None:
+    """The start ends with its name; it is no traceback."""
+
+    class Empty(Protocol):
+        def service(self, context: Any) -> Any: ...
+        def decoder(self, options: Any) -> Any: ...
+
+    listener = config.Listener.model_construct(protocol="empty", options=None)
+    protocols = Protocols(
+        Installed({"empty": Empty()}, {}), [listener], lambda name: None
+    )
+    asks = {
+        "service": lambda: protocols.open([], lambda name, listeners: None),  # type: ignore[arg-type, return-value]
+        "decoder": protocols.decoders,
+    }
+    with pytest.raises(Broken, match=rf"'empty' fails in .*{hook}: .*it gives None"):
+        asks[hook]()
 
 
 @pytest.mark.parametrize("call", ["close", "reload", "files_removed", "statistics"])

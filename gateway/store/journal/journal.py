@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import math
+import struct
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -45,6 +46,9 @@ __all__ = ["Commit", "Journal"]
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_BYTES = (bytes, bytearray, memoryview)
+_numbers = struct.Struct("<IQ").pack
+"""Of what the numbers of a record are: see `segment`."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,17 @@ class Commit:
     seconds: float
     events: int
     bytes: int
+
+
+def _check(batch: Batch) -> None:
+    """Raise ValueError for what the thread could not write: its end is the daemon's."""
+    if not isinstance(batch.body, _BYTES):
+        raise TypeError(f"the body of a batch is no bytes: {batch.body!r}"[:200])
+    try:
+        _numbers(batch.count, batch.payload_bytes)
+    except struct.error:
+        said = f"{batch.count!r} events with {batch.payload_bytes!r} bytes of payload"
+        raise ValueError(f"no batch can have {said}") from None
 
 
 @define(eq=False, slots=False)
@@ -262,6 +277,7 @@ class Journal:
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
+        _check(batch)
         waiting = Waiting(batch, Deferred())
         if self._queues.stopping:
             waiting.done.errback(NotStored("the gateway is stopping"))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from gateway.event import LOST, Batch, Decode, Rows, Stored
+from gateway.plugins import RAISED
 from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS, Columns
 
@@ -78,7 +79,7 @@ class Decoder:
                     _make_columns(stored, rows)
             except MemoryError:
                 raise  # it may do with more memory
-            except Exception as why:  # whatever it is, the others must be published
+            except RAISED as why:  # whatever it is, the others must be published
                 self._failed(stored, f"{type(why).__name__}: {why}")
             else:
                 return rows

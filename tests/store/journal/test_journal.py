@@ -203,6 +203,34 @@ def test_what_the_disk_fails_in_is_told(
     assert running.fatal == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"count": -5}, "-5 events"),
+        ({"count": 1 << 32}, "4294967296 events"),
+        ({"count": 1.5}, r"1\.5 events"),
+        ({"payload_bytes": -1}, "-1 bytes"),
+        ({"body": "text"}, "no bytes: 'text'"),
+        ({"body": None}, "no bytes: None"),
+    ],
+)
+def test_what_is_no_batch_is_its_senders_fault(
+    start: Callable[..., Running], make: Make, changed: dict[str, Any], why: str
+) -> None:
+    """It ends neither the thread nor the daemon, and takes no memory."""
+    running = start()
+    bad = make(b"bad")
+    for name, value in changed.items():
+        setattr(bad, name, value)
+    with pytest.raises((TypeError, ValueError), match=why):
+        running.journal.submit(bad)
+    running.submit(make(b"good"))
+    running.until_stored(1)
+    assert on_disk(running) == [b"good"]
+    assert running.journal.held_bytes == 0
+    assert running.fatal == []
+
+
 def test_two_failed_syncs_in_a_row_end_the_daemon(
     start: Callable[..., Running], make: Make
 ) -> None:

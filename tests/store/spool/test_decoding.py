@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ def rows(payloads: Any = (b"x", b"y"), **differently: Any) -> Callable[[bytes], 
 #: Decoders of a batch with two events.
 BROKEN: dict[str, Any] = {
     "raises": fail,
+    "exits": lambda _: sys.exit(3),
     "too few rows": rows([b"x"]),
     "too many rows": rows([b"x", b"y", b"z"]),
     "no rows at all": lambda _: None,
