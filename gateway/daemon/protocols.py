@@ -162,7 +162,10 @@ class Protocols:
             self._unsettled.append(name)
 
         def ports() -> list[Port]:
-            return list(self._services[name].ports(listener))
+            found = list(self._services[name].ports(listener))
+            if not found or not all(isinstance(one, Port) for one in found):
+                raise TypeError(f"ports of {listener.name} are {found!r}"[:200])
+            return found
 
         try:
             return self._ask(name, ports)

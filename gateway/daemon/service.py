@@ -145,7 +145,10 @@ class Gateway(MultiService):
             super().startService()  # binds the admin port
         except CannotListenError as why:
             self._terminal.leave(f"gateway can not start: admin: {why}")
-        self.storage.start()
+        try:
+            self.storage.start()
+        except Unreadable as why:
+            self._terminal.leave(f"gateway can not start: {why}")
         self._loops.every(_CHECK_SECONDS, self.storage.journal.check)
         self._loops.every(EVERY, self._sample)
         self.lake.begin(self.storage.journal.durable_lsn)

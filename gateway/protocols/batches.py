@@ -227,6 +227,8 @@ class BatchServer(Closing):
     # Batches
 
     def _submit(self, ready: Ready) -> None:
+        if not isinstance(ready.ack, bytes):
+            raise TypeError(f"the acknowledgement is no bytes: {ready.ack!r}"[:200])
         held = len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES
         held += self._listener.batch_bytes
         pending = Pending(ready.ack, held, None)

@@ -39,11 +39,12 @@ from typing import Any
 
 import google_crc32c
 from attrs import define
-from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.defer import Deferred, FirstError, gatherResults, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.interfaces import Memory
+from gateway.plugins import RAISED, failure
 from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal import Segment, segment
 
@@ -183,9 +184,12 @@ class Checkpoint:
                     ) from why
 
     def start(self) -> None:
-        """Start the memories; save them soon."""
-        for memory in self._memories.values():
-            memory.start()
+        """Start the memories; save them soon.  Raises `Unreadable`."""
+        for name, memory in self._memories.items():
+            try:
+                memory.start()
+            except RAISED as why:
+                raise Unreadable(failure(name, "memory.start", why)) from why
         there = saved_names(self._directory, self._disk) if self._memories else []
         if self._kept or len(there) < len(self._memories):
             self._save()
@@ -227,11 +231,12 @@ class Checkpoint:
             await self._save_and_remove()
         except Exception as why:  # nothing was removed: it can be tried for ever
             if not self._failed:
+                first = why.subFailure.value if isinstance(why, FirstError) else why
                 self._log.error(
                     "{path} can not be written yet; the journal keeps what it holds: "
                     "{why}",
                     path=self._directory,
-                    why=f"{type(why).__name__}: {why}",
+                    why=f"{type(first).__name__}: {first}",
                 )
             self._failed = True
             self.failed += 1
@@ -242,14 +247,8 @@ class Checkpoint:
 
     async def _save_and_remove(self) -> None:
         covered = len(self._kept)
-        asked = [maybeDeferred(each.snapshot) for each in self._memories.values()]
-        states = dict(
-            zip(
-                self._memories,
-                await gatherResults(asked, consumeErrors=True),
-                strict=True,
-            )
-        )
+        asked = [_snapshot(name, each) for name, each in self._memories.items()]
+        states = dict(await gatherResults(asked, consumeErrors=True))
         self.reserved_bytes = await self._in_thread(self._write, states)
         self.saved += 1
         self.saved_at = self._clock.seconds()
@@ -280,8 +279,11 @@ class Checkpoint:
 
     def stop_memories(self) -> None:
         """Stop the memories: they submit nothing more of their own accord."""
-        for memory in self._memories.values():
-            memory.stop()
+        for name, memory in self._memories.items():
+            try:
+                memory.stop()
+            except RAISED:  # all else is to stop in order
+                self._log.failure("protocol {name} fails in memory.stop", name=name)
 
     def stop(self) -> Deferred[None]:
         """Save once more, so that the next start has nothing to replay; or give up.
@@ -306,6 +308,21 @@ class Checkpoint:
         due, self._due = self._due, None
         if due is not None and due.active():
             due.cancel()
+
+
+def _snapshot(name: str, memory: Memory) -> Deferred[tuple[str, bytes]]:
+    """What it gives, with its name; a failure says whose it is."""
+
+    async def ask() -> tuple[str, bytes]:
+        try:
+            data: object = await maybeDeferred(memory.snapshot)
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"it gives {data!r}, and no bytes"[:200])
+        except RAISED as why:
+            raise RuntimeError(failure(name, "memory.snapshot", why)) from why
+        return name, data
+
+    return Deferred.fromCoroutine(ask())
 
 
 def _encode(name: str, data: bytes) -> list[bytes]:

@@ -282,6 +282,15 @@ def test_the_gateways_own_pages_are_known(start: Callable[..., Daemon]) -> None:
     assert {path for path in paths if path.startswith("/api/")} == OWN_PATHS
 
 
+@pytest.mark.parametrize("found", [[], [7]])
+def test_ports_that_are_none(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that listens nowhere does not begin."""
+    world = World("nothing")
+    monkeypatch.setattr(world.clumsy, "ports", lambda listener: found)
+    with pytest.raises(Broken, match=r"'clumsy' fails in .*ports of on-clumsy are \["):
+        world.protocols.ports(world._listener("clumsy"))
+
+
 @pytest.mark.parametrize("hook", ["service", "decoder"])
 def test_a_hook_that_gives_nothing(hook: str) -> None:
     """The start ends with its name; it is no traceback."""

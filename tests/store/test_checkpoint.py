@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -271,6 +272,55 @@ def test_a_snapshot_that_fails_is_asked_for_again(place: Place) -> None:
     words.snapshot = lambda: succeed(b"now")  # type: ignore[method-assign]
     place.clock.advance(10)
     assert place.segments() == []
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "why"),
+    [
+        (lambda: 1 // 0, "ZeroDivisionError"),
+        (lambda: fail(ValueError("not now")), "ValueError: not now"),
+        (lambda: succeed("text"), "TypeError: it gives 'text', and no bytes"),
+        (lambda: sys.exit(3), "SystemExit: 3"),
+    ],
+)
+def test_whose_snapshot_failed_is_told(
+    place: Place, logged: list[dict[str, Any]], snapshot: Any, why: str
+) -> None:
+    """Among those of several protocols."""
+    checkpoint, _ = place.checkpoint("fine", "odd")
+    checkpoint.recover([], [])
+    checkpoint._memories["odd"].snapshot = snapshot  # type: ignore[method-assign]
+    logged.clear()
+    checkpoint.start()
+    place.clock.advance(60)
+    [told] = [event["why"] for event in logged if "why" in event]
+    assert f"protocol 'odd' fails in memory.snapshot: {why}" in told
+
+
+def test_a_memory_that_can_not_start_ends_the_start(place: Place) -> None:
+    """With the protocol's name."""
+    checkpoint, _ = place.checkpoint("fine", "odd")
+    checkpoint.recover([], [])
+    checkpoint._memories["odd"].start = lambda: sys.exit(3)  # type: ignore[method-assign]
+    with pytest.raises(
+        Unreadable, match=r"'odd' fails in memory\.start: SystemExit: 3"
+    ):
+        checkpoint.start()
+
+
+def test_a_memory_that_can_not_stop_stops_nobody_else(
+    place: Place, logged: list[dict[str, Any]]
+) -> None:
+    """It is told; the stop goes on."""
+    checkpoint, words = place.checkpoint("odd", "fine")
+    checkpoint.recover([], [])
+    checkpoint.start()
+    logged.clear()
+    words.stop = lambda: 1 // 0  # type: ignore[assignment, method-assign, return-value]
+    checkpoint.stop_memories()
+    [fine] = [one for name, one in checkpoint._memories.items() if name == "fine"]
+    assert not fine.running  # type: ignore[attr-defined]
+    assert [event["name"] for event in logged] == ["odd"]
 
 
 def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
