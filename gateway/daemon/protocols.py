@@ -240,7 +240,7 @@ class Protocols:
             raise
         except RAISED as why:
             self._log.failure("protocol {name}", name=name)
-            raise Broken(failure(name, call.__qualname__, why)) from why
+            raise Broken(failure(name, call.__name__, why)) from why
         return found
 
     def _each(self, what: str, call: Callable[[Service], _T]) -> list[_T]:
