@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Command, Protocol
+from gateway.protocol import Command, Protocol, Sender
 
 if TYPE_CHECKING:
     from gateway.event import Decode
@@ -69,6 +69,7 @@ class Installed:
         for name, protocol in self.protocols.items():
             try:
                 answer = getattr(protocol, hook)(*arguments)
+                _check(hook, answer)
             except RAISED as why:
                 complain(failure(name, hook, why))
             else:
@@ -85,6 +86,21 @@ class Installed:
 def failure(name: str, hook: str, why: BaseException) -> str:
     """The sentence that says what a protocol's code raised."""
     return f"protocol {name!r} fails in {hook}: {type(why).__name__}: {why}"
+
+
+def _check(hook: str, answer: Any) -> None:
+    """Raise TypeError unless it is what that hook should give."""
+    match hook:
+        case "commands":
+            fine = isinstance(answer, Mapping) and all(
+                isinstance(each, Command) for each in answer.values()
+            )
+        case "sender":
+            fine = answer is None or isinstance(answer, Sender)
+        case _:
+            fine = callable(answer)
+    if not fine:
+        raise TypeError(f"it gives {answer!r}"[:200])
 
 
 @cache
@@ -146,6 +162,8 @@ def _load(name: str, points: list[EntryPoint]) -> Protocol:
             f"{point.value} is of type {type(found).__name__}, not an object of a "
             "subclass of gateway.protocol.Protocol"
         )
+    if not isinstance(found.limits, Mapping):
+        raise TypeError(f"{point.value}: limits are {found.limits!r}, not a mapping")
     own = getattr(found, "name", None)
     if own != name:
         raise ValueError(

@@ -28,7 +28,13 @@ class Nameless(Protocol):
     pass
 
 
+class Unlimited(Protocol):
+    name = "unlimited"
+    limits = None  # type: ignore[assignment]
+
+
 MODULE = ModuleType("tests_plugins_probe")
+MODULE.unlimited = Unlimited()  # type: ignore[attr-defined]
 MODULE.good, MODULE.nameless, MODULE.number = Good(), Nameless(), 7  # type: ignore[attr-defined]
 
 
@@ -88,6 +94,7 @@ def test_one_that_is_sound() -> None:
         ("nameless", "nameless", "is named None"),
         ("other", "good", "is named 'good', and its entry point 'other'"),
         ("Loud Name", "good", "lower case letters, digits and dashes"),
+        ("unlimited", "unlimited", "limits are None, not a mapping"),
     ],
 )
 def test_one_that_is_broken(name: str, attribute: str, why: str) -> None:
@@ -268,14 +275,14 @@ class Failing(Protocol):
 
 
 @pytest.fixture
-def with_failing(monkeypatch: pytest.MonkeyPatch) -> None:
+def with_failing(monkeypatch: pytest.MonkeyPatch) -> Protocol:
     """A plug-in whose hooks raise is installed beside the others."""
-    found = plugins.Installed(
-        {**plugins.installed().protocols, "failing": Failing()}, {}
-    )
+    failing = Failing()
+    found = plugins.Installed({**plugins.installed().protocols, "failing": failing}, {})
     for module in (plugins, check, cli, send):
         monkeypatch.setattr(module, "installed", lambda: found)
     plugins.complain.cache_clear()
+    return failing
 
 
 @pytest.mark.parametrize(
@@ -295,6 +302,30 @@ def test_hooks_that_raise_cost_the_others_nothing(
     assert said.err.count(why) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "hook", "answer"),
+    [
+        (["--help"], "commands", None),
+        (["--help"], "commands", ["x"]),
+        (["--help"], "commands", {"x": 7}),
+        (["send", "--help"], "sender", 7),
+    ],
+)
+def test_hooks_that_give_something_else_cost_the_others_nothing(
+    with_failing: Protocol,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    hook: str,
+    answer: Any,
+) -> None:
+    """As if they had raised."""
+    monkeypatch.setattr(type(with_failing), hook, lambda self: answer)
+    assert cli.main(words) == 0
+    why = f"gateway: protocol 'failing' fails in {hook}: TypeError: it gives {answer!r}"
+    assert why in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("with_failing")
 def test_files_are_read_without_it() -> None:
     """The decoders of all others are there."""
@@ -309,6 +340,21 @@ def test_a_listener_of_a_plugin_that_fails(load: Callable[..., Any]) -> None:
         match=r"listeners\[0\]\.options: protocol 'failing' fails in options: Runtime",
     ):
         load("{name: a, protocol: failing, listen: tcp:1}")
+
+
+def test_a_starter_that_fails(
+    only: Callable[[Protocol], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`gateway init` says whose it is, and writes nothing."""
+    only(MODULE.good)
+    monkeypatch.setattr("gateway.cli.init.installed", plugins.installed)
+    monkeypatch.setattr(Good, "starter", lambda self, host: None, raising=False)
+    assert cli.main(["init", "good", "--directory", str(tmp_path)]) == 2
+    assert "protocol 'good' fails in starter: TypeError" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("hook", ["misfits", "describe"])

@@ -12,7 +12,7 @@ from typing import Any
 from gateway import config
 from gateway.config.problems import spell
 from gateway.config.units import format_size
-from gateway.plugins import failure, installed
+from gateway.plugins import RAISED, failure, installed
 from gateway.store.directories import Directories
 from gateway.store.names import odd_for_spark
 
@@ -96,8 +96,8 @@ def _warnings(loaded: config.Config) -> list[str]:
     found = [*_of_memory(loaded), *_of_paths(loaded)]
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
-            found += installed().protocols[name].cautions(loaded)
-        except Exception as why:
+            found += map(str, installed().protocols[name].cautions(loaded))
+        except RAISED as why:
             found.append(failure(name, "cautions", why))
     return found
 
@@ -139,8 +139,8 @@ def _about(listener: config.Listener) -> list[str]:
         about.append("behind a PROXY protocol balancer")
     protocol = installed().protocols[listener.protocol]
     try:
-        return [*about, *protocol.describe(listener.options)]
-    except Exception as why:
+        return [*about, *map(str, protocol.describe(listener.options))]
+    except RAISED as why:
         return [*about, failure(listener.protocol, "describe", why)]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.cli import WrongUse
-from gateway.plugins import installed
+from gateway.plugins import RAISED, failure, installed
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -179,7 +179,10 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     kept = _STATE if args.systemd or args.compose else "data"
     listeners = []
     for name in dict.fromkeys(args.protocols):
-        starter = dict(installed().protocols[name].starter(host))
+        try:
+            starter = dict(installed().protocols[name].starter(host))
+        except RAISED as why:
+            raise WrongUse(failure(name, "starter", why)) from why
         listeners.append(
             {"name": starter.pop("name", name), "protocol": name, **starter}
         )

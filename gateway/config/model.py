@@ -387,10 +387,14 @@ class Config(Section):
             own = {
                 i: one for i, one in enumerate(self.listeners) if one.protocol == name
             }
+            if not own:
+                continue
             try:
-                yield from protocol.misfits(own) if own else ()
-            except Exception as why:
+                found = [(tuple(at), str(why)) for at, why in protocol.misfits(own)]
+            except plugins.RAISED as why:
                 yield ("listeners",), plugins.failure(name, "misfits", why)
+            else:
+                yield from found
 
     def _same_names(self) -> Iterator[tuple[Place, str]]:
         first: dict[str, int] = {}
