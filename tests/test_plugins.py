@@ -14,7 +14,7 @@ import pytest
 from pydantic import Field
 
 from gateway import cli, config, plugins
-from gateway.cli import check, send
+from gateway.cli import check, init, send
 from gateway.config.fields import SHARED_BY_LISTENERS, ByteCount, FolderName
 from gateway.config.section import Section
 from gateway.protocol import Protocol
@@ -54,7 +54,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Protocol], None]:
 
     def only(protocol: Protocol) -> None:
         found = plugins.Installed({protocol.name: protocol}, {})
-        for module in (plugins, check):
+        for module in (plugins, check, init):
             monkeypatch.setattr(module, "installed", lambda: found)
 
     return only
@@ -350,7 +350,6 @@ def test_a_starter_that_fails(
 ) -> None:
     """`gateway init` says whose it is, and writes nothing."""
     only(MODULE.good)
-    monkeypatch.setattr("gateway.cli.init.installed", plugins.installed)
     monkeypatch.setattr(Good, "starter", lambda self, host: None, raising=False)
     assert cli.main(["init", "good", "--directory", str(tmp_path)]) == 2
     assert "protocol 'good' fails in starter: TypeError" in capsys.readouterr().err
