@@ -8,9 +8,10 @@
     outbox/.pushed                    the names of files that were pushed (`pushed`)
 
 A file is there once its name is: write it elsewhere or under a hidden name, then rename
-it.  Files are taken in the order of their names.  One that can not be taken is set
-aside, whole, and the next one is taken.  Only regular files are opened, and no symbolic
-link is followed.
+it.  Files are taken in the order of their names, those first that are there when one
+looks: a directory of 100,000 is not listed again for each of them.  One that can not be
+taken is set aside, whole, and the next one is taken.  Only regular files are opened, and
+no symbolic link is followed.
 
 A file's name is its identity: once it was taken, no other of that name is, while the
 name is remembered.  Taking a file is: move it to `.done`, sync both directories, note
@@ -87,7 +88,7 @@ class File:
 class Folder:
     """The outbox directory; its methods block, and belong in a thread.
 
-    *retention* is in seconds, 0 to keep nothing; *file_bytes* is the limit.
+    `retention` is in seconds, 0 to keep nothing; *file_bytes* is the limit.
     """
 
     _log = Logger()
@@ -95,7 +96,7 @@ class Folder:
     _path: Path
     _pushed: PushedNames
     _disk: Disk
-    _retention: float
+    retention: float
     _file_bytes: int
 
     def __attrs_post_init__(self) -> None:
@@ -105,6 +106,8 @@ class Folder:
         """Paths and inodes of what could not even be set aside."""
         self._waits = False
         """The disk takes no names, and the log says so."""
+        self._left: Iterator[os.DirEntry[str]] | None = None
+        """Those that were there at the last look and have not had their turn."""
         self.set_aside = 0
         """Files that could not be taken."""
         self.repeated = 0
@@ -120,29 +123,24 @@ class Folder:
 
         It is readable to its end; its rename and its name are on disk.
         """
-        for entry in self._waiting():
-            path = Path(entry.path)
-            try:
-                if (file := self._take(path)) is not None:
-                    return file
-            except FileNotFoundError:
-                continue
-            except _NotNoted as why:
-                self._tell_waiting(str(why))
-                return None
-            except (Unreadable, OSError) as why:
-                self._set_aside(path, entry.inode(), str(why))
-        return None
+        if self._left is not None and (file := self._take_next(self._left)) is not None:
+            return file
+        self._make_again()
+        self._left = self._waiting()
+        return self._take_next(self._left)
+
+    def forget(self) -> None:
+        """Forget the names that were remembered long enough, and what is stuck no more."""
+        self._pushed.forget()
+        self._stuck = {key for key in self._stuck if os.path.lexists(key[0])}
 
     def sweep(self) -> None:
-        """Remove the files that were taken longer than `retention` ago, forget names."""
-        self._pushed.forget()
-        oldest = time.time() - self._retention
+        """Remove the files that were taken longer than `retention` ago."""
+        oldest = time.time() - self.retention
         for entry in list(os.scandir(self._done)):
             with contextlib.suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_mtime <= oldest:
                     Path(entry.path).unlink()
-        self._stuck = {key for key in self._stuck if os.path.lexists(key[0])}
 
     def prepare(self) -> None:
         """Make the directory, and read what was pushed.  Raises OSError."""
@@ -155,7 +153,32 @@ class Folder:
                 count=self._pushed.damaged,
             )
 
+    def _make_again(self) -> None:
+        """Somebody may have removed the directory, or what we keep in it."""
+        if self._done.is_dir():
+            return
+        self._done.mkdir(parents=True, exist_ok=True)
+        self._pushed.close()  # the names are written anew with the next one
+        self._log.warn("outbox: {path} was removed, and made again", path=self._done)
+
     # Which files wait
+
+    def _take_next(self, left: Iterator[os.DirEntry[str]]) -> File | None:
+        self._left = None
+        for entry in left:
+            path = Path(entry.path)
+            try:
+                if (file := self._take(path)) is not None:
+                    self._left = left
+                    return file
+            except FileNotFoundError:
+                continue
+            except _NotNoted as why:
+                self._tell_waiting(str(why))
+                return None
+            except (Unreadable, OSError) as why:
+                self._set_aside(path, entry.inode(), str(why))
+        return None
 
     def _waiting(self) -> Iterator[os.DirEntry[str]]:
         sink = self._is_sink(self._path)
@@ -175,11 +198,12 @@ class Folder:
             self._set_aside(path, folder.inode(), str(why))
             return
         yield from entries
-        if not entries and (path / "_SUCCESS").exists():
-            for each in (path / "_SUCCESS", *path.glob(".*.crc")):
-                each.unlink(missing_ok=True)
-            if not any(path.iterdir()):
-                path.rmdir()
+        with contextlib.suppress(OSError):  # it is not ours, or not there any more
+            if (path / "_SUCCESS").exists() and not (entries and self._visible(path)):
+                for each in (path / "_SUCCESS", *path.glob(".*.crc")):
+                    each.unlink(missing_ok=True)
+                if not any(path.iterdir()):
+                    path.rmdir()
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
         """Without `.hidden`, `_temporary` and `_SUCCESS`, as Spark itself sees it."""
@@ -291,7 +315,7 @@ class Folder:
         """It is in `.done`, and stays there for `retention`."""
         with contextlib.suppress(OSError):
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        if self._retention:
+        if self.retention:
             os.utime(kept)
         else:
             kept.unlink()

@@ -26,7 +26,9 @@ from gateway.protocols.pomelo.registry import Registry
 __all__ = ["Outbox"]
 
 _POLL_SECONDS = 0.2
-_SWEEP_SECONDS = 10.0
+_FORGET_SECONDS = 10.0
+_SWEEPS = 100
+"""In the time that files are kept: they may be many, and each sweep looks at all."""
 _STOP_SECONDS = 5.0
 
 
@@ -52,7 +54,9 @@ class Outbox:
         self._loop.clock = self._reactor
         self._stopped: Deferred[Any] = succeed(None)
         self._stop_by: float | None = None
-        self._swept = 0.0
+        self._forgot = self._swept = 0.0
+        self._trouble = ""
+        """Why it can not look, as the log has it."""
         self.files = self.rows = self.refused = self.expired = 0
         """Files that were pushed, their rows, and how many of those were refused, or had
         waited longer than their time to live."""
@@ -81,12 +85,18 @@ class Outbox:
                     file.close()
                 if self._stop_by is not None:
                     return
+            self._trouble = ""
             now = self._reactor.seconds()
-            if now - self._swept >= _SWEEP_SECONDS:
-                self._swept = now
-                await self._thread(self.folder.sweep)
+            if now - self._forgot >= _FORGET_SECONDS:
+                self._forgot = now
+                await self._thread(self.folder.forget)
+                if now - self._swept >= self.folder.retention / _SWEEPS:
+                    self._swept = now
+                    await self._thread(self.folder.sweep)
         except OSError as why:
-            self._log.error("outbox: {why}", why=str(why))
+            if str(why) != self._trouble:
+                self._trouble = str(why)
+                self._log.error("outbox: {why}", why=str(why))
         except Exception:  # it looks again: one file must not stop all others
             self._log.failure("outbox")
 

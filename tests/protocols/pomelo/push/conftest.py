@@ -42,7 +42,7 @@ def put(tmp_path: Path, folder: Folder) -> Callable[[str, bytes], Path]:
 
     def write(name: str, content: bytes) -> Path:
         path = tmp_path / "outbox" / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         return path
 

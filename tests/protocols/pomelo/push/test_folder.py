@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,51 @@ def test_what_spark_leaves_beside(folder: Folder, put: Any, tmp_path: Path) -> N
     put("run/_SUCCESS", b"")
     assert folder.take() is None
     assert not (tmp_path / "outbox" / "run").exists()
+
+
+def test_many_files(folder: Folder, put: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is listed once for those that are there, and not for each of them."""
+    for number in range(30):
+        put(f"{number:02}.json", LINE)
+        put(f"batch-{number:02}/part-0.json", LINE)
+        put(f"batch-{number:02}/_SUCCESS", b"")
+    listed: list[Any] = []
+
+    def scandir(path: Any, real: Any = os.scandir) -> Any:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    names = [taken(folder)[0] for _ in range(60)]  # type: ignore[index]
+    assert names == sorted(names)
+    outbox = put("later.json", LINE).parent
+    assert listed.count(outbox) == 1
+    assert taken(folder) == ("later.json", [ONE])
+    assert folder.take() is None
+    assert not list(outbox.glob("batch-*"))
+
+
+def test_a_directory_that_can_not_be_removed(folder: Folder, put: Any) -> None:
+    """… is left alone, and keeps none of the others waiting."""
+    put("a/_SUCCESS/is-a-directory", b"")
+    put("b/part-0.json", LINE)
+    assert taken(folder) == ("b/part-0.json", [ONE])
+    assert folder.take() is None
+
+
+@pytest.mark.parametrize("gone", [".", ".done"])
+def test_a_directory_that_somebody_removes(
+    folder: Folder, open_folder: Any, put: Any, tmp_path: Path, gone: str
+) -> None:
+    """It is made again, and what was pushed is remembered, in the next life too."""
+    put("a.json", LINE)
+    assert taken(folder) == ("a.json", [ONE])
+    shutil.rmtree(tmp_path / "outbox" / gone)
+    assert folder.take() is None
+    put("b.json", LINE)
+    assert taken(folder) == ("b.json", [ONE])
+    put("a.json", LINE)
+    assert taken(open_folder()) is None
 
 
 def test_hidden_names_are_not_there_yet(folder: Folder, put: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -84,6 +86,40 @@ def test_a_push_that_waited_too_long(
     assert running.refused == 0
     [told] = [event for event in logged if event.get("expired")]
     assert (told["expired"], told["count"]) == (2, 4)
+
+
+def test_a_directory_that_is_none(
+    folder: Folder, put: Any, logged: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """… has one line in the log, however often one looks, and one more the next time."""
+    outbox, reactor = tmp_path / "outbox", OneThread()
+    running = Outbox(folder, Registry(), ManualJournal(), reactor)
+    running.start()
+    for times in (1, 2):
+        shutil.rmtree(outbox)
+        outbox.touch()
+        reactor.pump([0.2] * 5)
+        assert [bool(event.get("why")) for event in logged].count(True) == times
+        outbox.unlink()
+        put("a.json", LINE)
+        reactor.pump([0.2] * 2)
+    running.stop()
+
+
+def test_what_was_kept_goes_in_time(open_folder: Any, put: Any, tmp_path: Path) -> None:
+    """Those that are kept may be many: they are looked at a hundred times in `retention`."""
+    folder, reactor = open_folder(retention=86_400.0), OneThread()
+    running = Outbox(folder, Registry(), ManualJournal(), reactor)
+    running.start()
+    put("a.json", LINE)
+    reactor.pump([864.0])
+    [kept] = (tmp_path / "outbox" / ".done").iterdir()
+    os.utime(kept, (1, 1))
+    reactor.pump([10.0] * 80)
+    assert kept.exists()
+    reactor.pump([10.0] * 10)
+    running.stop()
+    assert not kept.exists()
 
 
 def test_rows_that_are_no_pushes(folder: Folder, put: Any) -> None:
