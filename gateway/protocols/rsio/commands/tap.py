@@ -79,8 +79,10 @@ def run(args: argparse.Namespace) -> int:
     return _Tapping(args, publisher, _token(args)).run()
 
 
-def _publisher(args: argparse.Namespace, first: int | None = None) -> str:
-    """What to subscribe to; from *first* on, if that is not None."""
+def _publisher(
+    args: argparse.Namespace, first: int | None = None, node: str | None = None
+) -> str:
+    """What to subscribe to; from lsn *first* of *node* on, if these are not None."""
     given = {name: getattr(args, name) for name in _FILTERS}
     if args.publisher is not None:
         if args.first or args.last or any(given.values()):
@@ -91,7 +93,7 @@ def _publisher(args: argparse.Namespace, first: int | None = None) -> str:
         return f"{name}?{query}&format=arrow".replace("?&", "?")
     if args.last and not args.first:
         raise WrongUse("--to needs --from")
-    asked = {"from": first or args.first, "to": args.last, **given}
+    asked = {"node": node, "from": first or args.first, "to": args.last, **given}
     if args.format != "json":
         asked["format"] = args.format
     name = "events" if args.first else "tap"
@@ -130,6 +132,10 @@ class _Form(Protocol):
     def last(self) -> int | None:
         """The lsn of the last event that was shown."""
 
+    @property
+    def node(self) -> str | None:
+        """The node that it is an event of: lsns of others are other events."""
+
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
 
@@ -146,8 +152,16 @@ class _Lines:
 
     @property
     def last(self) -> int | None:
-        lsn = json.loads(self._element or b"{}").get("lsn")
+        lsn = self._found("lsn")
         return lsn if isinstance(lsn, int) else None
+
+    @property
+    def node(self) -> str | None:
+        node = self._found("node")
+        return node if isinstance(node, str) else None
+
+    def _found(self, key: str) -> object:
+        return json.loads(self._element or b"{}").get(key)
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         gaps = sum(element.startswith(b'{"gap":') for element in elements)
@@ -192,6 +206,7 @@ class _Arrow:
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
         self.last: int | None = None
+        self.node: str | None = None
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         events = 0
@@ -203,6 +218,7 @@ class _Arrow:
                     if some.num_rows:
                         self._writer.write_batch(some)
                         self.last = some.column("lsn")[-1].as_py()
+                        self.node = some.column("node")[-1].as_py()
                         events += some.num_rows
         return self._written(), events
 
@@ -351,7 +367,7 @@ class _Tapping:
             return False
         if last is None:  # the latest would be another one by now
             return bool(self._args.first != "latest")
-        self._publisher = _publisher(self._args, last + 1)
+        self._publisher = _publisher(self._args, last + 1, self._form.node)
         return True
 
     @property
