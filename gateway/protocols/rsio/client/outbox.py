@@ -106,10 +106,12 @@ class Outbox:
         # Of all elements ever published, earlier lives may have sent any.
         reached = self.confirmed + len(self) if self._whole else self.reached
         if not self.confirmed <= offset <= reached:
-            why = ": another sender has this name" if offset > reached else ""
+            why = "another sender has this name"
+            if offset < self.confirmed:
+                why = "this gateway has forgotten the name, or is not the one before"
             raise ValueError(
                 f"asked to go on behind {offset} elements, "
-                f"{self.confirmed} to {reached} are possible{why}"
+                f"{self.confirmed} to {reached} are possible: {why}"
             )
 
     @property
