@@ -208,45 +208,42 @@ def answering(**said: Any) -> Callable[[socket.socket], None]:
 
 
 @pytest.fixture
-def with_token(tmp_path: Path) -> tuple[str, str]:
-    """Words for the token that gateways ask for."""
+def ask(cluster: Cluster, verdict: Verdict, tmp_path: Path) -> Verdict:
+    """What the job's machine says of all, when it asks gateways at these addresses."""
+    everywhere(cluster)
     path = tmp_path / "token"
     path.write_text("secret\n")
-    return "--token-file", str(path)
+
+    def ask(*addresses: str, token: bool = True) -> dict[str, Any]:
+        words = [word for each in addresses for word in ("--gateway", each)]
+        words += ["--token-file", str(path)] if token else []
+        return verdict(*cluster.named("job"), *words)
+
+    return ask
 
 
 def test_gateways_on_other_machines_are_asked(
-    cluster: Cluster,
-    serve: Callable[..., str],
-    verdict: Verdict,
-    with_token: tuple[str, str],
+    ask: Verdict, serve: Callable[..., str]
 ) -> None:
     """How far they are, and what is in their journals alone: a hole before that shows."""
-    everywhere(cluster)
-    words = [*cluster.named("job"), *with_token]
     one = serve(answering(node="gw-1", durable=12, published=8))
     two = serve(answering(node="gw-2", durable=10, published=8))
-    report = verdict(*words, "--gateway", one, "--gateway", two)
+    report = ask(one, two)
     assert report["complete"]
     assert report["asked"] == ["gw-1", "gw-2"]
     assert places(report)["gw-1"] == (12, 5, 3, 4)
     assert places(report)["gw-3"] == (8, 5, 3, 0)
     ahead = serve(answering(node="gw-1", durable=12, published=10))
-    report = verdict(*words, "--gateway", ahead)
+    report = ask(ahead)
     [node] = [one for one in report["nodes"] if one["holes"]]
     assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 10)]
     assert node["in_journal"] == 2
 
 
 def test_a_gateway_that_can_not_be_asked_is_a_problem(
-    cluster: Cluster,
-    serve: Callable[..., str],
-    verdict: Verdict,
-    with_token: tuple[str, str],
+    ask: Verdict, serve: Callable[..., str]
 ) -> None:
     """Nobody there, no token, a bucket that is not looked at, one node twice."""
-    everywhere(cluster)
-    named = cluster.named("job")
     elsewhere = serve(
         answering(node="gw-9", durable=1, published=1, bucket="s3://other/spool")
     )
@@ -258,14 +255,13 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(
         (elsewhere, "puts its files into s3://other/spool"),
         (here, "puts its files into a directory of its machine"),
     ):
-        report = verdict(*named, "--gateway", address, *with_token)
+        report = ask(address)
         assert {one["file"] for one in report["problems"]} == {address}
         assert all(why in one["why"] for one in report["problems"])
     fine = [serve(answering(node="gw-1", durable=8, published=8)) for _ in range(2)]
-    [problem] = verdict(*named, "--gateway", fine[0])["problems"]
+    [problem] = ask(fine[0], token=False)["problems"]
     assert "--token-file" in problem["why"]
-    twice = verdict(*named, "--gateway", fine[0], "--gateway", fine[1], *with_token)
-    [problem] = twice["problems"]
+    [problem] = ask(*fine)["problems"]
     assert "node gw-1 answers here and at another address" in problem["why"]
 
 

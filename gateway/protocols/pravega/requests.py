@@ -15,22 +15,11 @@ from typing import Any, TypeAlias
 from attrs import define, field
 
 from gateway.interfaces import Refusal
-from gateway.protocols.pravega import wire
+from gateway.protocols.pravega import errors, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import Message
-from gateway.protocols.pravega.errors import (
-    BadKeyVersion,
-    BadOffset,
-    ConditionFailed,
-    KeyNotFound,
-    Sealed,
-    SegmentError,
-    SegmentExists,
-    SegmentNotFound,
-    TableNotEmpty,
-    Unsupported,
-)
+from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.frames import MAX_LENGTH
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.segment import Segment
@@ -68,22 +57,22 @@ def error_reply(message: Any, why: SegmentError) -> Message:
     """The reply to a request that failed."""
     request, name = message.request_id, subject(message)
     match why:
-        case SegmentNotFound():
+        case errors.SegmentNotFound():
             return wire.NoSuchSegment(request, why.name)
-        case SegmentExists():
+        case errors.SegmentExists():
             return wire.SegmentAlreadyExists(request, name)
-        case Sealed():
+        case errors.Sealed():
             return wire.SegmentIsSealed(request, name)
-        case BadOffset():
+        case errors.BadOffset():
             offset = getattr(message, "offset", -1)
             return wire.SegmentIsTruncated(request, name, why.start, "", offset)
-        case TableNotEmpty():
+        case errors.TableNotEmpty():
             return wire.TableSegmentNotEmpty(request, name)
-        case KeyNotFound():
+        case errors.KeyNotFound():
             return wire.TableKeyDoesNotExist(request, name)
-        case BadKeyVersion():
+        case errors.BadKeyVersion():
             return wire.TableKeyBadVersion(request, name)
-        case ConditionFailed():
+        case errors.ConditionFailed():
             return ws.SegmentAttributeUpdated(request, success=False)
         case _:
             return wire.OperationUnsupported(request, type(message).__name__)
@@ -109,7 +98,7 @@ class Requests:
     @singledispatchmethod
     def answer(self, message: Any) -> Answered:
         """The change to store, if any, and the reply; raises `SegmentError`, `Refusal`."""
-        raise Unsupported
+        raise errors.Unsupported
 
     # -- segments ---------------------------------------------------------------------
 
@@ -217,7 +206,7 @@ class Requests:
             change = self._state.merge(
                 [(target, source)], self.now, updates=message.updates
             )
-        except SegmentNotFound as why:
+        except errors.SegmentNotFound as why:
             if why.name != source or not self._state.was_merged(source):
                 raise
         self.transients.pop(source, None)
