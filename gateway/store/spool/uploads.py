@@ -96,6 +96,8 @@ class Uploads:
         """Files that are not in the bucket, in order: the first lsn of ours, else 0."""
         self._busy: set[str] = set()
         """Those that a thread has in hand."""
+        self._there: dict[str, Uploaded] = {}
+        """Those whose request went well, while it is not known whose the name was then."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
         self._failures = 0
@@ -316,17 +318,21 @@ class Uploads:
 
     def _put(self, name: str, begun: float) -> Uploaded:
         try:
-            data = self._disk.read(self._place(name))
-            self._check_name(now=False)
-            made = commit(self.bucket, name, data)
-            seconds = self._clock() - begun
+            one = self._there.get(name)
+            if one is None:
+                data = self._disk.read(self._place(name))
+                self._check_name(now=False)
+                made = commit(self.bucket, name, data)
+                seconds = self._clock() - begun
+                one = Uploaded(name, len(data), seconds, again=not made)
+                self._there[name] = one
             self._check_name(now=True)
             self._move(name)
         except FileNotFoundError:
             if self._disk.exists(self._directory / name):
                 raise  # the archive is what is not there
             return self._put_by_others(name, begun)
-        return Uploaded(name, len(data), seconds, again=not made)
+        return one
 
     def _check_name(self, *, now: bool) -> None:
         """Whether the node's name is ours still; see `Claim.check`.
@@ -365,6 +371,7 @@ class Uploads:
         with self._condition:
             self._busy.discard(one.name)
             del self._waiting[one.name]
+            self._there.pop(one.name, None)
             for each in (self._later, self.conflicts, self.stuck):
                 each.pop(one.name, None)
             self.uploaded += 1

@@ -123,6 +123,26 @@ def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
     assert uploads.safe_lsn(0) == 0
 
 
+def test_a_name_that_can_not_be_asked_for_costs_no_second_upload(world: World) -> None:
+    """The file stays here until that is known; a slow link carries it once."""
+    name = world.file(1, 5)
+    left = [False, False]
+
+    def check(*, now: bool) -> None:
+        if now and left:
+            left.pop()
+            assert world.here(world.spool) == [name]
+            raise BucketError("timed out")
+
+    uploads = world.uploads(check=check)
+    until(uploads, lambda: uploads.uploaded == 1)
+    assert not left
+    assert [each for each in world.bucket.requests if each[1] == name] == [
+        ("create", name)
+    ]
+    assert world.here(world.archive) == [name]
+
+
 def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
     """Whatever fails: what a lost disk takes with it is then the newest.  Others' files go
     beside ours."""
