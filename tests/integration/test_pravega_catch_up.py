@@ -20,6 +20,8 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     StreamSegmentInfo,
 )
+from seaweeds import settings_of
+from small_s3 import small_s3
 
 SEGMENT = "plant/hall/0.#epoch.0"
 KiB, MiB = 2**10, 2**20
@@ -132,6 +134,25 @@ def test_wherever_it_lies(late: Any) -> None:
     told = Peer(late.port).ask(ReadSegment(SEGMENT, 0, MiB, "", 1))
     assert isinstance(told, SegmentIsTruncated)
     assert told.start_offset == start
+
+
+def test_where_the_spool_is_a_bucket(serve: Callable[..., Any]) -> None:
+    """The same bytes, from the copies here, after a job has taken the files out of it."""
+    with small_s3() as server:
+        spool = {
+            "directory": "s3://gateway/spool",
+            "s3": settings_of(server.url),
+            "roll_interval": "100ms",
+            "retention": "1h",
+        }
+        late = serve(options={"recent_bytes": "64KiB"}, ack="spool", spool=spool)
+        Peer(late.port).write(V17Writer(b"w" * 16, SEGMENT), events(0, 1000))
+        late.daemon.settled(1000)
+        for name in [name for name in server.objects if "/events-" in name]:
+            del server.objects[name]
+        assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
+        late.restart()
+        assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
 
 
 @pytest.mark.needs_pravega

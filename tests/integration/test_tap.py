@@ -20,6 +20,8 @@ from daemons import Daemon, listener
 from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import StreamFailed
 from gateway.protocols.rsio.client.on_asyncio import connect
+from seaweeds import settings_of
+from small_s3 import small_s3
 
 # Whoever starts the tests may ignore SIGINT, as nohup and `&` in a script do, and what
 # is ignored is inherited.
@@ -97,6 +99,33 @@ def test_all_events_from_the_first_on(gate: Gate) -> None:
     rest = reading.stdout.read()
     assert status(reading) == 0
     assert lsns(first + rest) == list(range(1, 7001))
+
+
+def test_all_events_where_the_spool_is_a_bucket(
+    start: Callable[..., Any], gateway_command: Callable[..., Any]
+) -> None:
+    """Also what a job has taken out of it since, and over a restart: there are copies here."""
+    with small_s3() as server:
+        spool = {
+            "directory": "s3://gateway/spool",
+            "s3": settings_of(server.url),
+            "roll_interval": "100ms",
+        }
+        beats = listener("beats", "lumberjack")
+        daemon = start(ack="spool", listeners=[beats, _READERS], spool=spool)
+        Gate(daemon, gateway_command).send(3000)
+        daemon.settled(3000)
+        assert not list(daemon.spool.glob("events-*"))
+        for name in [name for name in server.objects if "/events-" in name]:
+            del server.objects[name]
+        daemon.kill()
+        daemon.start()
+        gate = Gate(daemon, gateway_command)
+        gate.send(1000)
+        tap = gate.tap("--from", 1, "--count", 4000)
+        output, errors = finish(tap)
+        assert tap.returncode == 0, errors
+        assert lsns(output) == list(range(1, 4001))
 
 
 def test_arrow(gate: Gate) -> None:
