@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from gateway.spark import java, session
-from gateway.spark.columns import Columns
 from gateway.spark.source import SCHEMA_DDL, url
 
 __all__ = ["CanNot", "rows_of"]
@@ -46,6 +45,7 @@ def rows_of(config: Any, files: Sequence[Path]) -> list[dict[str, Any]]:
     from pyspark.sql import functions as f
 
     from gateway.spark import tables
+    from gateway.spark.columns import Columns
 
     try:
         found = spark.read.schema(SCHEMA_DDL).parquet(*map(url, files))

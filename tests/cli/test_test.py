@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deadlines import ROOT
+from deadlines import ROOT, run
 from gateway import cli
 from gateway.plugins import installed
 
@@ -228,3 +228,24 @@ def test_what_the_pages_show(
     file = tmp_path / "tests.yaml"
     file.write_text(textwrap.dedent("".join(shown)))
     assert cli.main(["test", str(file)]) == 0, capsys.readouterr().out
+
+
+def test_where_spark_is_not_installed(tmp_path: Path) -> None:
+    """A process that never saw it: rows are compared, nothing is missed at its start."""
+    (tmp_path / "gateway.yaml").write_text(GATEWAY)
+    case = {"listener": "beats", "input": {"events": [{}]}, "expect": [{"seq": 1}]}
+    cases = [{"name": "rows", **case}, {"name": "tables", **case, "tables": []}]
+    file = tmp_path / "tests.yaml"
+    code = (
+        "import sys; sys.modules['pyspark'] = None; from gateway.cli import main; "
+        f"sys.exit(main(['test', {str(file)!r}]))"
+    )
+    file.write_text(json.dumps({"config": "gateway.yaml", "tests": cases[:1]}))
+    done = run(sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 of 1 pass" in done.stdout
+    file.write_text(json.dumps({"config": "gateway.yaml", "tests": cases}))
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 1
+    assert "ok    rows" in done.stdout
+    assert "no pyspark here: pip install 'gateway[spark]'" in done.stdout
