@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.plugins import installed
 from gateway.store import mark
 from gateway.store.checkpoint import Unreadable, decode_state, saved_names
 from gateway.store.directories import Directories
@@ -110,6 +111,14 @@ def _segments(config: Config, places: Directories) -> Iterator[Look]:
                     what,
                     f"{file.path}: {one}, lsn {one.first_lsn} to {last}",
                     _START,
+                )
+            for name in sorted(scan.protocols - installed().protocols.keys()):
+                yield fail(
+                    what,
+                    f"{file.path}: has batches of protocol {name!r}, which is not "
+                    "installed",
+                    "install the package that brings it; the daemon does not start "
+                    "until then",
                 )
     for name in sorted(list_names(journal)):
         if name.endswith(DAMAGED):

@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Callable[..., Opened]:
             node,
             Directories.under(tmp_path / "data"),
             RealDisk(),
-            {"plain": lambda body: Rows(body.split(b","))},
+            {"lumberjack": lambda body: Rows(body.split(b","))},
             remembering=remembering,
         )
 
@@ -56,7 +56,7 @@ def start(tmp_path: Path) -> Callable[..., Opened]:
 
 def store(opened: Opened, *bodies: bytes) -> Segment:
     """Some batches in a sealed segment."""
-    origin = Origin("plain", "l", "s-1", "[::1]:9")
+    origin = Origin("lumberjack", "l", "s-1", "[::1]:9")
     for one in bodies:
         opened.log.commit([Batch(origin, 1, one.count(b",") + 1, one, len(one))])
     sealed = opened.log.seal()

@@ -14,6 +14,8 @@ import pytest
 from gateway.config import Config
 from gateway.doctor import damage, examine, leftovers
 from gateway.doctor.look import Look
+from gateway.plugins import Installed
+from gateway.protocol import Protocol
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
 from gateway.store.lock import lock_directory
@@ -148,6 +150,18 @@ def test_an_end_that_only_the_mark_knows(
     assert f"{path}: " in look.detail
     assert ("lsn 10 to 10" if of_seal else "lsn 9 to 9") in look.detail
     assert "names what is lost" in look.advice
+
+
+def test_batches_of_a_protocol_that_is_not_installed(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start would be refused for them: it is told before."""
+    without = Installed({"relp": Protocol()}, {})
+    monkeypatch.setattr(damage, "installed", lambda: without)
+    looks = [one for one in damage.examine(make()) if one.state == "fail"]
+    assert [look.what for look in looks] == ["journal segments"] * 2
+    assert "protocol 'lumberjack', which is not installed" in looks[0].detail
+    assert "install the package that brings it" in looks[0].advice
 
 
 def test_a_segment_that_was_set_aside(make: Make, data: Path) -> None:
