@@ -1,8 +1,8 @@
 """Looks at the bucket of a spool, if it has one: is it there, may we, and does it do what a
 commit rests on?
 
-One small object is made, read, listed, made a second time, which must be refused, and
-removed.
+One small object is made, read, listed, made a second time, which must be refused, swapped
+for another one, and removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.store.s3 import Missing, bucket_of
 __all__ = ["examine"]
 
 _SLOW_SECONDS = 1.0
-_REQUESTS = 5
+_REQUESTS = 8
 
 
 def examine(

@@ -159,12 +159,20 @@ def probe(
         try:
             bucket.create(name, b"")
         except AlreadyThere:
-            said("and not made twice")
+            said("not made twice")
         else:
             raise Unfit(
                 f"{bucket.url}: a PUT with If-None-Match: * replaced an object.  This "
                 "server can not hold a spool: two files of one name would be one"
             )
+        _, tag = bucket.read_tagged(name)
+        bucket.swap(name, b"one", tag)
+        try:
+            bucket.swap(name, b"other", tag)
+        except Changed:
+            said("and swapped once")
+        else:
+            said("but swapped by whoever asks: If-Match is passed over")
     finally:
         with contextlib.suppress(BucketError):  # the next probe uses it again
             bucket.remove(name)

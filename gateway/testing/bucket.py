@@ -33,6 +33,8 @@ class MemoryBucket:
         self.after: Callable[[str, str], None] = lambda request, name: None
         self.conditional = True
         """Whether a PUT that must not exist yet is refused where it does."""
+        self.tagged = True
+        """Whether one in place of another is refused where that is no longer there."""
         self._lock = threading.Lock()
 
     def _ask(self, request: str, name: str) -> None:
@@ -72,7 +74,7 @@ class MemoryBucket:
         self._ask("swap", name)
         with self._lock:
             there = self.objects.get(name)
-            if self.conditional and (there is None or _tag(there) != tag):
+            if self.tagged and (there is None or _tag(there) != tag):
                 raise Changed(f"{name}: 412 Precondition Failed")
             self.objects[name] = bytes(data)
         self.after("swap", name)

@@ -39,15 +39,22 @@ def test_a_bucket_that_does_all_of_it_is_fine(config: Config) -> None:
     state, detail, _ = looked(config, bucket, clock=count().__next__)
     assert state == "ok"
     assert detail == (
-        "s3://bucket/prefix: objects can be made, read, listed, and not made twice; "
-        "200 ms a request"
+        "s3://bucket/prefix: objects can be made, read, listed, not made twice, and "
+        "swapped once; 125 ms a request"
     )
     assert bucket.objects == {}
 
 
+def test_a_server_that_knows_no_tags_is_told(config: Config) -> None:
+    """Two gateways of one name that start at once are told apart later there."""
+    bucket = MemoryBucket()
+    bucket.tagged = False
+    assert "If-Match is passed over" in looked(config, bucket)[1]
+
+
 def test_a_slow_bucket_is_told(config: Config) -> None:
     """With `ack: spool` senders wait for it."""
-    clock = count(step=6).__next__
+    clock = count(step=9).__next__
     assert looked(config, MemoryBucket(), clock=clock)[0] == "warn"
 
 

@@ -13,6 +13,7 @@ from gateway.config.bucket import BucketUrl
 from gateway.store.bucket import (
     AlreadyThere,
     BucketError,
+    Changed,
     Conflict,
     NotThere,
     Unfit,
@@ -129,11 +130,28 @@ def test_an_object_that_is_gone_is_not_there(server: SmallS3) -> None:
         bucket.read("x")
 
 
+def test_an_object_is_swapped_once(server: SmallS3) -> None:
+    """Whoever has seen the one before; not where it is another one, or gone."""
+    bucket = client(server)
+    bucket.create("x", b"one")
+    data, tag = bucket.read_tagged("x")
+    assert data == b"one"
+    bucket.swap("x", b"two", tag)
+    with pytest.raises(Changed):
+        bucket.swap("x", b"three", tag)
+    assert bucket.read("x") == b"two"
+    bucket.remove("x")
+    with pytest.raises(Changed):
+        bucket.swap("x", b"three", tag)
+    with pytest.raises(NotThere):
+        bucket.read_tagged("x")
+
+
 def test_the_probe_leaves_nothing(server: SmallS3) -> None:
     """It asks for all that is needed, and removes what it made."""
     said: list[str] = []
     probe(client(server), "gw", said.append)
-    assert len(said) == 4
+    assert len(said) == 5
     assert server.objects == {}
 
 
