@@ -11,7 +11,7 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -23,7 +23,7 @@ import gateway_syslog
 from gateway import cli, config, plugins, protocol
 from gateway.admin.site import Answer
 from gateway.config.fields import ByteCount, Seconds, Secret
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.protocols.batches import BatchListener
 from gateway.testing.contract import ProtocolContract
@@ -45,8 +45,10 @@ KNOWN: dict[str, Any] = {
     "Answer": Answer,
     "BatchListener": BatchListener,
     "ByteCount": ByteCount,
+    "ClassVar": ClassVar,
     "Field": Field,
     "LoopingCall": LoopingCall,
+    "NEW_CONNECTIONS": NEW_CONNECTIONS,
     "Rows": Rows,
     "Seconds": Seconds,
     "Secret": Secret,
@@ -54,6 +56,7 @@ KNOWN: dict[str, Any] = {
     "Session": Session,
     "json": json,
     "partial": partial,
+    "restart": restart,
     "succeed": succeed,
     "suppress": suppress,
 }
@@ -194,6 +197,8 @@ def test_hooks_of_the_protocol(
     assert (plugin.name, plugin.limits) == ("syslog", gateway_syslog.protocol.limits)
     assert page["Chat"].websocket
     assert page["Options"]().line_bytes == 8192
+    assert page["Options"].reload is NEW_CONNECTIONS
+    assert page["Options"].reloads["token"].when == "restart"
     assert list(plugin.misfits({0: listeners[0]})) == []
     places = [place for place, _ in plugin.misfits(dict(enumerate(listeners)))]
     assert places == [("listeners", n, "options", "timezone") for n in (0, 1)]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+import gateway_syslog
+from gateway import plugins
 from gateway.daemon.reload import Outcome, Reloads
 from gateway.testing.certificates import Authority
 from memory_daemon import Daemon, listener
@@ -101,6 +103,30 @@ def test_changed_options_are_for_connections_that_come(start: Start) -> None:
     assert daemon.gateway.listeners.leaving == []
     [status] = daemon.gateway.status().listeners
     assert (status.connections, status.bytes) == (0, 12)
+
+
+def test_options_of_a_plugin_change_as_it_says(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For connections that come; who is there keeps the time zone he began with."""
+    found = plugins.Installed({"syslog": gateway_syslog.protocol}, {})
+    monkeypatch.setattr(plugins, "installed", lambda: found)
+    daemon = start(listener("logs", "syslog", 601))
+    old = daemon.reactor.peer(601)
+    daemon.write(listener("logs", "syslog", 601, options={"timezone": "Europe/Oslo"}))
+    outcome = daemon.reload()
+    assert outcome.changed == ["listeners: logs.options.timezone"]
+    assert outcome.restart == []
+    new = daemon.reactor.peer(601)
+    stored: list[bytes] = []
+    journal = daemon.gateway.storage.journal
+    monkeypatch.setattr(
+        journal, "submit", lambda one: stored.append(one.body) or Deferred()
+    )
+    for peer in (old, new):
+        peer.send(b"<13>Jul  1 12:00:00 web2 shop: it is summer\n")
+        peer.leave()
+    assert [b"Europe/Oslo" in body for body in stored] == [False, True]
 
 
 def test_limits_of_one_peer_hold_over_reloads(start: Start) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
 from gateway.config.fields import Text
-from gateway.config.section import Section
+from gateway.config.section import NEW_CONNECTIONS, Section
 
 __all__ = ["Options"]
 
 
 class Options(Section):
     """What is particular to syslog."""
+
+    reload: ClassVar = NEW_CONNECTIONS
 
     timezone: Text = Field(
         default="UTC", description="Of times without one, as RFC 3164's (IANA name)"
