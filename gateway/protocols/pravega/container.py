@@ -8,7 +8,8 @@ and lets connections send the replies that waited.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Protocol
 
 from attrs import define, field
@@ -37,6 +38,9 @@ from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
 __all__ = ["PROTOCOL", "Container", "PendingRead", "Reader", "Submitter"]
 
 PROTOCOL = "pravega"
+
+_UNHURRIED = 64
+"""So many changes are submitted in one turn that nobody waits for."""
 
 
 class Reader(Protocol):
@@ -123,6 +127,8 @@ class Container:
         self._assembling: deque[tuple[Change, Submitter | None, Origin | None]]
         self._assembling = deque()
         """Changes that wait until a large body is put together, that of the first one."""
+        self._unhurried: deque[Iterator[Change]] = deque()
+        """Changes to submit a few at a time."""
         self._unflushed: dict[Submitter, None] = {}
         self._waiting: dict[str, dict[PendingRead, None]] = {}
         """By segment."""
@@ -166,14 +172,18 @@ class Container:
 
     def start(self) -> None:
         """Delete transient segments, whose connections are gone; forget idle writers."""
-        for name in self.state.transients():
-            self.submit(self.state.delete(name, self.now))
+        self.submit_unhurried(
+            self.state.delete(name, self.now)
+            for name in self.state.transients()
+            if name in self.state.segments
+        )
         if not self.state.writers_forgotten_at:
             self.state.writers_forgotten_at = self.now
         self._forget_later()
 
     def stop(self) -> None:
-        """Cancel the timer for idle writers."""
+        """Submit nothing more: what else is to be deleted the next start deletes."""
+        self._unhurried.clear()
         if self._forgetting is not None:
             self._forgetting.cancel()
             self._forgetting = None
@@ -264,6 +274,25 @@ class Container:
         if len(self._assembling) == 1:
             self.clock.callLater(0, self._assemble)
 
+    def submit_unhurried(self, changes: Iterator[Change]) -> None:
+        """Make changes durable that nobody waits for, however many, in many turns."""
+        if not self.broken:
+            self._unhurried.append(changes)
+            if len(self._unhurried) == 1:
+                self._submit_some()
+
+    def _submit_some(self) -> None:
+        left, waiting = _UNHURRIED, self._unhurried
+        while waiting:
+            for change in islice(waiting[0], left):
+                self.submit(change)
+                left -= 1
+            if not left:
+                self.clock.callLater(0, self._submit_some)
+                return
+            if waiting:  # else what was submitted last was lost
+                waiting.popleft()
+
     def _assemble(self) -> None:
         """Put some more of a large body together; those behind it wait for it."""
         waiting = self._assembling
@@ -322,6 +351,7 @@ class Container:
             if waiting is not None:
                 submitters[waiting] = None
         self._assembling.clear()
+        self._unhurried.clear()
         for each in submitters:
             each.lost(self.broken)
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from array import array
 
+from msgspec import Struct
+
 __all__ = [
     "MOST_EVENTS",
     "STEP_COST",
@@ -173,16 +175,13 @@ class EventScan:
         return (self._count, self._at) if whole else None
 
 
-class EventCounter:
+class EventCounter(Struct, eq=False, gc=False):
     """Counts events in data that only grows, and may be cut anywhere."""
 
-    __slots__ = ("_at", "_count")
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._at = 0
-        """Where the next event begins; beyond the end if the last one is not whole, and
-        far beyond it if something is no event."""
+    _count: int = 0
+    _at: int = 0
+    """Where the next event begins; beyond the end if the last one is not whole, and
+    far beyond it if something is no event."""
 
     def step(self, data: bytearray) -> bool:
         """Count some thousands more; true: that is all of them."""

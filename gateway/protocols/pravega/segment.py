@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gateway.protocols.pravega.events import EventCounter
 from gateway.protocols.pravega.tables import Table
@@ -102,16 +101,12 @@ class KeptData:
         return bytes(self.data[at : at + size])
 
 
-class StagedData:
+class StagedData(Struct, eq=False, gc=False):
     """What was appended to a staged segment, in one piece."""
 
-    __slots__ = ("_counter", "data")
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.data = bytearray()
-        """Only grows.  Nobody may keep a view of it, which would forbid that."""
-        self._counter = EventCounter()
-        self.add(data)
+    data: bytearray = field(default_factory=bytearray)
+    """Only grows.  Nobody may keep a view of it, which would forbid that."""
+    _counter: EventCounter = field(default_factory=EventCounter)
 
     @property
     def rows(self) -> int:
@@ -140,9 +135,12 @@ class StagedData:
             return bytes(view[offset : offset + size])
 
 
-@dataclass(slots=True, eq=False)
-class Segment:
-    """State of one segment.  Only `Segments` changes it."""
+class Segment(Struct, eq=False, gc=False):
+    """State of one segment.  Only `Segments` changes it.
+
+    The garbage collector does not look at it, nor at what is staged in it: nothing in
+    them refers back, and looking at 100 000 of them would hold everybody up.
+    """
 
     name: str
     born: int

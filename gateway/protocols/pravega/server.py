@@ -386,9 +386,8 @@ class PravegaServer(Closing):
         # What was submitted is not withdrawn: it is part of the container's state, which
         # later changes of others build upon.  Who sends it again is told that it is there.
         session, self._session = self._session, None
-        if session is not None and not self._container.broken:
-            for change in session.closed(self._container.now):
-                self._container.submit(change)
+        if session is not None:
+            self._container.submit_unhurried(session.closed(self._container.now))
         self._connection.busy(False)
 
 

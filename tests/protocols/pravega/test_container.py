@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from twisted.internet.defer import Deferred, fail
 
 from gateway.event import Batch, Origin, Stored
@@ -124,6 +126,48 @@ def test_transients_of_a_crash_are_cleared(store: Any) -> None:
     again.store()
     assert set(again.container.state.segments) == {"s"}
     assert set(again.restarted().container.state.segments) <= {"s"}
+
+
+def many_transients(store: Any) -> Any:
+    peer = store.peer()
+    for number in range(500):
+        peer.ask(CreateTransientSegment(number, W, "s"))
+    assert len(store.container.state.segments) == 501
+    return peer
+
+
+def test_large_events_without_end_take_many_turns_to_clear(store: Any) -> None:
+    """Who leaves 500 behind holds nobody up; they are gone in the end."""
+    many_transients(store).connection.lose()
+    assert 0 < len(store.journal.pending) <= 64
+    store.store()
+    store.store()
+    assert set(store.container.state.segments) == {"s"}
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_stop_while_large_events_are_cleared(store: Any, crash: bool) -> None:
+    """The next start clears the rest, in many turns as well, and serves meanwhile."""
+    many_transients(store).connection.lose()
+    store.journal.store_all()
+    if not crash:
+        store.container.stop()
+        store.store()
+        assert len(store.container.state.segments) > 400
+    again = store.restarted()
+    assert 0 < len(again.journal.pending) <= 64
+    assert again.peer().setup() == NEVER
+    again.store()
+    assert set(again.container.state.segments) == {"s"}
+
+
+def test_segments_cost_the_collector_nothing(store: Any) -> None:
+    """With 100 000 of them a full collection would hold everybody up."""
+    many_transients(store)
+    gc.collect()
+    for segment in store.container.state.segments.values():
+        parts = [getattr(segment, name) for name in segment.__struct_fields__]
+        assert not any(map(gc.is_tracked, [segment, *parts]))
 
 
 def test_a_lost_change_ends_everything(store: Any) -> None:
