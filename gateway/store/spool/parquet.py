@@ -106,7 +106,7 @@ def write(
 
 
 class _Encoding:
-    """Encodes groups of rows in their order: each one here, or while the next is made."""
+    """Encodes groups of rows in their order: each one here, or while the next is decoded."""
 
     def __init__(
         self, writer: pq.ParquetWriter, done: Written, executor: Executor | None
@@ -127,14 +127,12 @@ class _Encoding:
 
     def begin(self, columns: Columns) -> None:
         """Encode these, behind those before; raises what went wrong with either."""
-        batch = columns.batch()
-        self._done.flaws.update(columns.flaws)
         self._end()
         if self._executor is None:
-            _flush(batch, self._writer, self._done)
+            _flush(columns, self._writer, self._done)
         else:
             flush = self._executor.submit
-            self._begun = flush(_flush, batch, self._writer, self._done)
+            self._begun = flush(_flush, columns, self._writer, self._done)
 
     def _end(self) -> None:
         begun, self._begun = self._begun, None
@@ -142,7 +140,9 @@ class _Encoding:
             begun.result()
 
 
-def _flush(batch: pa.RecordBatch, writer: pq.ParquetWriter, done: Written) -> None:
+def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
+    batch = columns.batch()
     writer.write_batch(batch, row_group_size=batch.num_rows)
     done.digest.add(batch.column("payload"))
     done.events += batch.num_rows
+    done.flaws.update(columns.flaws)
