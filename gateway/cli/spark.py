@@ -231,6 +231,8 @@ def _told(one: NodeState) -> str:
     if one.oldest is not None:
         seconds = max(0, int(datetime.now(UTC).timestamp() - one.oldest))
         waits = f"{one.events} events in {one.files} files wait, for {seconds} s"
+    if one.lacking:
+        waits += f"; {one.lacking} events are in no table and not in the bucket"
     served = f"served by {one.served_by}" if one.served_by else "served by nobody"
     return f"{one.node}: lsn {one.in_tables} in the tables; {waits}; {served}"
 

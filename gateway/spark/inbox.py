@@ -30,13 +30,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges, SpoolFile
 from gateway.store import digests, incarnation, word
 from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere
 from gateway.store.disk import Disk
 from gateway.store.word import UNDECIDED, Word
 
-__all__ = ["Inbox", "take_out"]
+__all__ = ["Inbox", "known", "lacking", "take_out"]
 
 _log = logging.getLogger("gateway.spark")
 
@@ -45,6 +45,9 @@ _ADMITTED = 100
 """Files that are fetched before it is asked whose their node's name is."""
 _UNDECIDED_SECONDS = 600.0
 """Who has taken a name over and does not say for so long from where it goes on has ended."""
+_LACKING_SECONDS = 600.0
+"""Later files may be there for so long before earlier ones are missed: uploads go in
+parallel, and one that fails is tried again."""
 _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
@@ -76,6 +79,10 @@ class Inbox:
         """Since when files of an incarnation wait for a word of who has taken over."""
         self._held = 0
         """Bytes that the directory has, in a look."""
+        self._lacking: dict[tuple[str, int], float] = {}
+        """Since when events are missed that are in no table and no file, by the first."""
+        self._missed: set[tuple[str, int]] = set()
+        """Those of them that were told."""
 
     def start(self) -> None:
         """Look again and again, in a thread, until `stop`."""
@@ -125,11 +132,13 @@ class Inbox:
         aside = {hole.file for hole in ledger.holes}
         fetched = 0
         self._fetched.clear()
+        there = known(ledger)
         waiting: SpoolFile | None = None
         for one in self._bucket.list("events-"):
             file = SpoolFile.parse(one.name)
             if file is None:
                 continue
+            there.add(file.node, file.first, file.last)
             if self._fetched and (
                 self._fetched[0].node != file.node or len(self._fetched) >= _ADMITTED
             ):
@@ -147,7 +156,32 @@ class Inbox:
                 if self._stopping.is_set():
                     break
                 self._fetch(file)
+        else:  # not stopped: all was listed
+            self._miss(there)
         return fetched + self._admit()
+
+    def _miss(self, there: Ranges) -> None:
+        """Tell what is missing before what is *there*, in a table or a file."""
+        now = self._clock()
+        before, self._lacking = self._lacking, {}
+        for node in there.last():
+            missing = lacking(there, node)
+            if not missing:
+                continue
+            _, first, last = next(iter(missing))
+            gap = node, first
+            since = self._lacking[gap] = before.get(gap, now)
+            if now - since < _LACKING_SECONDS or gap in self._missed:
+                continue
+            self._missed.add(gap)
+            _log.error(
+                "%d events of node %s, lsn %d to %d first, are in no table, and for %d s not"
+                " in %s, which has later ones: somebody has removed them, or a lifecycle"
+                " rule, or another job that reads this prefix; or their gateway can not"
+                " upload them. gateway audit looks further",
+                *(len(missing), node, first, last, now - since, self._bucket.url),
+            )
+        self._missed &= self._lacking.keys()
 
     def _size(self, name: str) -> int:
         try:
@@ -233,6 +267,20 @@ class Inbox:
             if self._away:
                 _log.info("%s can be read again", self._bucket.url)
             self._away = False
+
+
+def known(ledger: Ledger) -> Ranges:
+    """Events that are in the tables, or noted to be in none."""
+    found = Ranges(ledger.committed.plain())
+    for hole in ledger.holes:
+        found.add(hole.node, hole.first, hole.last)
+    return found
+
+
+def lacking(there: Ranges, node: str) -> Ranges:
+    """Events of a node that are not *there*, while later ones are."""
+    last = there.last().get(node, 0)
+    return Ranges({node: [(1, last)]}).minus(there) if last else Ranges()
 
 
 def take_out(bucket: Bucket, name: str, *, archived: bool) -> None:

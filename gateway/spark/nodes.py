@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.spark.inbox import take_out
+from gateway.spark.inbox import known, lacking, take_out
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
@@ -39,6 +39,8 @@ class NodeState:
     """That wait in the bucket."""
     events: int
     """In those."""
+    lacking: int
+    """Events that are in no table and not in the bucket, while later ones are."""
     oldest: float | None
     """When the first of them came, by the bucket's clock."""
     served_by: str | None
@@ -50,9 +52,11 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
     """Of all nodes that were ever met, by name.  Raises `BucketError`."""
     last = ledger.committed.last()
     aside = _aside(ledger)
+    there = known(ledger)
     waiting: dict[str, list[tuple[SpoolFile, StoredObject]]] = {}
     for file, stored in _files(bucket, ""):
         mine = waiting.setdefault(file.node, [])
+        there.add(file.node, file.first, file.last)
         if not (ledger.committed.covers(file) or file.name in aside):
             mine.append((file, stored))
     found = []
@@ -65,6 +69,7 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
                 last.get(node, 0),
                 len(files),
                 sum(file.last - file.first + 1 for file, _ in files),
+                len(lacking(there, node)),
                 min((stored.modified for _, stored in files), default=None),
                 str(word.holder) if word is not None and word.holder else None,
                 word is not None and word.forgotten is not None,

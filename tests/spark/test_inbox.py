@@ -291,6 +291,33 @@ def test_nothing_comes_from_a_node_that_was_forgotten(world: World) -> None:
     assert f"_fenced/{late}" in world.bucket.objects
 
 
+def test_what_somebody_took_out_of_the_bucket_is_missed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A lifecycle rule, or another job: once, when later files have been there for a while,
+    and not what is noted to be damaged."""
+    first, gone, _ = world.put(1, 5), world.put(6, 9), world.put(10, 12)
+    world.holes = (Hole("gw-2", 1, 3, file_name("gw-2", 1, 3), "damaged", 1.0),)
+    world.put(4, 6, "gw-2")
+    world.commit(first)
+    inbox = world.inbox()
+    now = [0.0]
+    inbox._clock = lambda: now[0]
+    inbox.look()
+    del world.bucket.objects[gone]
+    for now[0] in (1.0, 1.0 + inbox_module._LACKING_SECONDS):
+        assert "lifecycle" not in caplog.text
+        inbox.look()
+    inbox.look()
+    assert caplog.text.count("lifecycle") == 1
+    assert "4 events of node gw, lsn 6 to 9 first" in caplog.text
+    assert "gw-2" not in caplog.text
+    world.put(6, 9)
+    now[0] += 2 * inbox_module._LACKING_SECONDS
+    inbox.look()
+    assert caplog.text.count("lifecycle") == 1
+
+
 def test_a_half_fetched_file_is_fetched_again(world: World) -> None:
     """It has a hidden name until it is whole."""
     name = world.put(1, 5)

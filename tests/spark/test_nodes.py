@@ -67,6 +67,16 @@ def test_nodes_are_found_by_their_files(
     assert not second.forgotten
 
 
+def test_what_is_in_no_table_and_no_file_is_counted(
+    bucket: MemoryBucket, run: Callable[..., tuple[int, str]]
+) -> None:
+    """While later ones are there: somebody has taken it."""
+    assert [one.lacking for one in states(bucket, LEDGER)] == [0, 0]
+    del bucket.objects[file_name("gw-1", 10, 19)]
+    assert states(bucket, LEDGER)[0].lacking == 10
+    assert "10 events are in no table and not in the bucket" in run("nodes")[1]
+
+
 def test_what_was_moved_aside_does_not_wait(bucket: MemoryBucket) -> None:
     """It is written down, and comes back by requeue."""
     name = file_name("gw-1", 10, 19)
