@@ -94,7 +94,8 @@ class Claim:
         self.why: str | None = None
         """Why it is not known whose the name is, if a request for it failed."""
         self.taken_over = False
-        """Whether somebody else has given lsns since this journal had the name last."""
+        """Whether somebody else has given lsns since this journal had the name last: it
+        begins another incarnation (`known_as`)."""
         self._behind: int | None = None
         """The last lsn before this life's, once that is known."""
         self._seen = -float("inf")
@@ -279,7 +280,8 @@ class Claim:
             return f"node {self.node} of {self.bucket.url} was forgotten while it ran"
         if said.holder is not None and said.holder.run != self.me.run:
             return self._both(said.holder)
-        if said.holder is None or self.me.fence in said.fenced:
+        fenced = self.me.fence in said.fenced and not self.taken_over
+        if said.holder is None or fenced:
             return (
                 f"node {self.node} of {self.bucket.url} was taken over from this gateway,"
                 f" {self.me}, and let go of: start it again, and it goes on behind what"
@@ -319,6 +321,7 @@ class Claim:
         with self._looking:
             self.me = msgspec.structs.replace(self.me, incarnation=incarnation)
             self._behind = behind
+            self.taken_over = False
             if self.held:
                 with contextlib.suppress(BucketError):
                     self.look()

@@ -288,6 +288,11 @@ def test_what_comes_from_who_was_taken_over_is_fenced(
     say(bucket, word)
     again.take()
     assert again.taken_over
+    assert again.look() is None  # while the journal is opened
+    again.known_as("another", 120)
+    assert again.look() is None
+    again.known_as("5f0c", 120)  # the disk had no room for another
+    assert again.look() is not None
 
 
 def test_who_gave_no_lsn_fences_nobody(gateway: Callable[..., Claim]) -> None:
