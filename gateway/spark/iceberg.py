@@ -54,6 +54,8 @@ class IcebergTable:
         self._loaded: Any = None
         self._fields: dict[str, Any] | None = None
         """The table's columns; None while there is no table, as far as is known."""
+        self._schema = -1
+        """Which of the table's schemas has them: others may change it while we run."""
         self._last: int | None = None
         """Which commit of ours was the last, if its snapshot was there."""
         self._seen = 0
@@ -216,6 +218,7 @@ class IcebergTable:
         return self._fields is not None
 
     def _learn(self) -> None:
+        self._schema = int(self._table().schema().schemaId())
         schema = self._spark.table(self.name).schema
         self._fields = {field.name: field for field in schema}
 
@@ -225,6 +228,8 @@ class IcebergTable:
 
         if not self._exists():
             self._create(rows)
+            self._learn()
+        elif int(self._table().schema().schemaId()) != self._schema:
             self._learn()
         assert self._fields is not None
         new = [field for field in rows.schema if field.name not in self._fields]

@@ -6,6 +6,7 @@ has one, in a process of its own.  Checkpoints are played, as in `test_parquet.p
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -103,13 +104,17 @@ class World(Stream):
         return sinks.tables_of(self.config, self.spark)[0]
 
     def check_complete(self) -> None:
-        """The table has each event of the spool once, and so has `stats`."""
+        """The table has each event of the spool once, says the audit, too; so has `stats`."""
         events, stats = sinks.tables_of(self.config, self.spark)
         found = Counter((r.node, r.lsn) for r in events.rows().collect())
         assert found == self.spool.produced
         assert events.open().committed == stats.open().committed
         counted = stats.rows().groupBy().sum("events").collect()[0][0]
         assert counted == len(self.spool.produced)
+        reader = {"delta": "deltalake", "iceberg": "pyiceberg"}[self.config.spark.sink]
+        if importlib.util.find_spec(reader) is not None:
+            report = audit(Directories.under(self.config.data_dir))
+            assert report.complete, report
 
 
 @pytest.fixture(params=sorted(FORMATS))
@@ -334,6 +339,77 @@ def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
     report = audit(Directories.under(world.config.data_dir))
     assert not report.complete
     assert "rows of it are deleted by others" in report.problems[0].why
+
+
+#: A user's own maintenance, which leaves nothing but the table as it is.
+NIGHTLY = {
+    "iceberg": (
+        (
+            "CALL lake.system.rewrite_data_files(table => '{name}',"
+            " options => map('rewrite-all', 'true'))"
+        ),
+        "CALL lake.system.rewrite_manifests('{name}')",
+        (
+            "CALL lake.system.expire_snapshots(table => '{name}',"
+            " older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)"
+        ),
+    ),
+    "delta": (
+        "OPTIMIZE {name}",
+        "SET spark.databricks.delta.retentionDurationCheck.enabled = false",
+        "VACUUM {name} RETAIN 0 HOURS",
+    ),
+}
+
+
+def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> None:
+    """They compact it, expire what was, delete rows; what comes after that is there once,
+    also with no checkpoint.  The deleted rows are not taken for events that never came, if
+    the ledger was carried on before all else was expired."""
+    sink = world.sink()
+    sink.recover()
+    name = sink._events.name
+    name = f"delta.`{name}`" if world.config.spark.sink == "delta" else name
+
+    def nightly() -> None:
+        for statement in NIGHTLY[world.config.spark.sink]:
+            world.spark.sql(statement.format(name=name)).collect()
+
+    world.run(1, sink=sink)
+    nightly()
+    world.run(2, sink=sink)
+    world.spark.sql(f"DELETE FROM {name} WHERE lsn = 5")
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    nightly()
+    world.run(3, sink=sink)
+    world.sink().recover()
+    world.logs.lose()
+    world.run(1, files=3)
+    found = Counter((row.node, row.lsn) for row in world.events().rows().collect())
+    assert found == world.spool.produced - Counter([("gw", 5)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ADD COLUMN mine STRING FIRST",
+        "DROP COLUMN flaw",
+        "RENAME COLUMN host TO machine",
+    ],
+)
+def test_columns_that_others_change_while_the_job_runs(
+    iceberg: World, change: str
+) -> None:
+    """Theirs are null in what comes; ours that are gone begin again."""
+    world = iceberg
+    sink = world.sink()
+    sink.recover()
+    world.run(1, sink=sink)
+    world.spark.sql(f"ALTER TABLE {world.events().name} {change}")
+    world.run(3, sink=sink)
+    world.check_complete()
+    found = world.events().rows()
+    assert {"flaw", "host"} <= set(found.columns)
 
 
 def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
