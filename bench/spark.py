@@ -11,6 +11,7 @@ start.  Then the whole job reads the files from a spool as a backlog.
     python bench/spark.py                     all of it
     python bench/spark.py --case files        how long a batch of 20,000 files is planned
     python bench/spark.py --case year         small batches, before and after a year
+    python bench/spark.py --case day          a day of 86,400 small files, compacted
     python bench/spark.py --case nodes        the files of ten nodes, beside those of one
     python bench/spark.py --case sinks        tables of Delta and Iceberg, beside Parquet;
                                               with a Spark that their jars fit
@@ -32,7 +33,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ from gateway.config import Config
 from gateway.event import SCHEMA
 from gateway.spark import job, query, stats, tables
 from gateway.spark.columns import Columns
+from gateway.spark.compact import compact
 from gateway.spark.fields import function
+from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
 from gateway.spark.sink import Plan
 from gateway.spark.source import SCHEMA_DDL
@@ -423,6 +426,31 @@ def history(report: Report, bench: Bench) -> None:
         report.claims.append(Claim(claim, after / before, "x", 1.2))
 
 
+def day(report: Report, bench: Bench) -> None:
+    """A day with a batch a second is over: its files are rewritten."""
+    spool = bench.small("second")
+    for name in spool_names(1, ROWS, 1):
+        many_names(bench.template, [spool / name])
+    lake = spool.parent / "lake"
+    job.run(bench.at(spool.parent), bench.spark, available_now=True)
+    for table in ("events", "stats"):
+        (one,) = (lake / table).rglob("*.parquet")
+        names = [f"part-{n:010d}-0badcafe-0.parquet" for n in range(2, 86_401)]
+        many_names(one, [one.with_name(name) for name in names])
+    before, begun, cpu = bench.memory()[1], time.monotonic(), time.process_time()
+    for done in compact(lake, Lake(), before=date.max):
+        table = done.folder.partition("/")[0]
+        report.add(f"a day of {table}, {done.before} files: now", done.after, "files")
+        seconds = time.monotonic() - begun
+        report.add(f"a day of {table}: compacted in", seconds, "s")
+        report.add(f"a day of {table}: CPU", time.process_time() - cpu, "s")
+        begun, cpu = time.monotonic(), time.process_time()
+    report.add("Python has grown by", bench.memory()[1] - before, "MiB")
+    left = sum(1 for _ in lake.rglob("part-*.parquet"))
+    claim = "files of a day with a batch a second, compacted"
+    report.claims.append(Claim(claim, left, "files", 1000))
+
+
 def nodes(report: Report, bench: Bench) -> None:
     """The same events in as many files: of one node, and of many."""
     count = bench.options.nodes
@@ -461,6 +489,7 @@ CASES = {
     "speed": speed,
     "files": files,
     "year": history,
+    "day": day,
     "nodes": nodes,
     "sinks": sinks,
 }

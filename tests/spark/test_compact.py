@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
+from gateway.spark import stats
 from gateway.spark.compact import Busy, Compactor, compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import publishing
@@ -130,8 +133,8 @@ def test_counts_are_added_up(lake: Path) -> None:
 def test_what_arrives_meanwhile_is_kept(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch of a late gateway lands in a day that is being rewritten: that day is left
-    for the next time."""
+    """The last batch of a day, or one of a late gateway, lands in a day that is being
+    rewritten: it stays beside what was made of the rest, which was not done in vain."""
     from gateway.spark import compact as module
 
     rewrite = module._rewrite
@@ -141,20 +144,148 @@ def test_what_arrives_meanwhile_is_kept(
         return rewrite(*arguments, **options)
 
     monkeypatch.setattr(module, "_rewrite", slow)
-    assert list(compact(lake, Lake(), before=BEFORE)) == []
+    (done,) = compact(lake, Lake(), before=BEFORE)
+    assert (done.before, done.after, done.rows) == (21, 2, 200)
+    assert set(seen(lake).values()) == {1}
     assert len(seen(lake)) == 220
     monkeypatch.undo()
-    assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [21]
+    assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [2]
 
 
-def test_an_unfinished_batch_comes_first(lake: Path) -> None:
-    """Its manifest says names that must still be there."""
+def test_what_is_taken_away_meanwhile_stays_away(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were put through again are in another table by now."""
+    from gateway.spark import compact as module
+
+    rewrite = module._rewrite
+
+    def slow(*arguments: Any, **options: Any) -> int | None:
+        done = rewrite(*arguments, **options)
+        files(lake)[0].unlink()
+        return done
+
+    monkeypatch.setattr(module, "_rewrite", slow)
+    assert list(compact(lake, Lake(), before=BEFORE)) == []
+    assert len(files(lake)) == 19
+
+
+@pytest.mark.parametrize("kind", ["moves", "remove", "damaged"])
+def test_an_unfinished_batch_comes_first(lake: Path, kind: str) -> None:
+    """Its manifest says names that must still be there; of one with files elsewhere
+    nobody need wait, or a job that is always at a batch would never let it begin."""
     staged = lake / ".gateway" / "staging" / "events" / "7"
     staged.mkdir(parents=True)
-    (staged / "manifest").touch()
-    with pytest.raises(Busy, match="start gateway spark first"):
+    other = str(files(lake, "2026-03-02")[0].relative_to(lake))
+    mine = str(files(lake)[3].relative_to(lake))
+    manifest = staged / "manifest"
+    manifest.write_text(
+        {
+            "moves": json.dumps({"moves": [["0", other], ["1", mine]]}),
+            "remove": json.dumps({"moves": [["0", other]], "remove": [mine]}),
+            "damaged": "",
+        }[kind]
+    )
+    with pytest.raises(Busy, match="is not finished"):
         list(compact(lake, Lake(), before=BEFORE))
     assert len(files(lake)) == 20
+    manifest.write_text(json.dumps({"moves": [["0", other]]}))
+    assert [done.before for done in compact(lake, Lake(), before=BEFORE)] == [20]
+
+
+def test_a_file_ends_once_it_is_large(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day of a terabyte is no one file; the large ones are not read again."""
+    monkeypatch.setattr("gateway.spark.compact._GROUP_BYTES", 1)
+    monkeypatch.setattr("gateway.spark.compact.LARGE", 5_000)
+    before = seen(lake)
+    (done,) = compact(lake, Lake(), before=BEFORE)
+    made = files(lake)
+    assert 1 < len(made) == done.after < done.before
+    assert seen(lake) == before
+    large = {path.stat().st_ino for path in made if path.stat().st_size >= 5_000}
+    assert len(large) >= len(made) - 1
+    list(compact(lake, Lake(), before=BEFORE))
+    assert large <= {path.stat().st_ino for path in files(lake)}
+
+
+def test_counts_of_ten_thousand_channels(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than are held at once: some windows get a few rows, and the sums stay."""
+    monkeypatch.setattr("gateway.spark.compact._COUNTS", 150)
+    folder = lake / "stats" / "protocol=lumberjack" / "date=2026-03-01"
+    folder.mkdir(parents=True)
+    for batch in range(40):
+        channels = [f"c{batch % 2}-{n}" for n in range(50)]
+        table = pa.concat_tables([counts(0)] * 50)
+        at = table.schema.get_field_index("channel")
+        table = table.set_column(at, "channel", pa.array(channels))
+        pq.write_table(table, folder / f"part-{batch:010d}-x-0.parquet")
+    held: list[int] = []
+    fold = stats.fold
+
+    def watched(tables: list[pa.Table]) -> pa.Table:
+        held.append(sum(table.num_rows for table in tables))
+        return fold(tables)
+
+    monkeypatch.setattr(stats, "fold", watched)
+    list(compact(lake, Lake(), before=BEFORE))
+    (one,) = folder.iterdir()
+    table = pq.read_table(one)
+    assert sum(table["events"].to_pylist()) == 40 * 50 * 5
+    assert sum(table["flawed"].to_pylist()) == 40 * 50
+    assert 100 <= table.num_rows < 40 * 50
+    assert max(held) <= 150 + 50
+
+
+def test_a_file_is_as_old_as_its_rows(lake: Path) -> None:
+    """Whoever looks for the newest rows by the files' times is told no new ones."""
+    for age, path in enumerate(files(lake)):
+        os.utime(path, (1e9 - age, 1e9 - age))
+    list(compact(lake, Lake(), before=BEFORE))
+    (one,) = files(lake)
+    assert one.stat().st_mtime == 1e9
+
+
+class SmallDisk(Lake):
+    """Has as much room as a test says."""
+
+    room = 0
+
+    def free(self, path: Path) -> int:
+        return self.room
+
+
+def test_a_disk_that_is_nearly_full_is_left_alone(lake: Path) -> None:
+    """The gateway needs it; as soon as there is room it is done."""
+    disk, now = SmallDisk(), [0.0]
+    done: list[Any] = []
+    failed: list[Exception] = []
+    compactor = Compactor(
+        lake, disk, done.append, failed.append, lambda: BEFORE, lambda: now[0]
+    )
+
+    def tend() -> None:
+        compactor.tend()
+        assert compactor._thread is not None
+        compactor._thread.join()
+
+    tend()
+    (why,) = failed
+    assert isinstance(why, OSError)
+    assert "needs twice as much room" in str(why)
+    assert not list((lake / ".gateway" / "compact").rglob("*.parquet"))
+    disk.room = 1 << 30
+    now[0] += 599
+    tend()
+    assert done == []
+    now[0] += 2
+    tend()
+    tend()
+    assert [one.before for one in done] == [20]
+    assert len(failed) == 1
 
 
 def test_variants_are_left_alone(lake: Path) -> None:
