@@ -93,10 +93,15 @@ class Ingest:
         """Subscribe to the peer's *publisher*, which it may have *announced*.
 
         A peer that has a name and knows extension 2 resumes behind what is stored of
-        it; that is known only when none of its elements is on the way to the disk.
+        it; that is known only when none of its elements is on the way to the disk, so
+        what has arrived goes there first: a stream may end, and another one begin, in
+        one read.
 
         Raises `Refusal` if a later life of the peer publishes it, or this one does.
         """
+        self.submit()
+        if self._stopped:  # it could not be stored
+            return
         named = announced is not None
         if named and publisher in self._publishers:
             raise Refusal(f"announce of {publisher!r}, which is announced")

@@ -215,6 +215,23 @@ def stream_may_be_announced_again(target: Target) -> None:
     require(again.offset == asked.sent, f"asks behind {again.offset} of {asked.sent}")
 
 
+@test(_S)
+def stream_may_be_announced_at_once(target: Target) -> None:
+    """What came before the announce is counted, however soon that follows."""
+    probe, asked = _announced(target, os.urandom(6).hex().encode(), life := _life())
+    probe.accept(asked)
+    count = min(asked.demand, 3)
+    probe.say(
+        *[OnNext(asked.subscriber, _JSON)] * count,
+        wire.OnComplete(asked.subscriber),
+        Announce(asked.publisher, life, 1),
+    )
+    while len(probe.watch.asked) < 2:
+        require(probe.waits(target.patience), "does not subscribe again")
+    again = max(probe.watch.asked.values(), key=lambda one: one.subscriber)
+    require(again.offset == count, f"asks behind {again.offset} of {count}")
+
+
 @test(Role.CONNECTION)
 def instances_need_offsets(target: Target) -> None:
     """Extension 7 is in use only together with 2."""

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import formatEvent
 
 from gateway.event import Batch, Origin, Stored
+from gateway.interfaces import NotStored
 from gateway.protocols.rsio import _Service, events, messages, wire
 from gateway.protocols.rsio.client import CanNotResume, Fenced, Outbox
 from gateway.protocols.rsio.client.on_twisted import connect
@@ -213,6 +214,29 @@ def test_again_when_the_stream_is_over(sender: Any) -> None:
     one.say(OnSubscribe(1, 0), wire.on_next(1, [b"a"]), OnComplete(1))
     heard = one.say(Announce("events", b"1", 1))
     assert heard == [SubscribeFrom("events", 2, 1024, 1)]
+
+
+def test_again_in_the_read_that_ends_the_stream(sender: Any, gate: Any) -> None:
+    """What came before it counts: none of it is asked for, or counted, again."""
+    one, _ = sender(b"1")
+    elements = wire.on_next(1, [b"a", b"b", b"c"])
+    said = OnSubscribe(1, 0), OnComplete(1), Announce("events", b"1", 1)
+    started, *rest = [wire.encode(one) for one in said]
+    heard = one.say(b"".join([started, elements, *rest]))
+    assert heard[-1] == SubscribeFrom("events", 2, 1024, 3)
+    assert _events(gate) == [b"a", b"b", b"c"]
+    assert gate.offsets.known == [(KEY, 3)]
+
+
+def test_a_journal_that_fails_in_between(sender: Any, gate: Any) -> None:
+    """Nothing is subscribed to any more."""
+    one, _ = sender(b"1")
+    said = OnSubscribe(1, 0), OnComplete(1), Announce("events", b"1", 1)
+    started, *rest = [wire.encode(one) for one in said]
+    gate.journal.submit = lambda _: fail(NotStored("the disk is gone"))
+    one.connection.deliver(b"".join([started, wire.on_next(1, [b"a"]), *rest]))
+    [goodbye] = one.heard()
+    assert goodbye.reason == "E503 can not store"
 
 
 def test_without_a_name(gate: Any, read: Any) -> None:

@@ -71,6 +71,20 @@ class BeginsLivesAnew(Connection):
         super().on_Announce(announce)
 
 
+@fault("stream_may_be_announced_at_once")
+class CountsAtTheEndOfARead(Connection):
+    """What is stored is known when all that arrived with it was looked at."""
+
+    def received(self, data: bytes) -> None:
+        self.before = dict(self.server.known)
+        super().received(data)
+
+    def subscribe_to(self, publisher: str) -> None:
+        counted, self.server.known = self.server.known, self.before
+        super().subscribe_to(publisher)
+        self.server.known = counted
+
+
 @fault("stream_may_be_cancelled_before_it_began")
 class NotesNoSizeOfWhatItCancelled(Connection):
     """A cancelled stream has no size, whatever its onSubscribe says."""
