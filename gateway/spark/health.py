@@ -29,11 +29,18 @@ _RECENT = 20
 class Health:
     """Collects what is to be told, and writes it."""
 
-    def __init__(self, lake: Path, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        lake: Path,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*clock* tells what time it is, and may be set; *steady* how much has passed."""
         self._path = health_path(lake)
         self._clock = clock
-        self._looked = 0.0
-        """When it was written last how far the tables are."""
+        self._steady = steady
+        self._looked = -BEAT
+        """When it was written last how far the tables are, by *steady*."""
         self._batches: deque[dict[str, Any]] = deque(maxlen=_RECENT)
         self._known: dict[str, Any] = {
             "version": __version__,
@@ -86,14 +93,14 @@ class Health:
         """
         changed = busy is not self._known["busy"]
         self._known["busy"] = busy
-        if self._clock() - self._looked >= BEAT:
+        if self._steady() - self._looked >= BEAT:
             self.tables(ledger, waiting())
         elif changed:
             self._write()
 
     def tables(self, ledger: Ledger, waiting: list[tuple[SpoolFile, float]]) -> None:
         """Write how far the tables are, and which files wait."""
-        self._looked = self._clock()
+        self._looked = self._steady()
         oldest = min(waiting, key=lambda one: one[1], default=None)
         self.say(
             committed_lsn=ledger.committed.last(),

@@ -31,6 +31,10 @@ MOST = 16_000_000
 
 _ROWS = 1 << 17
 
+#: Parts of the horizon, and of `MOST`.  What came within one is kept, and forgotten, as
+#: one: a batch's rows are looked for in each.
+_PARTS = 64
+
 
 class Places:
     """The places of a lake's newest events; the sink's thread uses it."""
@@ -42,6 +46,7 @@ class Places:
         self._table = lake / "events"
         self._horizon = horizon
         self._clock = clock
+        self._part = horizon / _PARTS
         self._known: deque[tuple[float, _Hashes]] | None = None
         self._new: _Hashes = np.empty(0, np.int64)
 
@@ -70,8 +75,20 @@ class Places:
     def committed(self) -> None:
         """The batch that was asked about last is in the tables."""
         if self._known is not None and len(self._new):
-            self._known.append((self._clock(), self._new))
+            self._remember(self._known, self._clock(), self._new)
         self._new = np.empty(0, np.int64)
+
+    def _remember(
+        self, known: deque[tuple[float, _Hashes]], at: float, new: _Hashes
+    ) -> None:
+        """Add what came *at* that time, later than all before."""
+        if known:
+            then, last = known[-1]
+            few = len(last) + len(new) <= MOST // _PARTS
+            if few and at // self._part == then // self._part:
+                known.pop()
+                new = np.union1d(last, new)
+        known.append((at, new))
 
     def _forget(self) -> None:
         assert self._known is not None
@@ -81,17 +98,31 @@ class Places:
             total -= len(self._known.popleft()[1])
 
     def _load(self) -> deque[tuple[float, _Hashes]]:
+        while True:
+            try:
+                return self._newest()
+            except FileNotFoundError:
+                # A day was compacted meanwhile: its rows are in another file.
+                continue
+
+    def _newest(self) -> deque[tuple[float, _Hashes]]:
+        """Of the newest files, as much as is kept."""
         oldest = self._clock() - self._horizon
-        newest = sorted(
-            (at, path)
-            for path in self._table.glob("*/*/*.parquet")
-            if (at := path.stat().st_mtime) >= oldest and path.name[0] not in "._"
-        )
-        return deque(
-            (at, np.unique(np.concatenate([hashes for _, _, hashes in found])))
-            for at, path in newest
-            if (found := list(_places(path)))
-        )
+        paths = self._table.glob("*/*/*.parquet")
+        times = [(path.stat().st_mtime, path) for path in paths]
+        found: list[tuple[float, _Hashes]] = []
+        total = 0
+        for at, path in sorted(times, reverse=True):
+            if at < oldest or total > MOST:
+                break
+            if path.name[0] not in "._":
+                for _, _, hashes in _places(path):
+                    found.append((at, hashes))
+                    total += len(hashes)
+        known: deque[tuple[float, _Hashes]] = deque()
+        for at, hashes in reversed(found):
+            self._remember(known, at, np.unique(hashes))
+        return known
 
 
 def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_]]:

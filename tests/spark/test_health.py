@@ -14,7 +14,7 @@ from gateway.store.lake import health_path
 def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     """The last twenty; `busy` at once, all else every five seconds."""
     now = [1000.0]
-    health = Health(tmp_path, lambda: now[0])
+    health = Health(tmp_path, lambda: now[0], lambda: now[0])
 
     def told() -> dict[str, object]:
         found: dict[str, object] = json.loads(health_path(tmp_path).read_text())
@@ -38,3 +38,16 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     now[0] += 1
     health.beat(ledger, list, busy=False)
     assert told()["committed_lsn"] == {"gw": 9}
+
+
+def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
+    """By an hour: the job goes on leaving word, or it would be taken for dead so long."""
+    now, steady = [1_000_000.0], [50.0]
+    health = Health(tmp_path, lambda: now[0], lambda: steady[0])
+    health.beat(Ledger(), list)
+    now[0] -= 3600
+    for _ in range(2):
+        steady[0] += 3
+        now[0] += 3
+        health.beat(Ledger(), list)
+    assert json.loads(health_path(tmp_path).read_text())["at"] == now[0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+import os
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -89,6 +91,55 @@ def test_a_start_remembers(tmp_path: Path) -> None:
     put(folder / "part-0.parquet", 1, [7, 8])
     known = Places(tmp_path / "lake", 60.0)
     assert known.resent([put(tmp_path / "1", 11, [8, 9])]) == Ranges({"gw": [(11, 11)]})
+
+
+def test_a_start_remembers_no_more_than_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest rows of the newest files; a day that is compacted meanwhile does no
+    harm, and hidden files are none."""
+    monkeypatch.setattr(places, "MOST", 3)
+    folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
+    for number in range(5):
+        path = put(
+            folder / f"part-{number}.parquet", number * 10, [number, number + 100]
+        )
+        os.utime(path, (1000 + number, 1000 + number))
+    put(folder / ".part-9.parquet", 90, [0, 1])
+    read = places._places
+    opened: list[str] = []
+
+    def gone_once(path: Path) -> Any:
+        opened.append(path.name)
+        if len(opened) == 1:
+            raise FileNotFoundError(path)
+        return read(path)
+
+    monkeypatch.setattr(places, "_places", gone_once)
+    known = Places(tmp_path / "lake", 60.0, lambda: 1010.0)
+    known._known = known._load()
+    assert opened == ["part-4.parquet", "part-4.parquet", "part-3.parquet"]
+    assert [hashes.tolist() for _, hashes in known._known] == [[3, 103], [4, 104]]
+
+
+def test_a_long_horizon_is_looked_through_in_parts(
+    known: Places, tmp_path: Path, now: list[float]
+) -> None:
+    """A batch a second for as long as it reaches: no batch is looked for in thousands,
+    and none is forgotten before its time."""
+    now[0] = 100_000.0
+    known._horizon, known._part = 3600.0, 3600.0 / places._PARTS
+    known._known = deque()
+    for second in range(3600):
+        now[0] += 1
+        known._new = np.array([second], np.int64)
+        known.committed()
+    assert len(known._known) <= places._PARTS + 2
+    again = known.resent([put(tmp_path / "1", 1, [0, 1800, 3599, 3600])])
+    assert again == Ranges({"gw": [(1, 3)]})
+    now[0] += 3600 - 1800
+    again = known.resent([put(tmp_path / "2", 11, [0, 1800, 3599, 3600])])
+    assert again == Ranges({"gw": [(12, 13)]})
 
 
 @pytest.mark.spark
