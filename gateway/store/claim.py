@@ -113,7 +113,7 @@ class Claim:
     def by(cls, bucket: Bucket, node: str, journal: Path, disk: Disk) -> Claim:
         """Of who has that node's *journal*.  Raises OSError."""
         known, _ = incarnation.read(journal, disk)
-        here = known is not None and known.directory == disk.identity(journal)
+        here = known is not None and known.lives_in(disk.identity(journal))
         return cls(
             bucket, node, Holder.here(journal, known.id if known and here else "")
         )

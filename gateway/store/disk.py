@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ _IOV_MAX = 1024
 _SECTOR = 4096
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
+_GET_GENERATION = 0x80087601
+"""FS_IOC_GETVERSION, of ext4, XFS, Btrfs and others."""
 _ADVICE = {
     errno.ENOENT: "is a disk not mounted, or does a link lead nowhere?",
     errno.EEXIST: "a directory belongs there; does a link lead nowhere?",
@@ -88,8 +92,12 @@ class Disk(Protocol):
     def changed(self, path: Path) -> float:
         """When it was last modified or renamed, likewise."""
 
-    def identity(self, path: Path) -> int:
-        """A number that stays with a directory, and that a copy of it does not have."""
+    def identity(self, path: Path) -> tuple[int, int]:
+        """Numbers that stay with a directory, and that a copy of it does not have.
+
+        The second is 0 where the file system has none.  Then one that is put in the place
+        of another may have its number.
+        """
 
     def exists(self, path: Path) -> bool:
         """Whether the name is there."""
@@ -210,12 +218,19 @@ class RealDisk:
         """See `Disk`."""
         return path.stat().st_ctime
 
-    def identity(self, path: Path) -> int:
-        """See `Disk`.
+    def identity(self, path: Path) -> tuple[int, int]:
+        """See `Disk`: those of its inode, whose number is given again once it is removed.
 
         The number of the device is no part of it: that changes when a machine is started.
         """
-        return path.stat().st_ino
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            generation = bytearray(8)  # the kernel writes 4; it is declared with 8
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fd, _GET_GENERATION, generation)
+            return os.fstat(fd).st_ino, int.from_bytes(generation[:4], sys.byteorder)
+        finally:
+            os.close(fd)
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""

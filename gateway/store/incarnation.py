@@ -41,17 +41,27 @@ class Incarnation(msgspec.Struct, frozen=True):
     since: int
     """The first lsn that it may have given."""
     directory: int
-    """Which directory it lives in (`Disk.identity`)."""
+    """Which directory it lives in (`Disk.identity`), …"""
     earlier: tuple[str, ...] = ()
     """The ids before it, oldest first."""
+    generation: int = 0
+    """… of those that had this number; 0 if unknown."""
 
     @classmethod
     def new(
-        cls, since: int, directory: int, before: Incarnation | None = None
+        cls, since: int, directory: tuple[int, int], before: Incarnation | None = None
     ) -> Incarnation:
         """One that goes on where *before* was, if there was one."""
         earlier = () if before is None else (*before.earlier, before.id)
-        return cls(secrets.token_hex(_BYTES), since, directory, earlier[-_MOST:])
+        number, generation = directory
+        new = secrets.token_hex(_BYTES)
+        return cls(new, since, number, earlier[-_MOST:], generation)
+
+    def lives_in(self, directory: tuple[int, int]) -> bool:
+        """Whether it is that of this directory, as far as can be told."""
+        number, generation = directory
+        unknown = 0 in (self.generation, generation)
+        return self.directory == number and (unknown or self.generation == generation)
 
     def aware_of(self, others: Iterable[str]) -> Incarnation:
         """The same one, which knows these ids too, oldest first."""

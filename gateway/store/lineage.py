@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -81,11 +82,16 @@ def go_on(
     into the bucket is refused.
     """
     directory = disk.identity(journal)
-    if before is not None and before.directory == directory:
-        if not taken_over:
+    if before is not None and before.lives_in(directory):
+        if taken_over:
+            this = Incarnation.new(first_lsn, directory, before)
+            return this, _TAKEN_OVER.format(
+                before=before.id, this=this.id, first=first_lsn
+            )
+        if directory[1] in (0, before.generation):
             return before, None
-        this = Incarnation.new(first_lsn, directory, before)
-        return this, _TAKEN_OVER.format(before=before.id, this=this.id, first=first_lsn)
+        # An earlier version wrote it.
+        return msgspec.structs.replace(before, generation=directory[1]), None
     if before is None:
         ids = [each.incarnation for each in catalog if each.incarnation]
         *earlier, last = dict.fromkeys(ids) or [""]
@@ -123,24 +129,27 @@ def strangers(
     node: str,
     catalog: Catalog,
     directories: Iterable[Path],
+    names: Iterable[str],
     disk: Disk,
 ) -> Iterator[str]:
-    """A sentence if the newest file here was published by somebody unknown."""
-    there = [
-        (parsed[2], parsed[1], directory / name)
-        for directory in directories
-        for name in disk.names(directory)
-        if (parsed := parse_file_name(name)) and parsed[0] == node
-    ]
-    for _, first, path in sorted(there)[-1:]:
-        entry = catalog.find(first)
-        if entry is not None and entry.sha256 and entry.name == path.name:
-            return  # its line is ours
+    """A sentence if the newest file here was published by somebody unknown; *names* are
+    those of the node's files.
+    """
+    files = (
+        (parsed[2], parsed[1], one) for one in names if (parsed := parse_file_name(one))
+    )
+    _, first, name = max(files, default=(0, 0, ""))
+    entry = catalog.find(first)
+    if not name or (entry is not None and entry.sha256 and entry.name == name):
+        return  # its line is ours
+    for directory in directories:  # Spark's job moves it while we look
+        path = directory / name
         with contextlib.suppress(Exception):  # what is damaged is told by others
             metadata = pq.read_metadata(pa.BufferReader(disk.read(path))).metadata
             other = digests.said(metadata, incarnation.KEY) or ""
             if not this.knows(other):
                 yield _STRANGER.format(path=path, other=other, node=node, this=this.id)
+                return
 
 
 def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:

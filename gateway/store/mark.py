@@ -75,7 +75,8 @@ class Marker:
     _threads: Threads = field(factory=RealThreads)
 
     def __attrs_post_init__(self) -> None:
-        self._written = Mark()
+        self._written: Mark | None = None
+        """None: nobody knows what the one on the disk says, or it is not there."""
         self._next = self._clock()
         self._newest = Mark()
         """The last one that was read or written."""
@@ -109,7 +110,7 @@ class Marker:
                 mark = _without_segment(mark)
             if mark == self._written or not (now or self._clock() >= self._next):
                 return
-            self._next = self._clock() + _SECONDS
+            self._next = self._clock() + (0 if now else _SECONDS)
             self._replace(mark)
 
     def forget(self, segment: str) -> None:

@@ -34,7 +34,8 @@ from gateway.store.journal import Log, Loss, Recovered, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.mark import Mark, Marker
-from gateway.store.spool import Catalog, Publisher, last_lsn, parse_file_name
+from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
+from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 from gateway.store.spool.writing import Here
@@ -47,6 +48,13 @@ _POISON = "poison"
 _PUT_BACK = (
     "{path}: lsns {first} to {last} were published as lost, or nobody knows by whom, and "
     "it has them.  They are not published again; it is set aside as {name}"
+)
+
+_NO_MARK = " is gone, and was there; it is written anew"
+_FORGOTTEN = (
+    " is gone, and so is what protocols remembered beside their events: that directory was "
+    "removed, or its disk is not mounted.  If there is a copy of it from after the last "
+    "start, stop this one, and put that back"
 )
 
 
@@ -182,11 +190,13 @@ def open_node(
         disk.make_directory(path)
     remembered = saved_names(state, disk)
     published = (directories.spool, directories.archive)
-    names = [name for directory in published for name in disk.names(directory)]
+    names, odd = _names_of(node, published, disk)
     marker = Marker(state, disk, monotonic, threads or RealThreads())
+    new_mark = not disk.exists(marker.path)
     mark, damaged_mark = marker.read()
     in_tables = lineage.in_tables(node, directories.lake)
-    here = max(mark.published, last_lsn(node, names))
+    last_here = last_lsn(node, names)
+    here = max(mark.published, last_here)
     uploaded: list[str] = []
     unlisted: str | None = None
     if bucket is not None:
@@ -206,7 +216,7 @@ def open_node(
         catalog = Catalog(journal, disk, node, names, max(mark.published, elsewhere))
     except Damaged as why:
         raise Unreadable(str(why)) from None
-    given = max(catalog.last_lsn, last_lsn(node, names))
+    given = max(catalog.last_lsn, last_here, in_bucket)
     if mark.durable > given and not any(_ours_in(journal, disk)):
         raise MissingJournal(journal, given + 1, mark.durable)
     left_before = [range(first, last + 1) for first, last in mark.left_out]
@@ -233,8 +243,11 @@ def open_node(
         *catalog.count_public(node, found.segments, names),
         *filter(None, [damaged_mark, damaged_id]),
     ]
-    known = max(mark.given, mark.published, catalog.read_lsn, last_lsn(node, local))
-    strangers = list(lineage.strangers(this, node, catalog, published, disk))
+    if new_mark and before is not None and (durable_lsn or found.segments):
+        forgotten = remembering and not remembered
+        repairs.append(f"{marker.path}{_FORGOTTEN if forgotten else _NO_MARK}")
+    known = max(mark.given, mark.published, catalog.read_lsn, last_here)
+    strangers = list(lineage.strangers(this, node, catalog, published, local, disk))
     if in_tables > known:
         repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
     if bucket is not None and in_bucket > known:
@@ -272,7 +285,7 @@ def open_node(
         durable=durable_lsn,
         left_out=_firsts_and_lasts(left_out, given),
     )
-    if now != mark:
+    if new_mark or now != mark:
         # A full disk must not prevent a start.
         with contextlib.suppress(OSError):
             marker.write(now, now=True)
@@ -320,14 +333,30 @@ def open_node(
         unlisted=unlisted,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),
-            *(
-                directory / name
-                for directory in published
-                for name in disk.names(directory)
-                if name.startswith("events-") and parse_file_name(name) is None
-            ),
+            *odd,
         ],
     )
+
+
+def _names_of(
+    node: str, directories: Iterable[Path], disk: Disk
+) -> tuple[list[str], list[Path]]:
+    """The names of the node's files in these, hidden ones (`.…`) too, and what only looks
+    like a file of somebody's.
+
+    An archive may have millions: each name is looked at once.
+    """
+    names: list[str] = []
+    odd: list[Path] = []
+    for directory in directories:
+        for name in disk.names(directory):
+            parsed = parse_file_name(name) or parse_hidden_name(name)
+            if parsed is not None:
+                if parsed[0] == node:
+                    names.append(name)
+            elif name.startswith("events-"):
+                odd.append(directory / name)
+    return names, odd
 
 
 def _left_out(before: Sequence[range], now: range) -> list[range]:

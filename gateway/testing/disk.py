@@ -257,9 +257,9 @@ class RecordingDisk:
         """See `Disk`."""
         return self.modified(path)
 
-    def identity(self, path: Path) -> int:
+    def identity(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""
-        return zlib.crc32(bytes(path))
+        return zlib.crc32(bytes(path)), 0
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""

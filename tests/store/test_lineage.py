@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -141,12 +142,67 @@ def test_an_older_copy_beside_newer_tables_gives_no_lsn_again(tmp_path: Path) ->
     assert publish(copy).repairs == []
 
 
+class Inodes(RealDisk):
+    """Each directory's, as a file system gives it again once it is removed."""
+
+    generation = 7
+
+    def identity(self, path: Path) -> tuple[int, int]:
+        return 11, self.generation
+
+
+def test_a_copy_in_the_place_of_the_directory_is_another_incarnation(
+    tmp_path: Path,
+) -> None:
+    """Though its inode has the number of the one that was removed."""
+    disk = Inodes()
+    assert start(tmp_path, disk).notice is None
+    first = current(tmp_path)
+    assert start(tmp_path, disk).notice is None
+    assert current(tmp_path) == first
+    disk.generation = 8
+    notice = start(tmp_path, disk).notice
+    assert notice is not None
+    assert first.id in notice
+    assert start(tmp_path, disk).notice is None
+
+
+def test_an_earlier_version_did_not_know_which_of_those_with_a_number(
+    tmp_path: Path,
+) -> None:
+    """From the first start on it does, and nothing is told."""
+    disk = Inodes()
+    start(tmp_path, disk)
+    first = current(tmp_path)
+    msgspec.structs.replace(first, generation=0).save(tmp_path / "journal/gw", disk)
+    assert start(tmp_path, disk).notice is None
+    assert current(tmp_path) == first
+    disk.generation = 8
+    assert start(tmp_path, disk).notice is not None
+
+
+def test_the_real_one_tells_directories_with_one_number_apart(tmp_path: Path) -> None:
+    """Where the file system does."""
+    disk, path, found = RealDisk(), tmp_path / "d", set()
+    for _ in range(3):
+        path.mkdir()
+        assert disk.identity(path) == disk.identity(path)
+        found.add(disk.identity(path))
+        path.rmdir()
+    if not all(generation for _, generation in found):
+        pytest.skip("this file system keeps no generations of inodes")
+    assert len(found) == 3
+
+
 def test_what_the_tables_have_is_usually_known(tmp_path: Path) -> None:
     """Though no file is left, and the mark is late: nothing is told."""
     data = tmp_path / "data"
-    publish(data, b"a", b"b", b"c")
+    mark = data / "state/gw" / MARK
+    publish(data, b"a")
+    late = mark.read_bytes()
+    publish(data, b"b", b"c")
     shutil.rmtree(data / "spool")
-    (data / "state/gw" / MARK).unlink()
+    mark.write_bytes(late)
     tables(data, 3)
     opened = start(data)
     assert (opened.repairs, opened.notice, opened.first_lsn) == ([], None, 4)

@@ -49,6 +49,21 @@ def test_a_later_field_does_not_stop_who_goes_back() -> None:
     assert decode(line) == Mark(7)
 
 
+def test_a_state_directory_that_is_gone_is_told(tmp_path: Path) -> None:
+    """With what protocols remembered: its senders would find out, and nobody else."""
+    start(tmp_path).log.commit([Batch(ORIGIN, 1, 1, b"a", 1)])
+    opened = start(tmp_path)
+    assert opened.repairs == [], "killed before anything was marked"
+    opened.marker.path.unlink()
+    [gone] = start(tmp_path).repairs
+    assert gone.startswith(f"{opened.marker.path} is gone, and so is what protocols")
+    assert start(tmp_path).repairs == []
+    (tmp_path / "state/gw/plain.state").touch()
+    opened.marker.path.unlink()
+    [gone] = start(tmp_path).repairs
+    assert gone == f"{opened.marker.path} is gone, and was there; it is written anew"
+
+
 def test_metadata_that_rots_at_the_end_is_told(tmp_path: Path) -> None:
     """Or is cut off, or its file removed: before anything is changed."""
     opened = start(tmp_path)

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,29 @@ def test_files_that_are_not_ours_are_left_alone(
     finder = Finder(directories, "gw")
     assert finder.segments(1) == []
     assert finder.oldest() is None
+
+
+class Listed(RealDisk):
+    """Counts how often each directory is."""
+
+    def __init__(self) -> None:
+        self.times: Counter[str] = Counter()
+
+    def names(self, directory: Path) -> list[str]:
+        self.times[directory.name] += 1
+        return super().names(directory)
+
+
+def test_the_archive_is_listed_once(
+    directories: Directories, start: Callable[..., Opened]
+) -> None:
+    """It may have millions of files."""
+    opened = start("plain")
+    store(opened, "plain", b"a")
+    publish_all(start("plain"))
+    disk = Listed()
+    open_node("gw", directories, disk, {}, remembering=False)
+    assert disk.times["archive"] == 1
 
 
 def test_one_daemon_at_a_time(tmp_path: Path) -> None:

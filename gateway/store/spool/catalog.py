@@ -15,7 +15,7 @@ stays: it has the last lsn when no segment is left.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -70,23 +70,25 @@ class Catalog:
         """None: it must be written anew before it takes another line."""
 
     def count_public(
-        self, node: str, segments: Iterable[Segment], names: Collection[str]
+        self, node: str, segments: Iterable[Segment], names: Iterable[str]
     ) -> list[str]:
         """Segments whose file is public by its name, *names* are those, are published,
         though damaged lines say nothing of them; a sentence for each.  Before `settle`.
         """
         said = []
-        for each in segments:
-            name = file_name(node, each.first_lsn, each.last_lsn)
-            known = self.unpublished(each.first_lsn) > each.last_lsn
-            if each.events and name in names and not known:
-                entry = Entry(each.first_lsn, each.last_lsn, name)
-                self._entries[entry.first] = entry
-                self._mended.add(entry)
-                said.append(
-                    f"{self.path}: no line names {name}, which is public: lsns "
-                    f"{entry.first} to {entry.last} count as published"
-                )
+        files = {
+            file_name(node, each.first_lsn, each.last_lsn): each
+            for each in segments
+            if each.events and self.unpublished(each.first_lsn) <= each.last_lsn
+        }
+        for name in sorted({one for one in names if one in files}):
+            entry = Entry(files[name].first_lsn, files[name].last_lsn, name)
+            self._entries[entry.first] = entry
+            self._mended.add(entry)
+            said.append(
+                f"{self.path}: no line names {name}, which is public: lsns "
+                f"{entry.first} to {entry.last} count as published"
+            )
         self._entries = dict(sorted(self._entries.items()))
         return said
 

@@ -90,7 +90,9 @@ def mend(
     *published* was published, whatever the lines say.  Raises `Damaged`.
     """
     names = list(names)
-    files = sorted(_files(node, names))
+    # What is before the first line says nothing, and may be millions of files.
+    begin = lines[0].first if lines and lines[0] is not None else 0
+    files = sorted(file for file in _files(node, names) if file[1] >= begin)
     hidden = sorted(_files(node, (name[1:] for name in names if name[:1] == ".")))
     found: list[Entry] = []
     said: list[str] = []

@@ -118,6 +118,8 @@ class Expiry:
                 self._known_bytes = 0  # unless it goes well: then more would not help
                 self._next = now + min(_MOST_SECONDS, self._retention)
                 self._due = self._find_due(now)
+                ended = self._clock()  # it may have listed millions
+                self._next = max(self._next, ended + _LISTING_SHARE * (ended - now))
                 try:  # what it gives back may be needed for the rest
                     tidied = self._retained is not None and self._retained.tidy()
                 finally:

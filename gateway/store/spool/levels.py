@@ -22,7 +22,7 @@ __all__ = ["Level", "Levels"]
 
 #: A day of one file a second is 86,400 files, and nothing waits for their number:
 #: counting the archive takes one part in so many of our time, at most.
-_COUNTING_SHARE = 20
+_COUNTING_SHARE = 50
 
 
 @dataclass(slots=True)

@@ -142,8 +142,8 @@ class Retained:
         # A name that the last run could not sync may go with the power.
         self._disk.sync_directory(self._directory)
         kept = self._all()
-        for name in self._disk.names(self._archive):
-            if self._is_own(Path(name)) and _has(kept, Path(name)):
+        for name in self._disk.names(self._archive) if kept else ():
+            if self._is_own(name) and _has(kept, name):
                 self._disk.unlink(self._archive / name)
         self._measure(kept)
 
@@ -162,7 +162,7 @@ class Retained:
         kept = self._all()
         own: list[Path] = []
         for path in paths:
-            if self._is_own(path) and not _has(kept, path):
+            if self._is_own(path.name) and not _has(kept, path.name):
                 own.append(path)
             else:
                 yield path
@@ -177,8 +177,8 @@ class Retained:
         if failed is not None:
             raise failed
 
-    def _is_own(self, path: Path) -> bool:
-        parsed = parse_file_name(path.name)
+    def _is_own(self, name: str) -> bool:
+        parsed = parse_file_name(name)
         return parsed is not None and parsed[0] == self._node
 
     def _neighbours(self, paths: Iterable[Path]) -> Iterator[list[_Source]]:
@@ -245,7 +245,9 @@ class Retained:
 
     def frees(self, path: Path) -> bool:
         """Whether the disk has more room when this file leaves the archive."""
-        if not self.needed or not self._is_own(path) or _has(self._all(), path):
+        if not self.needed or not self._is_own(path.name):
+            return True
+        if _has(self._all(), path.name):
             return True
         try:
             needed, rows = self._count(path)
@@ -405,9 +407,9 @@ class Retained:
         self._disk.sync_directory(self._directory)
 
 
-def _has(kept: Sequence[_KeptFile], archived: Path) -> bool:
-    """Whether what is needed of a file of the archive is kept already."""
-    parsed = parse_file_name(archived.name)
+def _has(kept: Sequence[_KeptFile], archived: str) -> bool:
+    """Whether what is needed of a file of the archive, by its name, is kept already."""
+    parsed = parse_file_name(archived)
     assert parsed is not None
     _, first, last = parsed
     at = bisect_right(kept, first, key=lambda one: one.first) - 1

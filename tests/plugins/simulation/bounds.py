@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "CountedJournal"]
 
-_COUNTING_SHARE = 20
+_COUNTING_SHARE = 50
 _READ_WHEN_FULL = frozenset(("pomelo", "pravega", "rsio"))
 _ONE_BATCH_WHEN_FULL = frozenset(("pomelo", "pravega"))
 

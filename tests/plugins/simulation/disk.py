@@ -338,9 +338,9 @@ class Session:
         """See `Disk`."""
         return self.disk.changed[self.disk.find(path)]
 
-    def identity(self, path: Path) -> int:
+    def identity(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""
-        return zlib.crc32(bytes(path))
+        return zlib.crc32(bytes(path)), 0
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""

@@ -292,14 +292,24 @@ class Link:
         if self.way.websocket and self._stream._client.opened and chance.random() < 0.5:
             self._tell("sends Close")
             (self._client if self.way.tls else self).write(_CLOSE)
-        elif self.way.tls and chance.random() < 0.5:
+            self._world.outside.callLater(0, self._fall_silent)  # TLS writes it then
+            return
+        if self.way.tls and chance.random() < 0.5:
             self._tell("sends close_notify")
             self._client.loseConnection()
             return
-        else:
-            self._tell("writes no more")
-            self._fin = True
+        self._tell("writes no more")
+        self._fin = True
         self._silent = True
+
+    def _fall_silent(self) -> None:
+        self._silent = True
+
+    def _fail(self) -> None:
+        """The client wrote where it can not any more, and its kernel closes."""
+        if not self._client_gone:
+            self._fin = True
+        self._lose_client(error.ConnectionLost())
 
     def _lose_client(self, why: Exception) -> None:
         if not self._client_gone:
@@ -316,7 +326,7 @@ class Link:
         if self._client_gone:
             return
         if self._silent:
-            self._world.outside.callLater(0, self._lose_client, error.ConnectionLost())
+            self._world.outside.callLater(0, self._fail)
         elif data:
             self._up.append(data)
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,26 @@ def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
     old.rename(path)
     Expiry(tmp_path, RealDisk(), HOUR, None, lambda: None).run(0)
     assert path.exists()
+
+
+def test_an_archive_that_takes_long_to_list_is_listed_seldom(
+    tmp_path: Path,
+) -> None:
+    """It costs a twentieth of the thread's time at most, however many files it has."""
+    world = World(tmp_path)
+    listed: list[float] = []
+
+    class Slow(AsModified):
+        def names(self, directory: Path) -> list[str]:
+            listed.append(world.monotonic)
+            world.wait(30)
+            return super().names(directory)
+
+    world.expiry._disk = Slow()
+    for _ in range(60):
+        world.pass_time(60)
+    assert len(listed) > 4
+    assert all(later - one >= 20 * 30 for one, later in pairwise(listed))
 
 
 def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
