@@ -25,8 +25,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.interfaces import Refusal
-from gateway.net.handshake import CALLBACK_ERRORS
-from gateway.net.reading import READ_BYTES
+from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
 from gateway.net.seen import Seen
 from gateway.net.transport import NO_TRANSPORT, Transport, unix_credentials
 from gateway.net.websocket_frames import close_frame
@@ -78,6 +77,7 @@ class AcceptedConnection(Writing):
     def makeConnection(self, transport: object) -> None:
         """See IProtocol."""
         self._transport = cast(Transport, transport)
+        self._transport.read_bytes = self._read_bytes
         self._transport.bufferSize = READ_BYTES
         self._transport.registerProducer(self, True)
         if self.host == "unix":

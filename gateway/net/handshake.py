@@ -33,9 +33,18 @@ from gateway.net.websocket_upgrade import UpgradeParser
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
 
-__all__ = ["CALLBACK_ERRORS", "Handshake"]
+__all__ = ["CALLBACK_ERRORS", "LAYERED_READ_BYTES", "READ_BYTES", "Handshake"]
 
 _T = TypeVar("_T")
+
+READ_BYTES = 1 << 18
+"""Of one read, once bytes go to the server as they come; and of unsent output, above which
+a peer counts as not reading."""
+LAYERED_READ_BYTES = 1 << 15
+"""Of one read before that, and through TLS or WebSocket: their records and frames cost
+much, however little is in them, and are taken before a turn can count anything."""
+_BARE_BYTES = 1 << 16
+"""Of TLS without data in it, in a row; a record has at most 16 KiB."""
 
 CALLBACK_ERRORS = (Exception, SystemExit)
 """What a protocol's code may raise that costs its connection, and not the daemon."""
@@ -45,7 +54,7 @@ class Handshake(ABC):
     """The steps; `connection.AcceptedConnection` is what takes them."""
 
     __slots__ = (
-        "_closing", "_deadline", "_frames", "_head", "_listener", "_on_plain",
+        "_bare", "_closing", "_deadline", "_frames", "_head", "_listener", "_on_plain",
         "_on_socket", "_parser", "_server", "_tls", "_transport", "counted",
         "ended_by", "host", "origin",
     )  # fmt: skip
@@ -66,6 +75,8 @@ class Handshake(ABC):
         self._tls: TlsConnection | None = None
         self._frames: FrameDecoder | None = None
         self._parser: ProxyHeaderParser | UpgradeParser | None = None
+        self._bare = 0
+        """Bytes of TLS since the last that had data in it."""
         self._head = b""
         """Bytes held back until detection is decided."""
         self._on_socket: Callable[[Handshake, bytes], None] = _discard
@@ -176,7 +187,13 @@ class Handshake(ABC):
 
     def _read_tls(self, data: bytes) -> None:
         assert self._tls is not None
-        self._decrypted(self._tls.feed(data))
+        plain = self._tls.feed(data)
+        self._bare = 0 if plain else self._bare + len(data)
+        if self._bare > _BARE_BYTES:
+            rule = "TLS without data: new keys again and again, or empty records"
+            self._reject(Refusal(rule, limit=f"{_BARE_BYTES} bytes"), "tls")
+        else:
+            self._decrypted(plain)
 
     def _decrypted(self, plain: bytes) -> None:
         if plain:
@@ -194,6 +211,12 @@ class Handshake(ABC):
         self._on_plain = step
         if self._tls is None:
             self._on_socket = step
+            self._transport.read_bytes = self._read_bytes
+
+    @property
+    def _read_bytes(self) -> int:
+        """How much to read at once."""
+        return READ_BYTES if self._on_socket is _pass_on else LAYERED_READ_BYTES
 
     def _detect(self, data: bytes) -> None:
         head = self._head + data

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
     from gateway.net.listen import Listener
     from gateway.net.memory import Account
 
-__all__ = ["READ_BYTES", "Reading"]
+__all__ = ["Reading"]
 
-READ_BYTES = 1 << 18
-"""Of one read; and of unsent output, above which a peer counts as not reading, as Twisted
-has one number for both.  What is read ahead comes in steps (`read_ahead.STEP`)."""
 _CLOSED_SECONDS = 5.0
 """A peer that closed while we do not read it is given up after so long."""
 
@@ -271,7 +268,7 @@ class Reading(Handshake):
             if not ahead.take_room():
                 return
             self._ahead = ahead
-            self._transport.bufferSize = STEP
+            self._transport.read_bytes = min(STEP, self._read_bytes)
         self._read_or_not()
 
     def _deliver_ahead(self) -> bool:
@@ -284,7 +281,7 @@ class Reading(Handshake):
     def _delivered(self) -> None:
         """The server has had all input: read again, unless there was an end behind it."""
         self._ahead = None
-        self._transport.bufferSize = READ_BYTES
+        self._transport.read_bytes = self._read_bytes
         over, self._over = self._over, False
         if not over:
             self._read_or_not()

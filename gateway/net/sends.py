@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from twisted.internet import tcp, unix
+from twisted.internet import main, tcp, unix
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress, IListeningPort, IReactorTime
 
@@ -98,6 +98,8 @@ class _Server(tcp.Server):
     """
 
     sends: Sends
+    read_bytes = tcp.Server.bufferSize
+    """See `transport.Transport`."""
     _waits = False
     """The reactor says when it can be written to."""
 
@@ -111,6 +113,16 @@ class _Server(tcp.Server):
         """See ITransport."""
         kind: Callable[..., IAddress] = self._addressType
         return kind("TCP", *self.socket.getpeername()[:2])
+
+    def doRead(self) -> Exception | None:
+        """See IReadDescriptor."""
+        try:
+            data = self.socket.recv(self.read_bytes)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        return self._dataReceived(data)
 
     def write(self, data: bytes) -> None:
         """See ITransport."""

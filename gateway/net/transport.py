@@ -32,7 +32,10 @@ __all__ = [
 class Transport(Protocol):
     """The part of Twisted's socket transports that `AcceptedConnection` uses."""
 
+    read_bytes: int
+    """Of one read.  Twisted's has one number for this and for output that piles up."""
     bufferSize: int  # noqa: N815 - Twisted's
+    """The latter."""
 
     def write(self, data: bytes) -> None:
         """Buffers, then sends."""
@@ -65,6 +68,7 @@ class Transport(Protocol):
 class _NoTransport:
     """In place of a connection that is lost: calls do nothing."""
 
+    read_bytes = 0
     bufferSize = 0  # noqa: N815 - Twisted's
 
     def write(self, data: bytes) -> None: ...

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from gateway.interfaces import Publishing, Refusal
-from gateway.net.handshake import CALLBACK_ERRORS
-from gateway.net.reading import READ_BYTES, Reading
+from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
+from gateway.net.reading import Reading
 from gateway.net.transport import unsent_bytes
 from gateway.net.websocket_frames import binary_message, binary_messages
 

@@ -119,7 +119,7 @@ def test_a_paused_peer_is_read_on(held: Make, room: Room) -> None:
     """Its server gets nothing before it goes on, and then all of it, in order."""
     net, peer = held()
     assert reads(peer)
-    assert peer.transport.bufferSize == STEP
+    assert peer.transport.read_bytes == STEP
     peer.send(b"a" * STEP)
     peer.send(b"b" * 10)
     peer.send(b"c" * 10)
@@ -128,7 +128,7 @@ def test_a_paused_peer_is_read_on(held: Make, room: Room) -> None:
     go_on(net)
     assert net.server.chunks == [b"x", b"a" * STEP, b"b" * 10 + b"c" * 10]
     assert reads(peer)
-    assert peer.transport.bufferSize > STEP
+    assert peer.transport.read_bytes > STEP
     assert room.held == 0
     peer.send(b"d")
     assert net.server.data.endswith(b"d")

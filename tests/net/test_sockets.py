@@ -32,6 +32,33 @@ def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor: Run) -> 
     assert result["got"] == "sorry"
 
 
+def test_a_read_is_no_larger_than_its_turn(with_reactor: Run) -> None:
+    """Of frames at most 32 KiB, in which there may be thousands of them."""
+    result = with_reactor("""
+        class Sizes(Echo):
+            sizes = []
+            def received(self, data):
+                self.data += data
+                self.sizes.append(len(data))
+
+        def talk():
+            listener = serve(Sizes, websocket=SimpleNamespace(path="/", origins=[]))
+            client = connect(listener)
+            client.sendall(
+                b"GET / HTTP/1.1\\r\\nHost: gw\\r\\nUpgrade: websocket\\r\\n"
+                b"Connection: Upgrade\\r\\nSec-WebSocket-Version: 13\\r\\n"
+                b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\\r\\n\\r\\n"
+            )
+            client.recv(999)
+            size = 4 << 20
+            client.sendall(struct.pack("!BBQ4x", 0x82, 0xff, size) + bytes(size))
+            until(lambda: Sizes.made and len(Sizes.made[0].data) == size)
+            result["most"] = max(Sizes.sizes)
+        run(talk)
+    """)
+    assert 0 < result["most"] <= 1 << 15
+
+
 def test_a_reset_with_data_in_flight_is_reported(with_reactor: Run) -> None:
     """Why there is no uvloop here.  Plain and paused, the server hears of the end."""
     result = with_reactor("""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from gateway.net.handshake import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway.testing.certificates import Authority
 
@@ -338,6 +340,90 @@ def test_nobody_renegotiates(tls_net: Any, warnings: Texts) -> None:
     assert client.renegotiate()
     with pytest.raises(SSL.Error, match="no renegotiation"):
         pump()
+
+
+class KeyChanger:
+    """A client of TLS 1.3 that says nothing and changes its keys, which Python can not."""
+
+    def __init__(self, peer: Any) -> None:
+        self.peer = peer
+        _ssl = pytest.importorskip("_ssl")
+        self.openssl = ctypes.CDLL(getattr(_ssl, "__file__", None))
+        if not hasattr(self.openssl, "SSL_key_update"):
+            pytest.skip("Python's OpenSSL is built into it")
+        context = self._made("SSL_CTX_new", self._made("TLS_client_method"))
+        self.tls = self._made("SSL_new", context)
+        self.into, self.out = (
+            self._made("BIO_new", self._made("BIO_s_mem")) for _ in range(2)
+        )
+        self.openssl.SSL_set_bio(self.tls, self.into, self.out)
+        self.openssl.SSL_set_connect_state(self.tls)
+        for _ in range(3):
+            self.openssl.SSL_do_handshake(self.tls)
+            self._send_on()
+            answer = self.peer.got()
+            self.openssl.BIO_write(self.into, answer, len(answer))
+
+    def _made(self, name: str, *of: ctypes.c_void_p) -> ctypes.c_void_p:
+        call = getattr(self.openssl, name)
+        call.restype = ctypes.c_void_p
+        return ctypes.c_void_p(call(*of))
+
+    def _send_on(self) -> None:
+        buffer = ctypes.create_string_buffer(1 << 16)
+        size = self.openssl.BIO_read(self.out, buffer, 1 << 16)
+        if size > 0:
+            self.peer.send(buffer.raw[:size])
+
+    def send(self, data: bytes) -> None:
+        self.openssl.SSL_write(self.tls, data, len(data))
+        self._send_on()
+
+    def change_keys(self, times: int) -> None:
+        for _ in range(times):
+            assert self.openssl.SSL_key_update(self.tls, 0) == 1
+            self.openssl.SSL_do_handshake(self.tls)
+        self._send_on()
+
+
+def test_new_keys_without_end_are_refused(tls_net: Any, warnings: Texts) -> None:
+    """They cost us ten times what they cost a peer, and bring nothing."""
+    client = KeyChanger(tls_net.peer())
+    for _ in range(5):
+        client.change_keys(500)
+        client.send(b"x")
+    assert tls_net.server.data == b"xxxxx"
+    assert not client.peer.transport.finished
+    for _ in range(5):
+        client.change_keys(500)
+    assert client.peer.transport.finished
+    [line] = warnings()
+    assert "TLS without data: new keys again and again, or empty records" in line
+    assert "limit 65536 bytes" in line
+    assert tls_net.listener.rejected == {"tls": 1}
+
+
+def test_a_large_record_may_come_a_byte_at_a_time(tls_net: Any, tls_peer: Make) -> None:
+    """It has no data before it is whole."""
+    client = tls_peer(tls_net.peer())
+    client.shake_hands()
+    peer = client.peer
+    slow: list[bytes] = []
+    send, peer.send = peer.send, slow.append
+    for _ in range(3):
+        client.send(bytes(16_000))
+    for byte in b"".join(slow):
+        send(bytes([byte]))
+    assert len(tls_net.server.data) == 48_000
+
+
+def test_little_is_read_at_once(tls_net: Any, tls_peer: Make) -> None:
+    """The least records take long, before a turn can count what is in them."""
+    client = tls_peer(tls_net.peer())
+    assert client.peer.transport.read_bytes == LAYERED_READ_BYTES
+    client.shake_hands()
+    client.send(b"x")
+    assert client.peer.transport.read_bytes == LAYERED_READ_BYTES
 
 
 def test_plain_bytes_on_a_tls_port_are_named(tls_net: Any, warnings: Texts) -> None:

@@ -16,6 +16,8 @@ from wsproto.events import (
     TextMessage,
 )
 
+from gateway.net.handshake import LAYERED_READ_BYTES, READ_BYTES
+
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
@@ -55,6 +57,17 @@ def test_the_subprotocol_is_kept(make_net: Make) -> None:
     net.peer().upgrade(subprotocols=["rsio.v0", "other"])
     attributes = net.server.connection.origin.attributes
     assert attributes == {"subprotocol": "rsio.v0"}
+
+
+def test_little_is_read_at_once(make_net: Make) -> None:
+    """The least frames take long, before a turn can count what is in them."""
+    net = make_net(websocket=WEBSOCKET, keywords={"mixed": True})
+    plain, framed = net.peer(), net.peer()
+    assert plain.transport.read_bytes == LAYERED_READ_BYTES
+    plain.send(b"2W\0\0\0\1")
+    assert plain.transport.read_bytes == READ_BYTES
+    framed.upgrade()
+    assert framed.transport.read_bytes == LAYERED_READ_BYTES
 
 
 def test_both_kinds_on_a_mixed_port(make_net: Make) -> None:

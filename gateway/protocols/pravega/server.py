@@ -26,7 +26,7 @@ from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
-from gateway.protocols.pressure import Valve
+from gateway.protocols.pressure import Valve, batch_bytes
 from gateway.protocols.turn import BYTE, Turn
 
 __all__ = ["PravegaListener", "PravegaServer", "accept"]
@@ -102,6 +102,7 @@ class PravegaListener:
             reads=options.reads,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.change_bytes = batch_bytes(limits.unacknowledged_bytes)
         self.control_messages = limits.control_messages
         self.container = container
         self._check = check
@@ -271,9 +272,9 @@ class PravegaServer(Closing):
     def _take(self, step: Step, turn: Turn) -> None:
         if isinstance(step, Change):
             turn.charge(_CHANGE + BYTE * step.size + _EVENT * step.count)
-            held = step.size + _CHANGE_BYTES
-            self._unstored += held
+            self._unstored += step.size + self._listener.change_bytes
             if self._container.journal.full:
+                held = step.size + _CHANGE_BYTES
                 self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
             self._container.submit(step, self, self._connection.origin)
             self._regulate()
@@ -305,7 +306,7 @@ class PravegaServer(Closing):
 
     def stored(self, change: Change, stored: Stored) -> None:
         """See `container.Submitter`."""
-        self._unstored -= change.size + _CHANGE_BYTES
+        self._unstored -= change.size + self._listener.change_bytes
         self._connection.count(events=stored.batch.count)
 
     def flush(self) -> None:

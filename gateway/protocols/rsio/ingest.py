@@ -33,9 +33,6 @@ from gateway.protocols.rsio.streams import Consumed
 
 __all__ = ["Ingest"]
 
-#: What a batch costs in memory beside its body, so that tiny batches count as well.
-_BATCH_BYTES = 512
-
 #: A batch may take so many times what was sent, and so many bytes more.
 _GROWTH, _GROWTH_BYTES = 4, 4096
 
@@ -236,7 +233,7 @@ class Ingest:
             answers=len(found),
         )
         self._submitted[id(batch)] = batch, found
-        self.unacknowledged += len(body) + _BATCH_BYTES
+        self.unacknowledged += len(body) + listener.batch_bytes
         listener.journal.submit(batch).addCallbacks(
             self._stored,
             self._not_stored,
@@ -276,7 +273,7 @@ class Ingest:
 
     def _done(self, batch: Batch) -> None:
         del self._submitted[id(batch)]
-        self.unacknowledged -= len(batch.body) + _BATCH_BYTES
+        self.unacknowledged -= len(batch.body) + self._listener.batch_bytes
 
     def _grant(self, intake: _Intake) -> None:
         """Tell what became durable, and request as much if the journal has room."""

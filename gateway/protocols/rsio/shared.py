@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from gateway.feeds.publisher import Publishers
 from gateway.interfaces import Journal
 from gateway.protocol import Settings
+from gateway.protocols.pressure import batch_bytes
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import Key, Offsets
@@ -42,6 +43,7 @@ class Shared:
             streams=options.streams,
         )
         self.unacknowledged_bytes = limits.unacknowledged_bytes
+        self.batch_bytes = batch_bytes(limits.unacknowledged_bytes)
         self.control_messages = limits.control_messages
         self.options = options
         self._logged_at = float("-inf")

@@ -86,6 +86,19 @@ def test_the_limit_holds_within_a_read(make_store: Callable[..., Any]) -> None:
     assert peer.got[-1].last_event == 100
 
 
+def test_so_many_changes_at_once(make_store: Callable[..., Any]) -> None:
+    """Everybody waits for the number of somebody's changes, and not for their bytes."""
+    store = make_store(unacknowledged_bytes=8 << 20, segments=5000)
+    peer = store.peer()
+    for number in range(4000):
+        peer.send(CreateSegment(number, f"t{number}", 0, 0))
+    assert peer.connection.paused
+    assert 1000 < len(store.journal.pending) <= 2048
+    while store.journal.pending:
+        store.store()
+    assert len(store.container.state.segments) == 4001
+
+
 def _zeros(count: int) -> bytes:
     """As many empty events."""
     return bytes(8 * count)

@@ -256,6 +256,19 @@ def test_too_much_on_its_way_to_the_disk(make_gate: Any) -> None:
     assert not gate.connection.paused
 
 
+def test_many_tiny_batches_on_their_way_to_the_disk(make_gate: Any) -> None:
+    """Everybody waits for the number of somebody's batches, and not for their bytes."""
+    gate = make_gate(unacknowledged_bytes=8 << 20, window=10_000)
+    gate.say(HELLO, OnSubscribe(1, 0))
+    for _ in range(4000):
+        gate.say(wire.on_next(1, [b"x"]))
+    assert gate.connection.paused
+    assert 1000 < len(gate.journal.pending) <= 2048
+    while gate.journal.pending:
+        gate.journal.store_all()
+    assert sum(stored.batch.count for stored in gate.journal.stored) == 4000
+
+
 def test_what_can_not_be_stored_is_not_acknowledged(gate: Any) -> None:
     """Nor is anything behind it; the peer is told, and the connection ends."""
     gate.say(
