@@ -9,13 +9,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test lowest simulate mutants pressure check format bench docs lock clean
+.PHONY: help demo demo-cluster test lowest simulate weeks mutants pressure check format bench docs lock clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
 	@echo "make test    all tests"
 	@echo "make lowest  the Spark job's tests with the lowest Spark and pyarrow; Delta and Iceberg"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
+	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make check   ruff and mypy --strict"
@@ -76,6 +77,10 @@ lowest: .venv-lowest/spark-classes.jsa
 # SEED=… replays one, and prints its history.
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
+
+# In each a week of Pravega's streams passes, with other chances.
+weeks: $(VENV)/.test
+	@WEEKS=20 $(PYTEST) -n 2 tests/protocols/pravega/controller/test_week.py $(ARGS)
 
 # WORDS=… only those whose file, name or tests have one of these in them.
 mutants: $(VENV)/.test

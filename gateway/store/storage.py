@@ -247,6 +247,7 @@ class Storage:
             self.directories.archive,
             disk,
             settings.spool.compression,
+            monotonic,
         )
         """What readers of streams need of files that have left the archive."""
         self.remembered = opened.remembered

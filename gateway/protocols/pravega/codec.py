@@ -28,6 +28,7 @@ __all__ = [
     "Bool",
     "Byte",
     "Data",
+    "DataOrView",
     "Entries",
     "Entry",
     "EventData",
@@ -221,7 +222,9 @@ Long = Annotated[int, _LONG]
 Bool = Annotated[bool, _BOOL]
 Uuid = Annotated[bytes, _Field(_read_uuid, bytes, "16s")]
 Text = Annotated[str, _Field(_read_text, _write_text)]
-Data = Annotated[bytes, _Field(_read_data, _write_data)]
+_DATA = _Field(_read_data, _write_data)
+Data = Annotated[bytes, _DATA]
+DataOrView = Annotated[bytes | memoryview, _DATA]
 EventData = Annotated[bytes, _Field(_read_event, _write_event)]
 Rest = Annotated[bytes, _Field(_read_rest, bytes)]
 Texts = Annotated[Sequence[str], _list(_read_text, _write_text)]
@@ -321,9 +324,12 @@ def _steps(cls: type[Message]) -> list[_Step]:
 def encode(sent: Message) -> bytes:
     """The whole frame of a command, header included."""
     cls = type(sent)
-    parts = []
+    parts: list[bytes | memoryview] = []
     for step in _steps(cls):
         values = [getattr(sent, name) for name in step.names]
+        if step.field is _DATA:  # a megabyte is copied once, into the frame
+            parts += _I32.pack(len(values[0])), values[0]
+            continue
         pack = step.field.write if step.packing is None else step.packing.pack
         parts.append(pack(*values))
     return frame(_CODES[cls], *parts)

@@ -50,7 +50,9 @@ class Reader(Protocol):
     def first_lsn(self) -> int:
         """All events from this lsn on can be read."""
 
-    def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
+    def read(
+        self, segment: str, offset: int, size: int, lsn: int
+    ) -> Deferred[bytes | memoryview]:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
         *lsn* is that of an event at or shortly before the offset.
@@ -457,7 +459,9 @@ class Container:
             pending.cancel()
             pending.respond(pending, answer)
 
-    def _fetched(self, data: bytes, pending: PendingRead, segment: Segment) -> None:
+    def _fetched(
+        self, data: bytes | memoryview, pending: PendingRead, segment: Segment
+    ) -> None:
         self._answer(pending, found(segment, pending.read.offset, data))
 
     def _not_fetched(

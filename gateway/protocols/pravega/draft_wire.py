@@ -111,7 +111,7 @@ class SegmentRead(Struct):
     offset: int
     at_tail: bool
     end: bool
-    data: bytes
+    data: bytes | memoryview
 
 
 def event(data: bytes) -> bytes:

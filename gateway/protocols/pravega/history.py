@@ -55,7 +55,7 @@ class _Piece(Protocol):
     def last(self) -> int:
         """… and the last one, or where it ends if that is known."""
 
-    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
+    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
         """Bytes of extents that reach to *lsn*, and an lsn from which on to look for what
         follows; 0: as before.
         """
@@ -70,7 +70,7 @@ class History:
         directories: Directories,
         *,
         protocol: str,
-        in_thread: Callable[..., Deferred[bytes]],
+        in_thread: Callable[..., Deferred[bytes | memoryview]],
     ) -> None:
         """*in_thread* is `twisted.internet.threads.deferToThread`."""
         self.first_lsn = 0
@@ -87,7 +87,9 @@ class History:
         """By channel and offset: the lsn from which on to look, later than a mark's."""
         self.refresh()
 
-    def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
+    def read(
+        self, segment: str, offset: int, size: int, lsn: int
+    ) -> Deferred[bytes | memoryview]:
         """See `fetch`.  A few at a time."""
         return self._turns.run(self._in_thread, self.fetch, segment, offset, size, lsn)
 
@@ -100,7 +102,9 @@ class History:
             if oldest is not None:
                 self.first_lsn = oldest
 
-    def fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
+    def fetch(
+        self, segment: str, offset: int, size: int, lsn: int
+    ) -> bytes | memoryview:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
         *lsn* is that of an event at or before the offset.  Raises `Gone`, OSError.
@@ -118,7 +122,9 @@ class History:
                 raise Gone(lsn, None)
             raise Gone(lsn, self.first_lsn)
 
-    def _fetch(self, segment: str, offset: int, size: int, lsn: int) -> bytes:
+    def _fetch(
+        self, segment: str, offset: int, size: int, lsn: int
+    ) -> bytes | memoryview:
         begin = max(lsn, self._hints.get((segment, offset)) or 0)
         chosen: _Piece | None = None
         for piece in self._pieces(segment, offset, begin):
@@ -226,7 +232,7 @@ class _PublishedPiece:
         run = self._files.decoded(self._file, self._span.group, self._segment)
         return self._span.last if run is None else max(self._span.last, run.end - 1)
 
-    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
+    def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
         run = self._files.run(self._file, self._span.group, self._segment)
         found = run.read(offset, size, lsn)
         first, last = self._lsns

@@ -52,7 +52,7 @@ class Read:
 class Found(Struct):
     """Data, perhaps empty."""
 
-    data: bytes
+    data: bytes | memoryview
     at_tail: bool = False
     """The data ends where the open segment ends."""
     end: bool = False
@@ -130,7 +130,7 @@ def head(segment: Segment, recent: TailCache, first_lsn: int) -> int:
     return max(segment.start, kept if begin is None else min(kept, begin))
 
 
-def found(segment: Segment, offset: int, data: bytes) -> Found:
+def found(segment: Segment, offset: int, data: bytes | memoryview) -> Found:
     """The answer with this data, its flags as the segment is now."""
     whole = offset + len(data) == segment.readable
     return Found(data, whole and not segment.closed, whole and segment.closed)

@@ -56,8 +56,9 @@ class Run:
     data: bytes | memoryview = b""
     extents: list[_Extent] = field(default_factory=list)
 
-    def read(self, offset: int, size: int, lsn: int) -> bytes:
-        """At most *size* bytes from *offset* on, of extents that reach to *lsn*.
+    def read(self, offset: int, size: int, lsn: int) -> bytes | memoryview:
+        """At most *size* bytes from *offset* on, of extents that reach to *lsn*; a view
+        keeps all of the run.
 
         A channel that was deleted and made again has its old bytes under old lsns.
         """
@@ -67,7 +68,7 @@ class Run:
             if extent.offset <= offset < extent.end:
                 begin = extent.position + offset - extent.offset
                 size = min(size, extent.end - offset)
-                return bytes(self.data[begin : begin + size])
+                return self.data[begin : begin + size]
         return b""
 
     @property

@@ -6,7 +6,7 @@ from gateway.protocols.pravega.codec import (
     AttributeUpdates,
     Bool,
     Byte,
-    Data,
+    DataOrView,
     Int,
     Long,
     Merged,
@@ -193,7 +193,7 @@ class SegmentRead(Message):
     offset: Long
     at_tail: Bool
     end_of_segment: Bool
-    data: Data
+    data: DataOrView
     request_id: Long = -1
 
 

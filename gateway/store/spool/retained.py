@@ -7,7 +7,7 @@ files of their own, below `retained/<node>/`.
 A file holds the needed rows of that range of lsns, with the columns that they had, and
 nothing else has rows of it: so a stream that keeps its events for ever keeps its own
 bytes on the disk, and not those of all that was stored beside it.  What is not needed any
-more goes: a file without needed rows is removed, one that has mostly others is written
+more goes: a file without needed rows is removed, one that has others as well is written
 anew, and neighbours that are small become one.  A rewritten range has a higher generation,
 so no name ever has other rows.
 
@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import time
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,9 @@ _MOVED = 0.7
 """A file of which so much is needed is moved as it is, if it is not small."""
 _MOVED_BYTES = 4 << 20
 _WORTHLESS = 0.5
-"""A file of which no more is needed is written anew."""
+"""A file of which no more is needed is written anew at once, …"""
+_SECONDS = 1.0
+"""… and those of which more is in the rest of so much time of a look: one at least."""
 _ROUND = 30
 """In so many looks every file is looked at, ten in a look at least."""
 _LOOK_BYTES = 1 << 30
@@ -87,6 +90,15 @@ def _reading() -> Iterator[None]:
         raise Damaged(str(why)) from None
 
 
+@contextlib.contextmanager
+def _noted(failed: list[OSError]) -> Iterator[None]:
+    """What fails for one is tried for the others."""
+    try:
+        yield
+    except OSError as why:
+        failed.append(why)
+
+
 @dataclass(slots=True)
 class _Source:
     """A file whose needed rows are to be kept."""
@@ -113,6 +125,7 @@ class Retained:
     _archive: Path
     _disk: Disk
     _compression: str = "zstd"
+    _clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
         self.needed: Needed = {}
@@ -260,26 +273,35 @@ class Retained:
     def tidy(self) -> bool:
         """Look at some of them: remove, write anew, join.  Whether one is gone now.
 
-        What fails for one is tried for the others; raises the first OSError after that.
+        Raises the first OSError after all that goes.
         """
         if not self.needed:
             return False  # nobody knows
         kept = self._all()
-        failed: OSError | None = None
-        changed = False
+        failed: list[OSError] = []
+        partly: list[tuple[float, _KeptFile]] = []
+        changed = went_on = False
+        until = self._clock() + _SECONDS
         for one in self._some(kept):
-            try:
+            with _noted(failed):
+                share = self._share(one)
+                if share is None:
+                    changed = True
+                elif share < 1:
+                    partly.append((share, one))
+        for share, one in sorted(partly):
+            if share > _WORTHLESS:
+                if went_on and self._clock() >= until:
+                    break  # it is found again
+                went_on = True
+            with _noted(failed):
                 changed = self._drop(one) or changed
-            except OSError as why:
-                failed = failed or why
-        try:
+        with _noted(failed):
             changed = self._join(self._all()) or changed
-        except OSError as why:
-            failed = failed or why
         if kept or self.files:
             self._measure(self._all())
-        if failed is not None:
-            raise failed
+        if failed:
+            raise failed[0]
         return changed
 
     def _some(self, kept: Sequence[_KeptFile]) -> list[_KeptFile]:
@@ -301,15 +323,23 @@ class Retained:
         self.files = len(kept)
         self.bytes = sum(self._disk.size(one.path) for one in kept)
 
+    def _share(self, one: _KeptFile) -> float | None:
+        """How much of its rows is needed, as far as is known; None: it has gone."""
+        try:
+            needed, rows = self._count(one.path)
+        except _Gone:
+            return None
+        except Damaged:
+            self._tell_damaged([self._source(one)])
+            return 1.0
+        return needed / rows
+
     def _drop(self, one: _KeptFile) -> bool:
-        """Give back what nobody needs of a file; whether that was worth it."""
+        """Give back what nobody needs of a file; false: it is not there, or damaged."""
         if not self._disk.exists(one.path):
             return False  # its name has taken in what lay beside it
         source = self._source(one)
         try:
-            needed, rows = self._count(one.path)
-            if needed > _WORTHLESS * rows:
-                return False
             if not self._write([source]):
                 self._take_in(one.first, one.last, one)
         except Damaged:

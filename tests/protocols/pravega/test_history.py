@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from threading import Barrier
 from typing import Any
@@ -904,6 +905,32 @@ def test_a_bad_sector_stops_no_tidying(
     places.commit(places.state.delete("t", 0))
     assert retained.tidy()
     assert places.kept() == [damaged]
+
+
+def test_a_little_that_is_let_go(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves the disk, also where most of its file is needed; of many files one in each
+    look that takes long, that with most to give back first.
+    """
+    monkeypatch.setattr("gateway.protocols.pravega.segment.MARK_BYTES", 1)
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 99)
+    retained = kept_one_by_one(places, 3)
+    retained._clock = count(step=10.0).__next__  # whatever is done takes long
+    state = places.state
+    offsets = state.find("t").mark_offsets
+    assert offsets is not None
+    places.commit(state.truncate("t", offsets[45], 0))
+
+    def not_needed() -> int:
+        counts = [retained._count(path) for path in places.kept()]
+        return sum(rows - needed for needed, rows in counts)
+
+    left = [not_needed()]
+    while retained.tidy():
+        left.append(not_needed())
+    assert left == [45, 25, 5, 0]
+    assert places.whole(places.history(), "s") == places.bytes["s"]
 
 
 def test_an_empty_file_has_nothing(places: Places) -> None:
