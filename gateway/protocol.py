@@ -186,6 +186,10 @@ class Statistics:
     """The card's title, which is followed by the first statistic that has a card name;
     empty: no card."""
     values: Sequence[Statistic]
+    troubles: Sequence[str] = ()
+    """What is wrong with it now and stops no event: each a sentence for people, without
+    its full stop.  The first sentence of all that is said of a gateway, where nothing
+    worse is."""
 
 
 class Service:

@@ -11,13 +11,23 @@ to go wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.admin.spoken import duration, size
 
-__all__ = ["Facts", "Freshness", "Holder", "Job", "Level", "Stage", "judge"]
+__all__ = [
+    "Facts",
+    "Freshness",
+    "Holder",
+    "Job",
+    "Level",
+    "Refused",
+    "Reload",
+    "Stage",
+    "judge",
+]
 
 Stage = Literal["senders", "listeners", "journal", "spool", "spark", "tables"]
 Holder = Literal["sender", "journal", "spool", "spark", "commit"]
@@ -28,6 +38,9 @@ _LATE_SECONDS = 10.0
 _BEHIND_SECONDS = 60.0
 """Beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
+_AGAIN_AND_AGAIN = 2
+"""Ends of the job without a batch in between: it is not starting, it can not go on."""
+_REASON_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,34 @@ class Job:
     holes: int = 0
     """Spool files that it could not read and moved aside."""
     last_error: str | None = None
+    failures: int = 0
+    """How often it ended, unasked, since its last batch."""
+    last_failure: str = ""
+    """Why it did the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """The last reload, if something was wrong with it."""
+
+    seconds: float
+    """Ago."""
+    applied: bool
+    """The new configuration is in force, but for files that can not be used."""
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a listener turned away lately that took no event."""
+
+    count: int
+    """Connections …"""
+    seconds: float
+    """… in so long."""
+    peer: str
+    """The last one."""
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +136,17 @@ class Facts:
     """Why they do not get there now."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
+    publish_error: str | None = None
+    """Why the spool file in hand can not be written now."""
+    lost_events: int = 0
+    """Acknowledged ones that the disk did not give back in this run; at most."""
+    reload: Reload | None = None
+    refused: Mapping[str, Refused] = field(default_factory=dict)
+    """By listener: those that took no event lately, and turned away who came."""
+    flawed: tuple[int, int] = (0, 0)
+    """Events that were published lately and are not what they claim to be; of so many."""
+    troubles: Sequence[str] = ()
+    """What else is wrong and stops no event: lines for people, the worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +279,11 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             "journal",
         )
     if why := reasons.get("stall"):
+        fails = facts.publish_error and f"it fails with {_short(facts.publish_error)}"
         yield _Finding(
-            f"Senders wait, because {why}; the log says what fails.", "bad", "spool"
+            f"Senders wait, because {why}; {fails or 'the log says what fails'}.",
+            "bad",
+            "spool",
         )
     if why := reasons.get("memory"):
         yield _Finding(
@@ -239,7 +294,8 @@ def _held(facts: Facts) -> Iterator[_Finding]:
         )
     if facts.bucket and (why := reasons.get("spool")):
         yield _Finding(
-            f"Senders wait, because {why}; nothing is lost, and it goes on by itself.",
+            f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
+            f"the bucket does: {_TRY_THE_BUCKET}.",
             "bad",
             "spool",
         )
@@ -255,13 +311,31 @@ def _held(facts: Facts) -> Iterator[_Finding]:
         yield _Finding(f"Senders wait, because {why}.", "bad", "journal")
 
 
+_TRY_THE_BUCKET = "gateway doctor tries network, credentials and rights"
+
+
+def _short(why: str) -> str:
+    """A reason that may be pages of Java, as a part of a sentence."""
+    text = " ".join(why.split()).rstrip(".")
+    return text if len(text) <= _REASON_CHARACTERS else f"{text[:_REASON_CHARACTERS]} …"
+
+
 def _why_the_job_is_behind(job: Job) -> str:
+    if job.failures >= _AGAIN_AND_AGAIN:
+        return f"{_fails(job)}; mend that, and it catches up by itself"
     if not job.up:
         return f"{_silence(job)}; start it, and it catches up by itself"
     if job.batch_seconds is None:
         return f"Spark is {job.state or 'running'} and has committed nothing yet"
     return (
         f"Spark runs and is too slow, its last batch took {duration(job.batch_seconds)}"
+    )
+
+
+def _fails(job: Job) -> str:
+    return (
+        f"the Spark job fails again and again, {job.failures} times since its last batch: "
+        f"{_short(job.last_failure)}"
     )
 
 
@@ -272,7 +346,7 @@ def _silence(job: Job) -> str:
     if job.state == "stopped":
         return f"the Spark job was stopped {since} ago"
     if job.state == "failed":
-        why = f" ({job.last_error})" if job.last_error else ""
+        why = f" ({_short(job.last_error)})" if job.last_error else ""
         return f"the Spark job failed {since} ago{why}"
     return f"Spark has been silent for {since}"
 
@@ -291,16 +365,23 @@ def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
 def _late_files(facts: Facts) -> Iterator[_Finding]:
     if facts.bucket_error is not None:
         yield _Finding(
-            f"The bucket takes no files: {facts.bucket_error}; {_how_much(facts)}.",
+            f"The bucket takes no files: {_short(facts.bucket_error)}; "
+            f"{_how_much(facts)}; {_TRY_THE_BUCKET}.",
             "bad",
             "spool",
         )
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
+        why = facts.publish_error
         yield _Finding(
             "Spool files are late: the oldest event that is in none is "
-            f"{duration(facts.unpublished)} old; it is safe in the journal. If writing "
-            "fails, the log says why; if not, the machine is too slow.",
+            f"{duration(facts.unpublished)} old, and safe in the journal; "
+            + (
+                "the machine is too slow for what comes."
+                if why is None
+                else f"writing them fails with {_short(why)}: look at that disk's room "
+                "and permissions."
+            ),
             "bad" if facts.unpublished > _BEHIND_SECONDS else "warning",
             "spool",
         )
@@ -311,6 +392,14 @@ def _job(facts: Facts) -> Iterator[_Finding]:
     if job is None or not facts.durable_lsn:
         return
     age = facts.uncommitted
+    if job.failures >= _AGAIN_AND_AGAIN and age is not None:
+        told = _fails(job)
+        yield _Finding(
+            f"{told[0].upper()}{told[1:]}; {_how_much(facts)}; mend that, and it catches "
+            "up by itself.",
+            "bad",
+            "spark",
+        )
     if not job.up:
         silence = _silence(job)
         told = silence[0].upper() + silence[1:]
@@ -338,6 +427,22 @@ def _how_much(facts: Facts) -> str:
 
 def _warnings(facts: Facts) -> Iterator[_Finding]:
     """What is about to go wrong, or went wrong and stands nowhere."""
+    if facts.lost_events:
+        yield _Finding(
+            f"The disk lost up to {facts.lost_events:,} acknowledged events: the log says "
+            "which, and gateway audit what the tables lack; what comes now is taken.",
+            "warning",
+            "journal",
+        )
+    if facts.reload is not None:
+        yield _reload(facts.reload)
+    for name, one in facts.refused.items():
+        yield _Finding(
+            f"Listener {name} took no event and turned away {one.count} connections in "
+            f"{duration(one.seconds)}; the last was {one.peer}: {_short(one.why)}.",
+            "warning",
+            "listeners",
+        )
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left < _ENDS_SOON_SECONDS:
             yield _Finding(
@@ -354,6 +459,32 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
             "warning",
             "tables",
         )
+    flawed, events = facts.flawed
+    if flawed > events / 2:
+        yield _Finding(
+            f"Most events are flawed, {flawed:,} of the last {events:,}: column flaw of "
+            "their rows says why, listener and peer who sends them.",
+            "warning",
+            "senders",
+        )
+    for trouble in filter(None, map(_short, facts.troubles)):
+        yield _Finding(f"All events go their way, but {trouble}.", "warning")
+
+
+def _reload(last: Reload) -> _Finding:
+    first, more = last.problems[0], len(last.problems) - 1
+    others = f" (and {more} more)" if more else ""
+    what = (
+        "was applied but for files that can not be used"
+        if last.applied
+        else "was refused, and the configuration of before is in force"
+    )
+    return _Finding(
+        f"The last reload, {duration(last.seconds)} ago, {what}: {_short(first)}{others}; "
+        "mend that, and run gateway reload.",
+        "warning",
+        "listeners",
+    )
 
 
 def _well(facts: Facts) -> _Finding:

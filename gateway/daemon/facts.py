@@ -6,19 +6,30 @@ file in which the Spark job reports.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
 from gateway import config
-from gateway.admin.freshness import Facts
+from gateway.admin.freshness import Facts, Refused, Reload
+from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
+from gateway.event import LOST
+from gateway.net.recent import Recent
+from gateway.net.traffic import Traffic
+from gateway.protocol import Statistics
+from gateway.store.spool import Published
 from gateway.store.storage import Storage
 
-__all__ = ["Growth", "Source", "collect"]
+__all__ = ["Flawed", "Growth", "Source", "Visits", "collect"]
 
 _WINDOW_SECONDS = 60.0
+_LATELY_SECONDS = 300.0
+"""A sender that is refused comes again within a minute, most of them."""
+_FEW_SECONDS = 30.0
+_FEW_VISITS = 3
+_LATELY_FILES = 300
 
 
 class Growth:
@@ -43,11 +54,80 @@ class Growth:
         return (last - first) / (ended - begun) if ended > begun else None
 
 
+class Visits:
+    """Which listeners took nothing in the last minutes, and turned away who came."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Mapping[str, tuple[int, int]]]] = deque()
+        """When, and the events and rejections of each listener until then."""
+
+    def note(self, now: float, listeners: Iterable[Source]) -> None:
+        """By a monotonic clock; call it every few seconds."""
+        seen = self._seen
+        events: Counter[str] = Counter()
+        rejections: Counter[str] = Counter()
+        for one in listeners:  # two ports of one listener are one
+            events[one.name] += one.traffic.events
+            # Who was idle is not turned away: it had nothing to say.
+            rejections[one.name] += sum(one.rejected.values()) - one.rejected["idle"]
+        seen.append((now, {each: (events[each], rejections[each]) for each in events}))
+        while len(seen) > 2 and seen[1][0] <= now - _LATELY_SECONDS:
+            seen.popleft()
+
+    def refused(self, rejections: Iterable[Recent]) -> dict[str, Refused]:
+        """By listener; *rejections* are the last ones, the newest first."""
+        if len(self._seen) < 2:
+            return {}
+        (begun, before), (ended, now) = self._seen[0], self._seen[-1]
+        if ended - begun < _FEW_SECONDS:
+            return {}
+        found: dict[str, Refused] = {}
+        for last in rejections:
+            name = last.listener
+            if name in found or not (name in now and name in before):
+                continue
+            events, count = (
+                new - old for new, old in zip(now[name], before[name], strict=True)
+            )
+            if not events and count >= _FEW_VISITS:
+                found[name] = Refused(count, ended - begun, last.peer, last.why)
+        return found
+
+
+class Flawed:
+    """How many of the events that were published lately are not what they claim to be."""
+
+    def __init__(self) -> None:
+        self._files: deque[tuple[float, int, int]] = deque(maxlen=_LATELY_FILES)
+        self.lost = 0
+        """Acknowledged events that the disk did not give back."""
+
+    def note(self, now: float, file: Published) -> None:
+        """By a monotonic clock; the spool's thread may call."""
+        lost = file.flaws[LOST]
+        events = file.last_lsn - file.first_lsn + 1 - lost
+        self.lost += lost
+        self._files.append((now, file.flaws.total() - lost, events))
+
+    def lately(self, now: float) -> tuple[int, int]:
+        """Those, and all, of the last minutes."""
+        files = [one for one in [*self._files] if one[0] > now - _LATELY_SECONDS]
+        return sum(flawed for _, flawed, _ in files), sum(all_ for *_, all_ in files)
+
+
 class Source(Protocol):
     """A listener, as far as freshness goes."""
 
     name: str
     address: str
+
+    @property
+    def traffic(self) -> Traffic:
+        """What it has taken since the start."""
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """Connections that it turned away, by reason."""
 
     @property
     def connections(self) -> int:
@@ -68,8 +148,16 @@ def collect(
     phase: str | None,
     stopping: bool,
     now: datetime,
+    reload: ReloadStatus | None = None,
+    lost_events: int = 0,
+    refused: Mapping[str, Refused] | None = None,
+    flawed: tuple[int, int] = (0, 0),
+    sections: Iterable[Statistics] = (),
 ) -> Facts:
-    """The facts at *now*; *phase* is why the daemon itself takes nothing, if so."""
+    """The facts at *now*; *phase* is why the daemon itself takes nothing, if so.
+
+    *sections*: whose troubles are told, too.
+    """
     journal, spool = storage.journal, storage.spool
     uploads = spool.uploads
     # The job of a bucket may run anywhere, and report there.
@@ -106,7 +194,42 @@ def collect(
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
         certificates=_left(sources, now),
+        publish_error=spool.publish_error,
+        lost_events=lost_events,
+        reload=_reload(reload, now),
+        refused=refused or {},
+        flawed=flawed,
+        troubles=[*_troubles(storage, settings.node, sections)],
     )
+
+
+def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:
+    if last is None or last.successful:
+        return None
+    ago = max(0.0, now.timestamp() - last.at)
+    return Reload(ago, last.applied, last.problems or ["the log says why"])
+
+
+def _troubles(
+    storage: Storage, node: str, sections: Iterable[Statistics]
+) -> Iterator[str]:
+    for orphan in storage.orphans:
+        if orphan.problem is not None:
+            yield (
+                f"what node {orphan.node} left in its journal can not be published: "
+                f"{orphan.problem}"
+            )
+        if orphan.remembers:
+            yield (
+                f"this node is {node}, so nobody serves what "
+                f"{' and '.join(orphan.remembers)} remembered for node {orphan.node}: set "
+                f"node to {orphan.node}, or remove state/{orphan.node}"
+            )
+    yield from storage.spool.troubles
+    if storage.checkpoint.trouble is not None:
+        yield storage.checkpoint.trouble
+    for section in sections:
+        yield from map(str, section.troubles)
 
 
 def _left(listeners: Iterable[Source], now: datetime) -> Mapping[str, float]:

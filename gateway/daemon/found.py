@@ -22,6 +22,8 @@ class Found:
     def __init__(self, node: str, corrupt: Callable[[int], None]) -> None:
         self._node = node
         self._corrupt = corrupt
+        self.lost_events = 0
+        """Acknowledged, and not on the disk any more; at most."""
 
     def noticed(self, notice: str) -> None:
         """What an operator should know of the directory's past."""
@@ -38,6 +40,7 @@ class Found:
         """Before a file is changed: what is lost, and what is repaired."""
         for loss in losses:
             self._corrupt(1)
+            self.lost_events += loss.events
             self._log.error(
                 "{path}: {why} (lsn {lsn}, {events} acknowledged events)",
                 path=loss.path,

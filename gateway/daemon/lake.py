@@ -44,6 +44,7 @@ class LakeWatch:
         spool: Path,
         clock: Callable[[], float] = time.time,
         *,
+        monotonic: Callable[[], float] = time.monotonic,
         has_job: bool = True,
     ) -> None:
         """*has_job*: one is to come; without it nothing is said of a job's silence."""
@@ -52,6 +53,9 @@ class LakeWatch:
         self._path = health_path(lake)
         self._spool = spool
         self._clock = clock
+        self._monotonic = monotonic
+        self._read_at = monotonic()
+        """When what it says changed last."""
         self._told: Mapping[str, Any] = {}
         self._stamp: tuple[int, int] | None = None
         self._marks = Marks(_MARKS)
@@ -109,9 +113,16 @@ class LakeWatch:
     @property
     def up(self) -> bool:
         """Whether the job has reported lately that it runs."""
-        # Of a time to come, by a clock that was set back since, nothing follows.
-        recent = abs(self._clock() - (_number(self._told.get("at")) or 0.0)) < SILENT
+        recent = self._silent_seconds < SILENT
         return recent and self._told.get("state") in ("starting", "running")
+
+    @property
+    def _silent_seconds(self) -> float:
+        silent = self._clock() - (_number(self._told.get("at")) or 0.0)
+        if silent > -SILENT:
+            return max(0.0, silent)
+        # The clock was set back since: what was said then was said before we read it.
+        return SILENT + self._monotonic() - self._read_at
 
     @property
     def job(self) -> Job:
@@ -121,11 +132,13 @@ class LakeWatch:
         return Job(
             up=self.up,
             state=str(state or ""),
-            silent_seconds=max(0.0, self._clock() - (_number(told.get("at")) or 0.0)),
+            silent_seconds=self._silent_seconds,
             batch_seconds=_number(told.get("last_batch_seconds")),
             busy=told.get("busy") is True,
             holes=len(told.get("holes") or ()),
             last_error=None if error is None else str(error),
+            failures=int(_number(told.get("failures")) or 0),
+            last_failure=str(told.get("last_failure") or ""),
         )
 
     @property
@@ -263,7 +276,7 @@ class LakeWatch:
             if stamp != self._stamp:
                 told = json.loads(self._path.read_bytes())
                 self._told = told if isinstance(told, dict) else {}
-                self._stamp = stamp
+                self._stamp, self._read_at = stamp, self._monotonic()
 
 
 def _number(told: object) -> float | None:

@@ -37,7 +37,7 @@ from gateway.config.problems import spell
 from gateway.config.reload import plan
 from gateway.daemon import notify, statistics
 from gateway.daemon.admin_port import AdminParts, make_site
-from gateway.daemon.facts import Growth, collect
+from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.found import Found
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.listeners import Change, Listeners
@@ -61,7 +61,7 @@ from gateway.net import (
 from gateway.net.loops import Loops
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
-from gateway.protocol import Context, Port, Unusable
+from gateway.protocol import Context, Port, Statistics, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, what_to_do
 from gateway.store.journal import Commit, segment
@@ -109,6 +109,8 @@ class Gateway(MultiService):
             ),
         )
         self._growth = Growth()
+        self._visits = Visits()
+        self._flawed = Flawed()
         self._history = History()
         self.metrics = Metrics(self.status)
         self.protocols = Protocols(
@@ -198,7 +200,7 @@ class Gateway(MultiService):
     def _open(self) -> None:
         settings = self.settings
         known = self.protocols.decoders()
-        found = Found(settings.node, self.metrics.corrupt_records)
+        self._found = found = Found(settings.node, self.metrics.corrupt_records)
         self.storage = storage = Storage.open(
             settings,
             self._disk,
@@ -303,7 +305,8 @@ class Gateway(MultiService):
     def status(self) -> Status:
         """The daemon at this moment, for the admin port."""
         stores = statistics.of_storage(self.storage, self.settings.spool.max_bytes)
-        sections = list(self.lake.statistics())  # first: it reads what the job said
+        lake = list(self.lake.statistics())  # first: it reads what the job said
+        protocols = list(self.protocols.statistics())
         return Status(
             node=self.settings.node,
             version=__version__,
@@ -317,19 +320,19 @@ class Gateway(MultiService):
             reload=self.reloads.status(),
             more=[
                 *self.reloads.statistics(),
-                *self.protocols.statistics(),
+                *protocols,
                 *statistics.of_retained(self.storage.retained),
                 *statistics.of_uploads(self.storage.spool.uploads),
                 *statistics.of_state(self.storage.checkpoint),
                 statistics.of_feeds(self.live, self._replay),
-                *sections,
+                *lake,
             ],
-            freshness=self._freshness(),
+            freshness=self._freshness(protocols),
             batches=self.lake.batches,
             payloads=self._site.trusted,
         )
 
-    def _freshness(self) -> Freshness:
+    def _freshness(self, sections: list[Statistics]) -> Freshness:
         stopping = self._phase == _STOPPING
         return judge(
             collect(
@@ -341,6 +344,11 @@ class Gateway(MultiService):
                 phase=None if stopping else self._phase,
                 stopping=stopping,
                 now=datetime.now(UTC),
+                reload=self.reloads.status(),
+                lost_events=max(self._found.lost_events, self._flawed.lost),
+                refused=self._visits.refused(self._rejection_log.recent),
+                flawed=self._flawed.lately(time.monotonic()),
+                sections=sections,
             )
         )
 
@@ -348,6 +356,7 @@ class Gateway(MultiService):
         """For the last hour's history, and how fast the spool grows."""
         spool, now = self.storage.spool, time.monotonic()
         self._growth.note(now, spool.levels.spool.bytes + spool.backlog_bytes)
+        self._visits.note(now, self.listeners)
         bounds, counts = self.metrics.acknowledgements
         self._history.note(time.time(), now, self.status(), bounds, counts)
 
@@ -409,6 +418,7 @@ class Gateway(MultiService):
 
     def _published(self, file: Published) -> None:
         self.metrics.published(file.seconds, file.flaws)
+        self._flawed.note(time.monotonic(), file)
 
     def _fatal(self, why: str) -> None:
         """The disk can not be trusted: end now, as kill -9 would; that loses nothing."""

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +24,41 @@ __all__ = ["Health"]
 
 
 _RECENT = 20
+_NO_FAILURES: Mapping[str, Any] = {"failures": 0, "last_failure": None}
+_KILLED = "it ended without a word; dmesg says whether it was killed for its memory"
+
+
+def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = {
+        name: before[name] for name in ("committed_lsn", "holes") if name in before
+    }
+    failures, why = before.get("failures"), before.get("last_failure")
+    if not isinstance(failures, int):  # an earlier version
+        failures, why = 0, None
+    if before.get("state") in ("starting", "running"):
+        failures, why = failures + 1, _KILLED
+    return {**known, "failures": failures, "last_failure": why}
 
 
 class Health:
-    """Collects what is to be told, and writes it."""
+    """Collects what is to be told, and writes it.
+
+    What the job before this one left is told on: how far the tables were, and how often
+    a job has ended since the last batch without being asked to, so that one that fails at
+    each start is not taken for one that is starting.
+    """
 
     def __init__(
         self,
         lake: Path,
         clock: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*clock* tells what time it is, and may be set; *steady* how much has passed."""
         self._path = health_path(lake)
         self._clock = clock
-        self._steady = steady
+        self._monotonic = monotonic
         self._looked = -BEAT
-        """When it was written last how far the tables are, by *steady*."""
+        """When it was written last how far the tables are; the clock may be set."""
         self._batches: deque[dict[str, Any]] = deque(maxlen=_RECENT)
         self._known: dict[str, Any] = {
             "version": __version__,
@@ -55,6 +73,9 @@ class Health:
             "misfits": 0,
             "busy": False,
             "last_error": None,
+            "failures": 0,
+            "last_failure": None,
+            **_inherited(self._before()),
         }
 
     def committed(self, batch: Committed, seconds: float) -> None:
@@ -65,6 +86,7 @@ class Health:
         self._known["batches"] += 1
         self._known["rows"] += batch.rows
         self._known["misfits"] += batch.misfits
+        self._known |= _NO_FAILURES
         self._batches.append(
             {
                 "at": self._clock(),
@@ -74,6 +96,14 @@ class Health:
             }
         )
         self._known["recent"] = list(self._batches)
+
+    def ended(self, why: str | None) -> None:
+        """Leave word of how it ended; None: it was asked to."""
+        if why is None:
+            self.say(state="stopped", **_NO_FAILURES)
+            return
+        failures = self._known["failures"] + 1
+        self.say(state="failed", last_error=why, failures=failures, last_failure=why)
 
     def say(self, **news: Any) -> None:
         """Add to what is known, and write it."""
@@ -93,15 +123,17 @@ class Health:
         """
         changed = busy is not self._known["busy"]
         self._known["busy"] = busy
-        if self._steady() - self._looked >= BEAT:
+        if self._monotonic() - self._looked >= BEAT:
             self.tables(ledger, waiting())
         elif changed:
             self._write()
 
     def tables(self, ledger: Ledger, waiting: list[tuple[SpoolFile, float]]) -> None:
         """Write how far the tables are, and which files wait."""
-        self._looked = self._steady()
+        self._looked = self._monotonic()
         oldest = min(waiting, key=lambda one: one[1], default=None)
+        if oldest is None:
+            self._known |= _NO_FAILURES
         self.say(
             committed_lsn=ledger.committed.last(),
             spool_files=len(waiting),
@@ -111,6 +143,14 @@ class Health:
                 for one in ledger.holes
             ],
         )
+
+    def _before(self) -> Mapping[str, Any]:
+        """What the job before this one said last."""
+        try:
+            told = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return told if isinstance(told, dict) else {}
 
     def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

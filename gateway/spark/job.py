@@ -52,7 +52,7 @@ class Job:
     """The query and what goes on around it; `run` is the way in."""
 
     def __init__(
-        self, config: Any, spark: SparkSession, report: progress.Report
+        self, config: Any, spark: SparkSession, health: Health, report: progress.Report
     ) -> None:
         from gateway.spark import query, sinks
         from gateway.spark.columns import Columns
@@ -65,7 +65,7 @@ class Job:
         # The sink's thread appends, ours takes the list away: both are one step.
         self._committed: list[Committed] = []
         self._rows = 0
-        self._health = Health(self._lake)
+        self._health = health
         places = Places(self._lake, config.spark.deduplicate_horizon)
         self._places = places if config.spark.deduplicate else None
         checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
@@ -137,7 +137,6 @@ class Job:
     def start(self, *, available_now: bool) -> None:
         """Repair what a crash has left, then start the query."""
         self._disk.make_directory(self._spool)
-        self._health.say()
         self._recover()
         requeue.finish(self._lake, self._disk)
         self._poison.finish()
@@ -264,11 +263,6 @@ class Job:
             self._inbox.stop()
             self._inbox.tend(most_bytes=0)  # what is committed by now goes
 
-    def ended(self, why: str | None) -> None:
-        """Leave word of how it ended."""
-        news = {"state": "stopped"} if why is None else {"state": "failed"}
-        self._health.say(**news, **({"last_error": why} if why else {}))
-
 
 def run(
     config: Any,
@@ -294,6 +288,47 @@ def run(
         held = lock(internal / "lock", "gateway spark")
     except Locked as why:
         raise Failed(str(why)) from None
+    try:
+        _told(config, spark, stop, report, available_now=available_now)
+    finally:
+        held.release()
+
+
+def _told(
+    config: Any,
+    spark: SparkSession | None,
+    stop: threading.Event,
+    report: progress.Report,
+    *,
+    available_now: bool,
+) -> None:
+    """Run, and report how it ended: also why it never came to a batch."""
+    health = Health(config.data_dir / "lake")
+    failed: str | None = "ended by an error"
+    try:
+        health.say()
+        _work(config, spark, stop, health, report, available_now=available_now)
+        failed = None
+    except OSError as why:
+        failed = _reason(why)
+        raise Failed(failed) from why
+    except BaseException as why:
+        failed = str(why) if isinstance(why, Failed) else _reason(why)
+        raise
+    finally:
+        _quietly(lambda: health.ended(failed))
+
+
+def _work(
+    config: Any,
+    spark: SparkSession | None,
+    stop: threading.Event,
+    health: Health,
+    report: progress.Report,
+    *,
+    available_now: bool,
+) -> None:
+    internal = config.data_dir / "lake" / INTERNAL
     mine = None
     try:
         report({"state": "starting"})
@@ -302,7 +337,8 @@ def run(
         if spark is None:
             spark = mine = start_session(config)
         with _JavaLock(spark, internal / "lock-java", stop):
-            _loop(Job(config, spark, report), stop, report, available_now=available_now)
+            job = Job(config, spark, health, report)
+            _loop(job, stop, report, available_now=available_now)
         report({"state": "stopped"})
     except ModuleNotFoundError as why:
         raise Failed(
@@ -313,7 +349,6 @@ def run(
     finally:
         if mine is not None:
             _quietly(mine.stop)
-        held.release()
 
 
 def _extra(config: Any) -> str:
@@ -339,7 +374,6 @@ def _loop(
     from py4j.protocol import Py4JError, Py4JJavaError
     from pyspark.errors import PySparkException
 
-    failed: str | None = "ended by an error"
     try:
         job.start(available_now=available_now)
         report({"state": "running"})
@@ -355,20 +389,14 @@ def _loop(
         job.stop()
         job.clean()
         job.say()
-        failed = None
     except (Py4JJavaError, PySparkException) as why:
-        failed = _reason(why)
         _quietly(job.stop)
-        raise Failed(failed) from why
+        raise Failed(_reason(why)) from why
     except (Py4JError, ConnectionError) as why:
-        failed = f"Spark's Java has ended: {_reason(why)}"
-        raise Failed(failed) from why
-    except BaseException as why:
-        failed = _reason(why)
+        raise Failed(f"Spark's Java has ended: {_reason(why)}") from why
+    except BaseException:
         _quietly(job.stop)
         raise
-    finally:
-        _quietly(lambda: job.ended(failed))
 
 
 class _JavaLock:

@@ -111,7 +111,8 @@ class Checkpoint:
         self._kept: list[Segment] = []
         self._saving: Deferred[None] | None = None
         self._due: IDelayedCall | None = None
-        self._failed = False
+        self.trouble: str | None = None
+        """Why it can not be saved now."""
         self._stopped = False
 
     @property
@@ -211,10 +212,10 @@ class Checkpoint:
         if self._saving is not None or self._stopped or not self._kept:
             return
         most = max(self._most_bytes, _SHARE * self.reserved_bytes)
-        if self.kept_bytes >= most and not self._failed:
+        if self.kept_bytes >= most and self.trouble is None:
             self._save()
         elif self._due is None:
-            seconds = _RETRY_SECONDS if self._failed else self._interval
+            seconds = _RETRY_SECONDS if self.trouble else self._interval
             self._due = self._clock.callLater(seconds, self._save)
 
     def _save(self) -> None:
@@ -230,20 +231,21 @@ class Checkpoint:
         try:
             await self._save_and_remove()
         except Exception as why:  # nothing was removed: it can be tried for ever
-            if not self._failed:
-                first = why.subFailure.value if isinstance(why, FirstError) else why
+            first = why.subFailure.value if isinstance(why, FirstError) else why
+            text = f"{type(first).__name__}: {first}"
+            if self.trouble is None:
                 self._log.error(
                     "{path} can not be written yet; the journal keeps what it holds: "
                     "{why}",
                     path=self._directory,
-                    why=f"{type(first).__name__}: {first}",
+                    why=text,
                 )
-            self._failed = True
+            self.trouble = f"{self._directory} can not be written: {text}"
             self.failed += 1
             return
-        if self._failed:
+        if self.trouble is not None:
             self._log.info("{path} is written again", path=self._directory)
-        self._failed = False
+        self.trouble = None
 
     async def _save_and_remove(self) -> None:
         covered = len(self._kept)

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from deadlines import ROOT
-from gateway.admin.freshness import Facts, Freshness, Holder, Job, judge
+from gateway.admin.freshness import (
+    Facts,
+    Freshness,
+    Holder,
+    Job,
+    Refused,
+    Reload,
+    judge,
+)
 
 GiB = 2**30
 RUNNING = Job(up=True, state="running", batch_seconds=0.9)
@@ -53,7 +61,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
             "limit_bytes": 3 * GiB,
             "growth": 1e6,
         },
-        "The bucket takes no files: PUT: 503 SlowDown; 4.9 KiB wait, room for 53 min.",
+        (
+            "The bucket takes no files: PUT: 503 SlowDown; 4.9 KiB wait, room for 53 min; "
+            "gateway doctor tries network, credentials and rights."
+        ),
         "bad",
         "spool",
     ),
@@ -66,7 +77,8 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         },
         (
             "Senders wait, because the spool holds 9 bytes: s3://b takes no files; nothing "
-            "is lost, and it goes on by itself."
+            "is lost, and it goes on by itself when the bucket does: gateway doctor tries "
+            "network, credentials and rights."
         ),
         "bad",
         "spool",
@@ -150,14 +162,137 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "journal",
     ),
     "no spool file can be written": (
-        {"unpublished": 97, "uncommitted": 97},
+        {
+            "unpublished": 97,
+            "uncommitted": 97,
+            "publish_error": "OSError: [Errno 30] Read-only file system",
+        },
         (
-            "Spool files are late: the oldest event that is in none is 1 min old; it is "
-            "safe in the journal. If writing fails, the log says why; if not, the machine "
-            "is too slow."
+            "Spool files are late: the oldest event that is in none is 1 min old, and safe "
+            "in the journal; writing them fails with OSError: [Errno 30] Read-only file "
+            "system: look at that disk's room and permissions."
         ),
         "bad",
         "spool",
+    ),
+    "the machine is too slow to write spool files": (
+        {"unpublished": 30, "uncommitted": 30},
+        (
+            "Spool files are late: the oldest event that is in none is 30 s old, and safe "
+            "in the journal; the machine is too slow for what comes."
+        ),
+        "warning",
+        "spool",
+    ),
+    "no spool file can be written, and senders wait for it": (
+        {
+            "reasons": {"stall": "a spool file is late by 9 s (journal.stall_after)"},
+            "publish_error": "OSError: [Errno 30] Read-only file system",
+        },
+        (
+            "Senders wait, because a spool file is late by 9 s (journal.stall_after); it "
+            "fails with OSError: [Errno 30] Read-only file system."
+        ),
+        "bad",
+        "spool",
+    ),
+    "the Spark job fails at each start": (
+        {
+            "job": Job(
+                up=True,
+                state="starting",
+                failures=7,
+                last_failure="Failed: spark.columns.price:\n  no type decimal(99)",
+            ),
+            "uncommitted": 900,
+            "waiting_bytes": 5000,
+            "limit_bytes": 3 * GiB,
+            "growth": 1e6,
+        },
+        (
+            "The Spark job fails again and again, 7 times since its last batch: Failed: "
+            "spark.columns.price: no type decimal(99); 4.9 KiB wait, room for 53 min; mend "
+            "that, and it catches up by itself."
+        ),
+        "bad",
+        "spark",
+    ),
+    "it fails until the spool is full": (
+        {
+            "reasons": {"spool": "the spool holds 99 bytes"},
+            "job": Job(failures=99, last_failure="the lake's disk is full"),
+            "limit_bytes": 20 * GiB,
+        },
+        (
+            "Senders wait, because the spool is full (20 GiB, spool.max_bytes): the Spark "
+            "job fails again and again, 99 times since its last batch: the lake's disk is "
+            "full; mend that, and it catches up by itself."
+        ),
+        "bad",
+        "spool",
+    ),
+    "the disk lost events": (
+        {"lost_events": 1200},
+        (
+            "The disk lost up to 1,200 acknowledged events: the log says which, and gateway "
+            "audit what the tables lack; what comes now is taken."
+        ),
+        "warning",
+        "journal",
+    ),
+    "a reload was refused": (
+        {
+            "reload": Reload(
+                200,
+                applied=False,
+                problems=["listener beats: tcp:5044: Address already in use", "more"],
+            )
+        },
+        (
+            "The last reload, 3 min ago, was refused, and the configuration of before is in "
+            "force: listener beats: tcp:5044: Address already in use (and 1 more); mend "
+            "that, and run gateway reload."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "a reload found a certificate that is none": (
+        {"reload": Reload(20, applied=True, problems=["beats: cert.pem: no key"])},
+        (
+            "The last reload, 20 s ago, was applied but for files that can not be used: "
+            "beats: cert.pem: no key; mend that, and run gateway reload."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "a listener turns all away": (
+        {
+            "newest": 900,
+            "refused": {
+                "beats": Refused(60, 300, "10.0.0.7:4000", "TLS: unknown ca (tls.ca)")
+            },
+        },
+        (
+            "Listener beats took no event and turned away 60 connections in 5 min; the last "
+            "was 10.0.0.7:4000: TLS: unknown ca (tls.ca)."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "most events are in quarantine": (
+        {"flawed": (900, 1000)},
+        (
+            "Most events are flawed, 900 of the last 1,000: column flaw of their rows says "
+            "why, listener and peer who sends them."
+        ),
+        "warning",
+        "senders",
+    ),
+    "something else is wrong": (
+        {"troubles": ["", "http://game:80/ does not answer: connection refused."]},
+        "All events go their way, but http://game:80/ does not answer: connection refused.",
+        "warning",
+        "",
     ),
     "memory is full": (
         {

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.daemon.facts import Growth, collect
+from gateway.admin.freshness import Refused, Reload
+from gateway.admin.status import ReloadStatus
+from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
+from gateway.net.recent import Recent
+from gateway.protocol import Statistics
+from gateway.store.orphans import Orphan
+from gateway.store.spool import Published
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,6 +30,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         batch = Batch(origin, 1_000_000_000 + first * 100_000, 5, b"", 0)
         watch.durable([Stored(batch, first)])
     settings: Any = SimpleNamespace(
+        node="gw",
         spool=SimpleNamespace(after=after, roll_interval=2.0, max_bytes=1000),
         journal=SimpleNamespace(stall_after=5.0),
         spark=SimpleNamespace(trigger=30.0),
@@ -35,6 +43,8 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         spool=SimpleNamespace(
             uploads=uploads,
             published_lsn=15,
+            publish_error="OSError: no space",
+            troubles=["the mark in state/ can not be written: no space"],
             backlog_bytes=7,
             levels=SimpleNamespace(
                 spool=SimpleNamespace(bytes=100),
@@ -42,6 +52,8 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
                 free_bytes=500,
             ),
         ),
+        checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
+        orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
     )  # fmt: skip
     listeners: Any = [
         SimpleNamespace(
@@ -55,8 +67,12 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         ),
     ]
     return collect(
-        settings, storage, watch, listeners, 4.0, phase=None, stopping=False, now=NOW
-    )
+        settings, storage, watch, listeners, 4.0, phase=None, stopping=False, now=NOW,
+        reload=ReloadStatus(NOW.timestamp() - 90, successful=False, problems=["a", "b"]),
+        lost_events=3, flawed=(1, 2),
+        refused={"beats": Refused(3, 300, "10.0.0.7:1", "version 9")},
+        sections=[Statistics("game", "", [], ["http://game does not answer"])],
+    )  # fmt: skip
 
 
 def test_with_a_job(tmp_path: Path) -> None:
@@ -96,6 +112,74 @@ def test_with_a_bucket(tmp_path: Path) -> None:
     assert (facts.job, facts.bucket, facts.bucket_error) == (None, True, "503")
     assert round(facts.unpublished, 1) == 6.4
     assert facts.free_bytes == 550
+
+
+def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
+    """Of the last reload, the spool, state, other nodes, protocols."""
+    facts = collected(tmp_path, "archive")
+    assert facts.reload == Reload(90, applied=True, problems=["a", "b"])
+    assert (facts.publish_error, facts.lost_events) == ("OSError: no space", 3)
+    assert (facts.flawed, facts.refused["beats"].count) == ((1, 2), 3)
+    assert facts.troubles == [
+        "what node old left in its journal can not be published: format 9",
+        (
+            "this node is gw, so nobody serves what pravega remembered for node old: set "
+            "node to old, or remove state/old"
+        ),
+        "the mark in state/ can not be written: no space",
+        "state/gw can not be written yet",
+        "http://game does not answer",
+    ]
+
+
+def visit(name: str, events: int, **rejected: int) -> Any:
+    """A listener that took so many, and turned away so many, ever."""
+    return SimpleNamespace(
+        name=name, traffic=SimpleNamespace(events=events), rejected=Counter(rejected)
+    )
+
+
+def test_who_turns_all_away() -> None:
+    """A listener that took no event for minutes, while senders came and were refused."""
+    last = [
+        Recent(name, peer, "version 9", None, 0, 1)
+        for peer in ("10.0.0.7:1", "10.0.0.8:1")
+        for name in ("beats", "games", "idle", "two", "gone")
+    ]
+    visits = Visits()
+    visits.note(0, [visit("beats", 5), visit("games", 5), visit("two", 0)])
+    assert visits.refused(last) == {}
+    for second in range(5, 400, 5):
+        visits.note(
+            second,
+            [
+                visit("beats", 5 + min(20, second), protocol=second),
+                visit("games", 5 + second, protocol=second),
+                visit("idle", 0, idle=second),
+                visit("two", 0, protocol=second),
+                visit("two", second),
+            ],
+        )
+        told = visits.refused(last)
+        assert told.keys() <= {"beats"}
+        assert bool(told) is (second >= 320), second
+    assert told["beats"] == Refused(300, 300, "10.0.0.7:1", "version 9")
+    assert visits.refused([]) == {}
+
+
+def test_flawed_events_are_counted_for_some_minutes() -> None:
+    """Those that the disk lost are none of the senders'."""
+
+    def file(first: int, last: int, **flaws: int) -> Published:
+        return Published(Path("x"), first, last, Counter(flaws), 0.1)
+
+    flawed = Flawed()
+    flawed.note(0, file(1, 10, json=9))
+    flawed.note(100, file(11, 20, json=1, lost=4))
+    assert flawed.lately(200) == (10, 16)
+    assert flawed.lately(301) == (1, 6)
+    assert flawed.lately(500) == (0, 0)
+    assert flawed.lost == 4
 
 
 def test_growth_is_that_of_the_last_minute() -> None:

@@ -21,10 +21,14 @@ class World:
 
     def __init__(self, data: Path) -> None:
         self.now = 1000.0
+        self.ticks = 0.0
         self.spool = data / "spool"
         self.spool.mkdir(parents=True)
         self._health = health_path(data / "lake")
-        self.watch = LakeWatch("gw", data / "lake", self.spool, lambda: self.now)
+        self.watch = LakeWatch(
+            "gw", data / "lake", self.spool, lambda: self.now,
+            monotonic=lambda: self.ticks,
+        )  # fmt: skip
 
     def say(self, **news: Any) -> None:
         """As the job does: a new file in place of the old one."""
@@ -109,10 +113,27 @@ def test_the_age_of_each_listener(world: World) -> None:
     assert world.watch.age_behind(20) is None
 
 
+def test_a_clock_that_was_set_back(world: World) -> None:
+    """A job that reported before, and not since, is not taken for one that runs; how
+    long it is silent counts from when that was seen.
+    """
+    world.say()
+    world.now -= 86400
+    assert not world.job.up
+    world.ticks += 60
+    assert world.job.silent_seconds == SILENT + 60
+    world.say()
+    assert world.job.up
+    assert world.job.silent_seconds == 0
+
+
 def test_what_the_job_says(world: World) -> None:
     """As far as it makes sense."""
     assert world.job == Job(silent_seconds=1000)
-    world.say(last_batch_seconds=1.5, busy=True, holes=[{}], last_error="no")
+    world.say(
+        last_batch_seconds=1.5, busy=True, holes=[{}], last_error="no",
+        failures=3, last_failure="no Java",
+    )  # fmt: skip
     world.now += 7
     assert world.job == Job(
         up=True,
@@ -122,6 +143,8 @@ def test_what_the_job_says(world: World) -> None:
         busy=True,
         holes=1,
         last_error="no",
+        failures=3,
+        last_failure="no Java",
     )
     world.say(recent=[{"at": 1, "seconds": 2, "rows": 3, "files": 4}, {"at": 5}, 6])
     assert world.job.up

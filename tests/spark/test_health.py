@@ -1,14 +1,83 @@
-"""What the job leaves word of."""
+"""What the job reports."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gateway.spark.health import Health
-from gateway.spark.ledger import Ledger, Ranges
+from gateway.spark.ledger import Ledger, Ranges, SpoolFile
 from gateway.spark.sinks import Committed
 from gateway.store.lake import health_path
+
+
+def said(lake: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(health_path(lake).read_text())
+    return found
+
+
+def waiting() -> list[tuple[SpoolFile, float]]:
+    return [(SpoolFile("events-gw-1-9.parquet", "gw", 1, 9), 1.0)]
+
+
+def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
+    """How often it ended since its last batch, and why, is told by the next one from its
+    start on; and so is how far the tables were.
+    """
+    first = Health(tmp_path)
+    first.tables(Ledger(committed=Ranges({"gw": [(1, 9)]})), waiting())
+    first.ended("no column a.b")
+    for failures in (1, 2):
+        health = Health(tmp_path)
+        health.say()
+        told = said(tmp_path)
+        assert (told["state"], told["failures"]) == ("starting", failures)
+        assert told["last_failure"] == "no column a.b"
+        assert told["committed_lsn"] == {"gw": 9}
+        health.ended("no column a.b")
+    Health(tmp_path).say(state="running")  # and is killed
+    killed = Health(tmp_path)
+    killed.say()
+    assert said(tmp_path)["failures"] == 4
+    assert "dmesg" in said(tmp_path)["last_failure"]
+    killed.committed(Committed(1, rows=1, files=1), 0.25)
+    killed.say()
+    assert (said(tmp_path)["failures"], said(tmp_path)["last_failure"]) == (0, None)
+    killed.ended(None)
+    Health(tmp_path).say()
+    assert said(tmp_path)["failures"] == 0
+
+
+def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path: Path) -> None:
+    """However often its machine was switched off."""
+    for _ in range(3):
+        health = Health(tmp_path)
+        health.tables(Ledger(), [])
+    assert said(tmp_path)["failures"] == 0
+
+
+@pytest.mark.parametrize("before", ["", "[]", '{"state": "failed", "failures": "x"}'])
+def test_word_of_an_earlier_version(tmp_path: Path, before: str) -> None:
+    """Or of nobody: it is no reason to fail."""
+    path = health_path(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    Health(tmp_path).say()
+    assert said(tmp_path)["failures"] == 0
+
+
+def test_the_clock_is_set_back(tmp_path: Path) -> None:
+    """The job goes on reporting."""
+    now, ticks = [100_000.0], [0.0]
+    health = Health(tmp_path, lambda: now[0], lambda: ticks[0])
+    health.beat(Ledger(), list)
+    now[0] -= 86400
+    ticks[0] += 5
+    health.beat(Ledger(), list)
+    assert said(tmp_path)["at"] == now[0]
 
 
 def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
@@ -16,9 +85,8 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     now = [1000.0]
     health = Health(tmp_path, lambda: now[0], lambda: now[0])
 
-    def told() -> dict[str, object]:
-        found: dict[str, object] = json.loads(health_path(tmp_path).read_text())
-        return found
+    def told() -> dict[str, Any]:
+        return said(tmp_path)
 
     health.say(state="running")
     for batch in range(30):
@@ -38,16 +106,3 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     now[0] += 1
     health.beat(ledger, list, busy=False)
     assert told()["committed_lsn"] == {"gw": 9}
-
-
-def test_a_clock_that_is_set_back(tmp_path: Path) -> None:
-    """By an hour: the job goes on leaving word, or it would be taken for dead so long."""
-    now, steady = [1_000_000.0], [50.0]
-    health = Health(tmp_path, lambda: now[0], lambda: steady[0])
-    health.beat(Ledger(), list)
-    now[0] -= 3600
-    for _ in range(2):
-        steady[0] += 3
-        now[0] += 3
-        health.beat(Ledger(), list)
-    assert json.loads(health_path(tmp_path).read_text())["at"] == now[0]

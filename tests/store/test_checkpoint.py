@@ -251,8 +251,10 @@ def test_a_failure_lets_nothing_go_and_is_tried_again(
     assert len(place.segments()) == 2
     place.clock.advance(10)
     assert len(place.segments()) == 2
+    assert "can not be written: OSError" in str(checkpoint.trouble)
     place.clock.advance(10)
     assert place.segments() == []
+    assert checkpoint.trouble is None
     assert checkpoint.kept_bytes == 0
     assert (checkpoint.saved, checkpoint.failed) == (2, 2)
     assert checkpoint.saved_at == place.clock.seconds()

@@ -174,6 +174,11 @@ class Answering:
         """No service is asked."""
         return self._backend is None
 
+    @property
+    def trouble(self) -> str | None:
+        """That the service does not answer, if so."""
+        return None if self._backend is None else self._backend.trouble
+
     def give_up(self, question: Question) -> None:
         """There is no more time to wait for its answer."""
         self._close(question, None, "late")

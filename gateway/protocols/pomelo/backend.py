@@ -46,6 +46,7 @@ _IDLE_SECONDS = 15
 _LOST = (RequestNotSent, RequestTransmissionFailed, ResponseNeverReceived)
 _CANCELLED = (CancelledError, ConnectingCancelledError)
 QUIET_SECONDS = 60.0
+_NEWS_SECONDS = 300.0
 """For so long the log has no second line of a kind about one service."""
 
 
@@ -100,10 +101,19 @@ class Backend:
         self._pool.maxPersistentPerHost = self._free
         self._pool.cachedConnectionTimeout = _IDLE_SECONDS
         self._agent = self._agent or self._new_agent(path)
+        self._failed_at = float("-inf")
+        self._failure = ""
         self._away = False
         self._told_away_at = float("-inf")
         self.waiting = 0
         """Requests that have no answer yet."""
+
+    @property
+    def trouble(self) -> str | None:
+        """That it did not answer the last time; old news is none."""
+        lately = self._reactor.seconds() - self._failed_at < _NEWS_SECONDS
+        failed = lately and self._failure
+        return f"{self.url} does not answer: {failed}" if failed else None
 
     def _new_agent(self, path: str | None) -> Any:
         if path is None:
@@ -164,6 +174,7 @@ class Backend:
 
     def _answered(self, reply: Reply) -> Reply:
         self.waiting -= 1
+        self._failure = ""
         if self._away:
             self._away = False
             self._log.info("{url} answers again", url=self.url)
@@ -177,6 +188,7 @@ class Backend:
         if not why.check(TimedOut):
             text = _reason(why)
         now = self._reactor.seconds()
+        self._failed_at, self._failure = now, text
         if not self._away and now - self._told_away_at >= QUIET_SECONDS:
             self._away, self._told_away_at = True, now
             self._log.error("{url} does not answer: {why}", url=self.url, why=text)

@@ -54,6 +54,11 @@ class Hook:
         """Clients that are being asked about."""
         return self._backend.waiting
 
+    @property
+    def trouble(self) -> str | None:
+        """That its service does not answer, if so."""
+        return self._backend.trouble
+
     async def ask(self, origin: Origin, said: bytes) -> Admitted:
         """Who the client is that said this.
 

@@ -153,6 +153,7 @@ class PomeloService(Service):
         outcomes = self.registry.outcomes
         hooks = [one.hook for one in self._servers if one.hook is not None]
         services = {s for one in self._servers for s in one.services.values()}
+        folders = [one.folder for one in self._outboxes]
         figures = Figures.of(self._servers, self._retired)
         files = {
             "pushed": sum(one.files for one in self._outboxes),
@@ -268,6 +269,11 @@ class PomeloService(Service):
                     sum(one.folder.remembered for one in self._outboxes),
                     "gateway_outbox_remembered_files",
                 ),
+            ],
+            troubles=[
+                *(one.trouble for one in hooks if one.trouble),
+                *(one.trouble for one in services if one.trouble),
+                *(one.trouble for one in folders if one.trouble),
             ],
         )
 

@@ -144,8 +144,10 @@ class Spool:
         self._ended: Deferred[None] | None = None
         self._thread = self._threads.thread("spool", self._run)
         self._tick = _TICK_SECONDS
-        self._failing = False
-        self._told: set[str] = set()
+        self.publish_error: str | None = None
+        """Why the file in hand can not be written now."""
+        self._told: dict[str, str] = {}
+        """What else fails now, and why."""
         """What fails beside publishing, and was told."""
         # Shared between the threads, under the condition's lock; so is the backlog.
         self._condition = self._threads.condition()
@@ -255,7 +257,7 @@ class Spool:
                     pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 self._check_levels()
                 continue
-            self._failing = False
+            self.publish_error = None
             with self._condition:
                 self.backlog_bytes -= sealed.bytes
                 self._to_write_bytes -= self._file_bytes(sealed)
@@ -266,6 +268,11 @@ class Spool:
                 self._tell_published(done)
             self._reactor.callFromThread(self._tell, sealed)
             return True
+
+    @property
+    def troubles(self) -> list[str]:
+        """What fails now beside publishing, and why."""
+        return [f"{what}: {why}" for what, why in [*self._told.items()]]
 
     def _upcoming(self) -> list[Segment]:
         """What is to be published after the segment in hand, as far as is known."""
@@ -287,13 +294,14 @@ class Spool:
             self._log.failure("{file} was published", file=done.path.name)
 
     def _failed(self, sealed: Segment, why: Exception) -> None:
-        if not self._failing:
+        text = f"{type(why).__name__}: {why}"
+        if self.publish_error is None:
             self._log.error(
                 "{segment} can not be published yet: {why}",
                 segment=sealed.path.name,
-                why=f"{type(why).__name__}: {why}",
+                why=text,
             )
-        self._failing = True
+        self.publish_error = text
 
     def _check_levels(self) -> None:
         if self._settings.after == "keep" and self.uploads is None:
@@ -313,12 +321,12 @@ class Spool:
         try:
             do()
         except Exception as why:
+            text = f"{type(why).__name__}: {why}"
             if what not in self._told:
-                text = f"{type(why).__name__}: {why}"
                 self._log.error("{what}: {why}", what=what, why=text)
-            self._told.add(what)
+            self._told[what] = text
         else:
-            self._told.discard(what)
+            self._told.pop(what, None)
 
     def _look(self) -> None:
         self._watch()

@@ -171,6 +171,8 @@ def test_a_service_that_is_away(shop: Shop) -> None:
     shop.agent.fail(Refused())
     assert shop.sent() == wire.response(1, LATE)
     assert len(shop.journal.stored) == 1
+    told = str(shop.answering.trouble)
+    assert told.startswith("http://shop.test/ does not answer: ")
 
 
 @pytest.mark.parametrize("repeat", [False, True])

@@ -124,6 +124,7 @@ def test_no_answer_in_time(login: Login, pomelo: Any, logged: list[Any]) -> None
     login.agent.answer(200, {})
     told = [one["log_format"] for one in logged if one.get("url") == URL]
     assert [text.split()[1] for text in told] == ["does", "answers"]
+    assert login.hook.trouble is None
     assert login.hook.waiting == 0
 
 
@@ -133,6 +134,9 @@ def test_a_service_that_is_away(login: Login, pomelo: Any) -> None:
     login.agent.fail(Refused())
     assert b"authentication is not available" in login.connection.sent
     assert len(login.agent.asked) == 1
+    assert str(login.hook.trouble).startswith(f"{URL} does not answer: ")
+    login.reader.clock.advance(301)
+    assert login.hook.trouble is None, "nobody has asked since"
 
 
 def test_a_connection_that_the_service_has_just_closed(

@@ -47,3 +47,17 @@ def test_an_outbox_inside_another(tmp_path: Path, inside: str) -> None:
     for first, second in (("outbox", inside), (inside, "outbox")):
         with pytest.raises(Unusable, match=r"overlaps with .*: files would be taken"):
             service(tmp_path, {"directory": first}, {"directory": second})
+
+
+def test_what_is_wrong_is_told(tmp_path: Path) -> None:
+    """For the first sentence that is said of the gateway."""
+    found = service(tmp_path, {"directory": "outbox"}, None)
+    [section] = found.statistics()
+    assert section.troubles == []
+    [outbox] = found._outboxes
+    outbox.folder.prepare()
+    (tmp_path / "outbox" / "a.csv").write_bytes(b"no")
+    assert outbox.folder.take() is None
+    [section] = found.statistics()
+    [told] = section.troubles
+    assert told.startswith("the outbox's newest file, a.csv, was set aside unread: ")

@@ -138,6 +138,7 @@ def test_a_failure_is_tried_again(place: Any) -> None:
     spool, journal, turns = start(place)
     spool.start(journal, [place.sealed(b"a,b")])
     turns.run(lambda: journal.last == 2)
+    assert spool.publish_error is None
     turns.wait(spool.stop())
     assert len(place.public()) == 1
 
@@ -149,6 +150,7 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
     sealed = place.sealed(b"a,b")
     spool, journal, turns = start(place)
     spool.start(journal, [sealed])
+    turns.run(lambda: "no room" in str(spool.publish_error))
     turns.wait(spool.stop())
     assert sealed.path.exists()
     place.disk.fail_renames = 0
@@ -330,4 +332,8 @@ def test_a_move_that_fails_stops_no_look_at_the_disk(place: Any) -> None:
     spool._expiry.run = lambda size: looks.append(size) or 0  # type: ignore[func-returns-value]
     spool.start(journal, [])
     turns.run(lambda: bool(looks and journal.holds.get("disk")))
+    told = "files can not be moved to the archive: OSError: [Errno 28] no room"
+    assert [one for one in spool.troubles if one.startswith(told)]
+    place.disk.fail_renames = 0
+    turns.run(lambda: not spool.troubles)
     turns.wait(spool.stop())

@@ -110,6 +110,8 @@ class Folder:
         """Those that were there at the last look and have not had their turn."""
         self.set_aside = 0
         """Files that could not be taken."""
+        self.trouble: str | None = None
+        """Why the last file was not taken."""
         self.repeated = 0
         """Files that were not taken, because one of their name was."""
 
@@ -169,7 +171,7 @@ class Folder:
             path = Path(entry.path)
             try:
                 if (file := self._take(path)) is not None:
-                    self._left = left
+                    self._left, self.trouble = left, None
                     return file
             except FileNotFoundError:
                 continue
@@ -328,11 +330,16 @@ class Folder:
                 "{why}",
                 why=why,
             )
+        self.trouble = (
+            "the outbox's files wait, because their names can not be noted in .pushed: "
+            f"{why}"
+        )
 
     def _set_aside(self, path: Path, inode: int, why: str) -> None:
         self.set_aside += 1
         name, why = _shown(str(path.relative_to(self._path))), _shown(why)
         self._log.error("outbox: {name} set aside: {why}", name=name, why=why)
+        self.trouble = f"the outbox's newest file, {name}, was set aside unread: {why}"
         bad = path.with_name(_fitting(_BAD, path.name, _REASON))
         try:
             path.rename(bad)

@@ -141,6 +141,17 @@ def test_a_bad_file_is_set_aside(
     assert bad.read_bytes() == content
     assert bad.with_name(f"{bad.name}.reason").read_text().strip()
     assert folder.set_aside == 1
+    assert folder.trouble is None, "the next one was taken"
+
+
+def test_a_bad_file_is_told_until_a_good_one_comes(folder: Folder, put: Any) -> None:
+    """As the gateway's trouble: whoever writes them may write no other any more."""
+    put("a.csv", LINE)
+    assert folder.take() is None
+    assert "a.csv, was set aside" in str(folder.trouble)
+    put("b.json", LINE)
+    assert taken(folder) == ("b.json", [ONE])
+    assert folder.trouble is None
 
 
 def test_parquet_without_its_columns(folder: Folder, tmp_path: Path) -> None:
