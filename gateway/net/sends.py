@@ -114,7 +114,7 @@ class _Server(tcp.Server):
         kind: Callable[..., IAddress] = self._addressType
         return kind("TCP", *self.socket.getpeername()[:2])
 
-    def doRead(self) -> Exception | None:
+    def doRead(self) -> Exception | None:  # type: ignore[override]
         """See IReadDescriptor."""
         try:
             data = self.socket.recv(self.read_bytes)

@@ -322,7 +322,7 @@ def _snapshot(name: str, memory: Memory) -> Deferred[tuple[str, bytes]]:
                 raise TypeError(f"it gives {data!r}, and no bytes"[:200])
         except RAISED as why:
             raise RuntimeError(failure(name, "memory.snapshot", why)) from why
-        return name, data
+        return name, bytes(data)
 
     return Deferred.fromCoroutine(ask())
 
