@@ -44,6 +44,7 @@ MESSAGES = sorted(
     {*codec.REQUESTS.values(), *codec.REPLIES.values()}, key=lambda cls: cls.__name__
 )
 WRITER = bytes(range(16))
+BYTES = (bytes, bytes | memoryview)
 
 _longs = st.integers(-(2**63), 2**63 - 1)
 _ints = st.integers(-(2**31), 2**31 - 1)
@@ -56,6 +57,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     codec.Uuid: st.binary(min_size=16, max_size=16),
     codec.Text: st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
     codec.Data: st.binary(max_size=20),
+    codec.DataOrView: st.binary(max_size=20),
     codec.EventData: st.binary(max_size=20),
     codec.Rest: st.binary(max_size=20),
     codec.Longs: st.lists(_longs, max_size=3),
@@ -129,7 +131,7 @@ def test_1_bytes_of_the_real_ones(vector: dict[str, Any]) -> None:
     cls = next(cls for cls in MESSAGES if cls.__name__ == name)
     hints = get_type_hints(cls)
     fields = {
-        key: bytes.fromhex(value) if hints[key] is bytes else value
+        key: bytes.fromhex(value) if hints[key] in BYTES else value
         for key, value in values.items()
     }
     raw = bytes.fromhex(vector["hex"])
