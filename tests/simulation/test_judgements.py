@@ -310,14 +310,14 @@ def answer_for_what_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 PLANTED = [
     (let_anybody_in, 0, r"-certified\S* stores what None has sent"),
-    (ask_for_no_names, 0, r"-certified\S* stores what CN=another has sent"),
+    (ask_for_no_names, 16, r"-certified\S* stores what CN=another has sent"),
     (
         wait_for_whoever_reads_nothing,
         10,
         r"a peer reads nothing for \S+ s, and is kept",
     ),
     (answer_before_the_file, 0, r"is acknowledged too early"),
-    (answer_for_what_is_lost, 210, r"is acknowledged too early"),
+    (answer_for_what_is_lost, 330, r"is acknowledged too early"),
     (ignore_memory, 2, r"journal\.memory_bytes: \d+ is more than \d+, at step \d+"),
     (forget_to_count_less, 3, r"\d+ bytes count as held, and \d+ are"),
     (never_pause, 20, r"limits\.unacknowledged_bytes of \S+: \d+ is more than \d+, at"),
