@@ -17,7 +17,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -247,64 +247,65 @@ def _rewrite(
     # Named like the newest, so that readers of whole batches take it for one of them.
     name = f"{files[-1].name[: len('part-0123456789')]}-compact-{len(files)}"
     into = _Files(staged, name, schema)
+    tables = _tables(files, schema, stop)
     try:
-        done = (
-            _fold(files, schema, into, stop)
-            if fold
-            else _copy(files, schema, into, stop)
-        )
+        return _fold(tables, into) if fold else _copy(tables, into)
+    except _Stopped:
+        return None
     finally:
         into.close()
-    return done
+
+
+class _Stopped(Exception):
+    """Told to stop."""
 
 
 def _schema(path: Path) -> pa.Schema:
     return pq.read_schema(path).remove_metadata()
 
 
-def _copy(
-    files: Sequence[Path], schema: pa.Schema, into: _Files, stop: Callable[[], bool]
-) -> int | None:
-    rows = size = 0
-    waiting: list[pa.Table] = []
+def _tables(
+    files: Sequence[Path], schema: pa.Schema, stop: Callable[[], bool]
+) -> Iterator[pa.Table]:
+    """All rows, some at a time.  Raises `_Stopped`."""
     for path in files:
         if stop():
-            return None
+            raise _Stopped
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_ROWS, use_threads=False):
-                table = _widened(pa.table(batch), schema)
-                rows += table.num_rows
-                size += table.nbytes
-                waiting.append(table)
-                if size >= _GROUP_BYTES:
-                    into.write(pa.concat_tables(waiting))
-                    waiting, size = [], 0
+                yield _widened(pa.table(batch), schema)
+
+
+def _copy(tables: Iterable[pa.Table], into: _Files) -> int:
+    rows = size = 0
+    waiting: list[pa.Table] = []
+    for table in tables:
+        rows += table.num_rows
+        size += table.nbytes
+        waiting.append(table)
+        if size >= _GROUP_BYTES:
+            into.write(pa.concat_tables(waiting))
+            waiting, size = [], 0
     if waiting:
         into.write(pa.concat_tables(waiting))
     return rows
 
 
-def _fold(
-    files: Sequence[Path], schema: pa.Schema, into: _Files, stop: Callable[[], bool]
-) -> int | None:
+def _fold(tables: Iterable[pa.Table], into: _Files) -> int:
     """What is added up is written once it is so much that little more would fit."""
     rows = held = 0
     waiting: list[pa.Table] = []
-    for path in files:
-        if stop():
-            return None
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for batch in file.iter_batches(_ROWS, use_threads=False):
-                waiting.append(_widened(pa.table(batch), schema))
-                rows += batch.num_rows
-                held += batch.num_rows
-                if held < _COUNTS and len(waiting) < _ROWS:
-                    continue
-                waiting = [stats.fold(waiting)]
-                held = waiting[0].num_rows
-                if held > _COUNTS // 2:
-                    into.write(waiting.pop())
-                    held = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        held += table.num_rows
+        if held < _COUNTS and len(waiting) < _ROWS:
+            continue
+        waiting = [stats.fold(waiting)]
+        held = waiting[0].num_rows
+        if held > _COUNTS // 2:
+            into.write(waiting.pop())
+            held = 0
     if waiting:
         into.write(stats.fold(waiting))
     return rows

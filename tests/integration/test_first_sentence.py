@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-import struct
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from daemons import Daemon, listener
+from daemons import Daemon, listener, send
 from deadlines import environment, eventually, run
 
 pytestmark = pytest.mark.slow
@@ -45,17 +44,6 @@ def well(daemon: Daemon) -> None:
         lambda: daemon.status()["sentence"].startswith("All well"), "all is well"
     )
     assert ask(daemon, "status")[0] == 0
-
-
-def send(daemon: Daemon, *events: bytes) -> None:
-    """One window, acknowledged."""
-    with socket.create_connection(daemon.address()) as peer:
-        frames = b"".join(
-            struct.pack(">2sII", b"2J", number, len(event)) + event
-            for number, event in enumerate(events, 1)
-        )
-        peer.sendall(struct.pack(">2sI", b"2W", len(events)) + frames)
-        assert peer.recv(6) == struct.pack(">2sI", b"2A", len(events))
 
 
 def test_a_job_that_fails_at_each_start(start: Callable[..., Daemon]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chromium import Chromium
-from daemons import Daemon, full_spool, listener
+from daemons import Daemon, full_spool, listener, send
 from disks import SmallDisk
 from gateway.store.lake import health_path
 
@@ -48,17 +48,6 @@ def settings() -> dict[str, Any]:
             "compression": "none",
         },
     }
-
-
-def send(daemon: Daemon, *events: bytes) -> None:
-    """One window, acknowledged."""
-    with socket.create_connection(daemon.address()) as peer:
-        frames = b"".join(
-            struct.pack(">2sII", b"2J", number, len(event)) + event
-            for number, event in enumerate(events, 1)
-        )
-        peer.sendall(struct.pack(">2sI", b"2W", len(events)) + frames)
-        assert peer.recv(6) == struct.pack(">2sI", b"2A", len(events))
 
 
 def silent_job(daemon: Daemon, seconds: float) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "free_port",
     "full_spool",
     "listener",
+    "send",
     "spawn",
     "tls",
 ]
@@ -163,6 +164,17 @@ def start(prepare: Callable[..., Daemon]) -> Callable[..., Daemon]:
 @pytest.fixture(name="free_port")
 def _free_port() -> Callable[[], int]:
     return free_port
+
+
+def send(daemon: Daemon, *events: bytes) -> None:
+    """One window of Lumberjack, acknowledged."""
+    with socket.create_connection(daemon.address()) as peer:
+        frames = b"".join(
+            struct.pack(">2sII", b"2J", number, len(event)) + event
+            for number, event in enumerate(events, 1)
+        )
+        peer.sendall(struct.pack(">2sI", b"2W", len(events)) + frames)
+        assert peer.recv(6) == struct.pack(">2sI", b"2A", len(events))
 
 
 @contextlib.contextmanager
