@@ -46,8 +46,9 @@ _IDLE_SECONDS = 15
 _LOST = (RequestNotSent, RequestTransmissionFailed, ResponseNeverReceived)
 _CANCELLED = (CancelledError, ConnectingCancelledError)
 QUIET_SECONDS = 60.0
-_NEWS_SECONDS = 300.0
 """For so long the log has no second line of a kind about one service."""
+_NEWS_SECONDS = 300.0
+"""So long a failure is told, unless an answer comes."""
 
 
 class Unreachable(Exception):
