@@ -304,7 +304,7 @@ def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:
     fill(small / "ballast", leave=160 * 2**10)
     running.submit()
     running.run(lambda: len(running.stored) == 1)
-    running.run(lambda: running.spool._failing)
+    running.run(lambda: running.spool.publish_error)
     (small / "ballast").unlink()
     running.run(lambda: running.spool.published_lsn == 4)
     running.stop()

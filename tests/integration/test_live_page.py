@@ -86,7 +86,7 @@ def test_the_page_by_day_and_night(
     assert chromium.look(_STANDS) == ""
 
     send(daemon, b'{"n": 1}', b'{"n": 2}')
-    chromium.wait(f"{_SENTENCE}.startsWith('No Spark job has ever')", "no job")
+    chromium.wait(f"{_SENTENCE}.startsWith('No Spark job has reported')", "no job")
     assert chromium.look(_STANDS) == "at-spark"
     silent_job(daemon, 250)
     chromium.wait(
