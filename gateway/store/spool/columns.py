@@ -153,7 +153,7 @@ class Columns:
         )
 
     def batch(self) -> pa.RecordBatch:
-        """The events so far, in `SCHEMA`."""
+        """The events so far, in `SCHEMA`; once: what they were made of is let go."""
         counts = np.array(self._counts, np.int64)
         first = np.cumsum(counts) - counts
         within = np.arange(self.rows) - np.repeat(first, counts)
@@ -178,6 +178,7 @@ class Columns:
         columns["flaw"] = self._flaws.array(_scatter(none, self._flaws.odd))
         self._gather_payloads()
         columns["payload"] = pa.concat_arrays(self._payload_arrays)
+        self._payload_arrays.clear()
         columns["seq"] = self._seq(counts)
         columns["attributes"] = self._maps(counts)
         return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
