@@ -25,7 +25,7 @@ from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pressure import Valve
 from gateway.store.digests import NOTHING, Link
-from gateway.store.journal import Journal
+from gateway.store.journal import Journal, Log
 from gateway.store.spool import Spool
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.expiry import Expiry
@@ -308,7 +308,25 @@ def answer_for_what_is_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publisher, "_made", made)
 
 
+def let_the_clock_tell_a_segments_age(patch: pytest.MonkeyPatch) -> None:
+    """The wall clock, which may be set back."""
+    worlds: list[World] = []
+    made, opened = World.__init__, Log.__init__
+
+    def make(self: World, *what: Any, **more: Any) -> None:
+        worlds[:] = [self]
+        made(self, *what, **more)
+
+    def open_log(self: Any, *what: Any, **more: Any) -> None:
+        opened(self, *what, **more)
+        self._clock = worlds[0].wall_clock
+
+    patch.setattr(World, "__init__", make)
+    patch.setattr(Log, "__init__", open_log)
+
+
 PLANTED = [
+    (let_the_clock_tell_a_segments_age, 360, r"it does not drain: published up to"),
     (let_anybody_in, 0, r"-certified\S* stores what None has sent"),
     (ask_for_no_names, 16, r"-certified\S* stores what CN=another has sent"),
     (

@@ -146,7 +146,9 @@ class AdminJudge:
             now[f"{one.name}.events"], now[f"{one.name}.bytes"] = one.events, one.bytes
         for name, value in now.items():
             if value < self._before.get(name, 0):
-                raise Broken(f"{name} went back from {self._before[name]} to {value}")
+                raise Broken(
+                    f"{name} went back from {self._before.get(name, 0)} to {value}"
+                )
         self._before.update(now)
 
 
