@@ -152,8 +152,7 @@ MEASUREMENTS = {
     "pravega": Measurement(
         "pravega",
         "--case top,sustained,latency,tail,memory,spool",
-        f"--case top,sustained,latency,tail,memory,spool {_BRIEFLY} --events 200 "
-        "--read-bytes 100000000",
+        f"--case top,sustained,latency,tail,memory,spool {_BRIEFLY} --events 200",
     ),
     "rsio": Measurement(
         "rsio",
