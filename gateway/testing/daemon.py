@@ -63,15 +63,30 @@ def spawn(
         )
 
 
+_RESERVED: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port that is free, and that no outgoing connection will be given meanwhile."""
+    """A port that is free, and that is given to nobody else while this process lives.
+
+    No outgoing connection gets it either.  A socket stays bound to it that does not
+    listen: whoever sets SO_REUSEADDR, as servers do, can listen there beside it, and
+    another `free_port`, which does not, is told that it is taken.
+    """
     text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
     while True:
         port = random.SystemRandom().randrange(
             10_000, max(20_000, int(text.split()[0]))
         )
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+        bound = socket.socket()
+        try:
+            bound.bind(("127.0.0.1", port))
+        except OSError:
+            bound.close()
+            continue
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _RESERVED.append(bound)
+        return port
 
 
 def listener(name: str, protocol: str, **more: Any) -> dict[str, Any]:
