@@ -8,14 +8,13 @@ from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
+from gateway.event import BATCH_BYTES
 from gateway.interfaces import Connection, Journal
 
 __all__ = ["Valve", "batch_bytes", "waits_no_more"]
 
 _BATCHES = 2048
 """As many batches of one connection may wait for the disk."""
-_BATCH_BYTES = 512
-"""What a batch takes in memory beside its body."""
 
 
 def batch_bytes(limit: int) -> int:
@@ -24,7 +23,7 @@ def batch_bytes(limit: int) -> int:
     A group commit works on each batch, so everybody waits for the number of somebody's
     batches, and not for their bytes alone.
     """
-    return max(_BATCH_BYTES, limit // _BATCHES)
+    return max(BATCH_BYTES, limit // _BATCHES)
 
 
 @define(eq=False)

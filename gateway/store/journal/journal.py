@@ -33,7 +33,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.config import model
-from gateway.event import Batch, Stored
+from gateway.event import BATCH_BYTES, Batch, Stored
 from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.lead import Lead
@@ -137,9 +137,10 @@ class Journal:
         """What every read asks for; a section is slow to give it."""
         self._memory_bytes = self._settings.memory_bytes
         self._segment_bytes = self._settings.segment_bytes
-        if self._acknowledge_when_published:
-            # What waits for its file takes memory: do not wait until there is none.
-            self._segment_bytes = min(self._segment_bytes, self._memory_bytes // 4)
+        self._waiting_bytes: float = math.inf
+        """As much may wait in memory for the file that the open segment becomes."""
+        if self._acknowledge_when_published:  # do not wait until there is none left
+            self._waiting_bytes = self._memory_bytes // 4
 
     # -- the reactor's side ---------------------------------------------------
 
@@ -170,7 +171,11 @@ class Journal:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory that wait to be acknowledged: for the disk, or for a file."""
+        """Bytes in memory that wait to be acknowledged: for the disk, or for a file.
+
+        Many connections, each with as many tiny batches as it may have, would hold more
+        in objects than in bodies: `BATCH_BYTES` counts those.
+        """
         return self._held
 
     @property
@@ -282,7 +287,7 @@ class Journal:
         if self._queues.stopping:
             waiting.done.errback(NotStored("the gateway is stopping"))
             return waiting.done
-        self._held += len(batch.body)
+        self._held += len(batch.body) + BATCH_BYTES
         batch.submitted_at = self._clock()
         origin = batch.origin
         origin.unacknowledged += len(batch.body)
@@ -299,7 +304,7 @@ class Journal:
         """See `gateway.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
             return False
-        self._held -= len(batch.body)
+        self._held -= len(batch.body) + BATCH_BYTES
         batch.origin.unacknowledged -= len(batch.body)
         batch.body = b""
         if "commit" in self._holds and self._queues.nothing_waits:
@@ -315,7 +320,7 @@ class Journal:
         while waiting and waiting[0].last_lsn <= self._published:
             head = waiting.popleft()
             self.copies.pop(head.lsn, None)
-            self._held -= len(head.batch.body)
+            self._held -= len(head.batch.body) + BATCH_BYTES
             head.batch.origin.unacknowledged -= len(head.batch.body)
             head.done.callback(Stored(head.batch, head.lsn))
         self._make_room()
@@ -334,7 +339,7 @@ class Journal:
             self.published(self._published)
         else:
             for waiting, what in zip(group, stored, strict=True):
-                self._held -= len(waiting.batch.body)
+                self._held -= len(waiting.batch.body) + BATCH_BYTES
                 waiting.batch.origin.unacknowledged -= len(waiting.batch.body)
                 waiting.done.callback(what)
         self._on_durable(stored)
@@ -434,6 +439,8 @@ class Journal:
     def _due(self) -> bool:
         log, rolls = self._log, self._rolls
         if log.bytes >= self._segment_bytes:
+            return True
+        if log.bytes + BATCH_BYTES * log.batches >= self._waiting_bytes:
             return True
         # Metadata alone makes no file: its segment stays open and is added to.
         return log.events > 0 and (

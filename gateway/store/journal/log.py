@@ -86,6 +86,7 @@ class _Open:
     first_lsn: int
     bytes: int = segment.HEADER_BYTES
     """What is durable of it."""
+    batches: int = 0
     payload_bytes: int = 0
     since: float | None = None
     """When its first event came."""
@@ -139,6 +140,11 @@ class Log:
         return self._open.bytes if self._open else 0
 
     @property
+    def batches(self) -> int:
+        """Batches in the open segment."""
+        return self._open.batches if self._open else 0
+
+    @property
     def payload_bytes(self) -> int:
         """Decoded size of the open segment's events."""
         return self._open.payload_bytes if self._open else 0
@@ -178,6 +184,7 @@ class Log:
             self._abandon(current)
             raise
         current.bytes += sum(map(len, chunks))
+        current.batches += len(batches)
         current.payload_bytes += payload_bytes
         if current.since is None and lsn > first:
             current.since = self._clock()

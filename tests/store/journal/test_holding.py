@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
-from gateway.event import Batch
+from gateway.event import BATCH_BYTES, Batch
 from gateway.store.disk import File, RealDisk
 from gateway.store.journal import Journal, Log, Segment
 from gateway.store.journal.holding import HoldingLog
@@ -178,10 +178,13 @@ def test_what_waits_for_its_file_takes_memory(
     start: Callable[..., World], make: Make
 ) -> None:
     """`ack: spool`: it is neither free before it is published nor for ever taken."""
-    world = start(acknowledge_when_published=True, memory_bytes=100, roll_interval=60.0)
+    memory_bytes = 100 + 2 * BATCH_BYTES
+    world = start(
+        acknowledge_when_published=True, memory_bytes=memory_bytes, roll_interval=60.0
+    )
     world.submit(make(b"x" * 90))
     world.durable(1)
-    assert world.journal.held_bytes == 90
+    assert world.journal.held_bytes == 90 + BATCH_BYTES
     world.submit(make(b"y" * 10))
     world.durable(2)
     assert world.journal.full
@@ -189,7 +192,7 @@ def test_what_waits_for_its_file_takes_memory(
     world.journal.when_room().addCallback(room.append)
     world.journal.published(1)
     assert room == [None]
-    assert world.journal.held_bytes == 10
+    assert world.journal.held_bytes == 10 + BATCH_BYTES
     world.journal.published(2)
     assert world.journal.held_bytes == 0
 
@@ -237,15 +240,19 @@ def test_who_has_room_may_give_memory_back(start: Callable[..., World]) -> None:
 def test_memory_does_not_wait_for_the_clock(
     start: Callable[..., World], make: Make
 ) -> None:
-    """`ack: spool`: a quarter of it is published, whatever `spool.roll_interval` says."""
+    """`ack: spool`: a quarter of it is published, whatever `spool.roll_interval` says,
+    of a few large batches as of many tiny ones.
+    """
+    memory_bytes = 16 * BATCH_BYTES
     world = start(
-        acknowledge_when_published=True, memory_bytes=4000, roll_interval=3600.0
+        acknowledge_when_published=True, memory_bytes=memory_bytes, roll_interval=3600.0
     )
-    world.submit(make(b"x" * 1000))
+    world.submit(make(b"x" * 4 * BATCH_BYTES))
     world.durable(1)
-    world.submit(make(b"y"))
-    world.durable(2)
-    assert [sealed.last_lsn for sealed in world.sealed] == [1]
+    for number in range(2, 8):
+        world.submit(make(b"y"))
+        world.durable(number)
+    assert [sealed.last_lsn for sealed in world.sealed] == [1, 5]
 
 
 def test_a_file_that_is_late_is_told(start: Callable[..., World], make: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from gateway.event import Batch, Origin, Stored
+from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.interfaces import NotStored
 from gateway.store.disk import File, RealDisk
 from gateway.store.journal import Journal, Log, Segment, segment
@@ -250,7 +251,7 @@ def test_room_is_announced_once_there_is_room(
     start: Callable[..., Running], make: Make
 ) -> None:
     """`full` follows the bytes that wait for the disk, and `when_room` fires after."""
-    running = start(wait=True, memory_bytes=10)
+    running = start(wait=True, memory_bytes=10 + 2 * BATCH_BYTES)
     room: list[None] = []
     running.submit(make(b"12345"))
     assert not running.journal.full
@@ -261,6 +262,36 @@ def test_room_is_announced_once_there_is_room(
     running.journal.start()
     running.until_stored(2)
     assert room == [None]
+
+
+def test_tiny_batches_fill_the_journal_by_their_number(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Ten thousand connections, each with as many batches as it may have while the disk
+    hangs, hold no more memory than is counted: a batch is more than its body.
+    """
+    running = start(wait=True, memory_bytes=1 << 20)
+    kept: list[list[object]] = []
+
+    def acknowledge(_: Stored, waits: list[object]) -> None:
+        raise AssertionError(waits)
+
+    def submit(body: bytes) -> None:
+        batch = make(body)
+        kept.append([body[:8], batch])  # as a server does, which waits to acknowledge
+        done = running.journal.submit(batch)
+        done.addCallbacks(acknowledge, running.failed.append, callbackArgs=(kept[-1],))
+
+    submit(b"first")
+    tracemalloc.start()
+    try:
+        while not running.journal.full:
+            submit(b"%20d" % len(kept))
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(kept) == (1 << 20) // (20 + BATCH_BYTES) + 1
+    assert taken <= running.journal.held_bytes
 
 
 def test_holds_stop_and_start_the_intake(
@@ -393,15 +424,16 @@ def test_what_is_still_arriving_counts_and_may_take_half(
     start: Callable[..., Running], make: Make
 ) -> None:
     """Unfinished batches have half of the memory; they alone never make it full."""
-    running = start(wait=True, memory_bytes=10)
-    assert running.journal.reserve(5)
+    half = 5 + BATCH_BYTES
+    running = start(wait=True, memory_bytes=2 * half)
+    assert running.journal.reserve(half)
     assert not running.journal.full
     running.submit(make(b"12345"))
     assert running.journal.full
     room: list[None] = []
     running.journal.when_room().addCallback(room.append)
     assert not running.journal.reserve(1)
-    running.journal.reserve(-6)
+    running.journal.reserve(-2)
     assert room == [None]
 
 
@@ -426,7 +458,7 @@ def test_withdrawn_in_time(start: Callable[..., Running], make: Make) -> None:
     world.submit(keep, gone)
     before = world.journal.held_bytes
     assert world.journal.withdraw(gone)
-    assert world.journal.held_bytes == before - 400
+    assert world.journal.held_bytes == before - 400 - BATCH_BYTES
     assert not world.journal.withdraw(gone)
     world.journal.start()
     world.until_stored(1)
