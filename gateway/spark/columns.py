@@ -3,6 +3,10 @@
 All paths of all columns are looked up in one pass over a row's JSON (`fields`).  A
 value is first taken as the text that it has there and then cast: so a value that does
 not fit its type can be told from one that is not there.
+
+On the way columns are called `raw_NAME` and `typed_NAME`.  A name that the user chose
+comes last and is never part of SQL: it may be that of a step (`text`) or SQL's own
+(`null`).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.spark.fields import field, micros
+from gateway.spark.ledger import Broken
 from gateway.spark.times import bounded, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
@@ -163,6 +168,12 @@ class Columns:
             sources = [Source(one.paths, "timestamp") for one in sources]
         if all(one.condition for one in sources):
             sources += usual
+        for one in sources:
+            if _TYPES[one.type] != _TYPES[sources[0].type]:
+                raise Broken(
+                    f"spark.columns.{name}: {sources[0].type} for some events and"
+                    f" {one.type} for the others: a column has one type"
+                )
         self._sources[name] = sources
 
     def raw(self) -> dict[str, str]:
@@ -185,18 +196,20 @@ class Columns:
         return f"CASE WHEN {known} THEN xxhash64({parts}) END"
 
     def cast(self) -> dict[str, str]:
-        """Expressions over the `raw_NAME`: `NAME` in its type."""
+        """Expressions over the `raw_NAME`: each column in its type, as `typed_NAME`."""
         return {
-            name: self._first(
+            f"typed_{name}": self._first(
                 sources, lambda source, name=name: self._cast(source, f"raw_{name}")
             )
             for name, sources in self._sources.items()
         }
 
     def values(self) -> dict[str, str]:
-        """Expressions over the columns of `cast`: `NAME` as the tables have it."""
+        """Expressions over the `typed_NAME`: `NAME` as the tables have it."""
         return {
-            name: bounded(name) if self._is_time(sources) else name
+            name: bounded(f"typed_{name}")
+            if self._is_time(sources)
+            else f"typed_{name}"
             for name, sources in self._sources.items()
         }
 
@@ -222,24 +235,25 @@ class Columns:
             if any(_TYPES[source.type] != "string" for source in sources)
         ]
         cases = ", ".join(
-            f"CASE WHEN raw_{name} IS NOT NULL AND {name} IS NULL THEN {literal(name)}"
-            " END"
+            f"CASE WHEN raw_{name} IS NOT NULL AND typed_{name} IS NULL"
+            f" THEN {literal(name)} END"
             for name in typed
         )
         some = " OR ".join(
-            f"(raw_{name} IS NOT NULL AND {name} IS NULL)" for name in typed
+            f"(raw_{name} IS NOT NULL AND typed_{name} IS NULL)" for name in typed
         )
         return f"CASE WHEN {some} THEN concat_ws(',', {cases}) END"
 
     def time_source(self) -> str:
         """Which path `event_time` came from; `received_at` where there was none."""
+        none = f"typed_{EVENT_TIME} IS NULL"
         cases = " ".join(
             f"WHEN {self._guarded(source, f'{self._lookups[path]} IS NOT NULL')}"
             f" THEN {literal(path)}"
             for source in self._sources[EVENT_TIME]
             for path in source.paths
         )
-        return f"CASE {cases} END"
+        return f"CASE WHEN {none} THEN 'received_at' {cases} END"
 
     def _text(self, source: Source) -> str:
         return f"coalesce({', '.join(self._lookups[path] for path in source.paths)})"

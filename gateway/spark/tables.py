@@ -98,10 +98,9 @@ def _expressions(named: dict[str, str]) -> dict[str, Column]:
 
 def _times(made: Columns) -> list[Column]:
     value = made.values()[EVENT_TIME]
-    source = f"CASE WHEN {EVENT_TIME} IS NULL THEN 'received_at' ELSE"
     return [
         f.expr(f"coalesce({value}, received_at)").alias(EVENT_TIME),
-        f.expr(f"{source} {made.time_source()} END").alias("event_time_source"),
+        f.expr(made.time_source()).alias("event_time_source"),
     ]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.spark import stats, tables
 from gateway.spark.columns import Columns, Source
-from gateway.spark.ledger import Ranges
+from gateway.spark.ledger import Broken, Ranges
 from gateway.spark.source import SCHEMA_DDL
 
 pytestmark = pytest.mark.spark
@@ -394,6 +394,52 @@ def test_names_that_are_no_identifiers(make_rows: Callable[..., list[Any]]) -> N
         (None, "5", None),
         (None, None, "6"),
     ]
+
+
+def test_a_column_has_one_type() -> None:
+    """A usual one, which stays as it is for other protocols, keeps its own."""
+    chosen = {"log_offset": [Source(("at",), "string", protocol="pomelo")]}
+    with pytest.raises(Broken, match=r"log_offset: string for some .* long for"):
+        Columns(chosen)
+
+
+#: Names that steps on the way have, and such as mean something in SQL.
+ODD_NAMES = (
+    *("text", "j", "pair", "variant", "raw_message", "typed_message", "raw_text"),
+    *("null", "true", "false", "user", "order", "case", "end", "current_date"),
+)
+
+
+@pytest.mark.parametrize("body", ["json", "variant", "both"])
+def test_names_that_mean_something_else(
+    make_rows: Callable[..., list[Any]], body: str
+) -> None:
+    """A column is called what its user likes: the body stays what was sent, nothing is
+    lost, and each column has the value of its own path."""
+    values: dict[str, Any] = {name: f"of {name}" for name in ODD_NAMES}
+    values |= {"message": "m", "count": "none", "@timestamp": "2026-03-01T12:00:00Z"}
+    sent = json.dumps(values).encode()
+    chosen = {name: Source((name,)) for name in ODD_NAMES}
+    chosen["count"] = Source(("count",), "int")
+    good, flawed, no_json = make_rows(
+        [sent, sent, b"\xff"],
+        "struct(*) AS all",
+        body=body,
+        chosen=chosen,
+        flaws={1: "odd"},
+    )
+    row = good["all"].asDict()
+    assert {name: row[name] for name in ODD_NAMES} == {
+        name: f"of {name}" for name in ODD_NAMES
+    }
+    assert (row["message"], row["count"], row["misfits"]) == ("m", None, "count")
+    assert row["event_time_source"] == "@timestamp"
+    text = str(row["body"]).encode()
+    assert text == sent if body != "variant" else json.loads(text) == values
+    assert row["payload"] is None
+    for other, payload in ((flawed, sent), (no_json, b"\xff")):
+        assert bytes(other["all"]["payload"]) == payload
+        assert other["all"]["body"] is None or body == "variant"
 
 
 @pytest.mark.parametrize(
