@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
-from gateway.config.fields import Name, Text
+from gateway.config.fields import Name, OneOrSeveral, Text
+from gateway.config.problems import Place
 from gateway.config.section import Section
 
-__all__ = ["RESERVED", "Column", "ColumnName"]
+__all__ = ["RESERVED", "Column", "ColumnName", "disagreeing"]
 
 #: Columns that every table has; the audit and the readers rely on them.
 RESERVED = frozenset(
@@ -64,17 +67,35 @@ ColumnName = Annotated[
 Kind = Literal["string", "int", "long", "double", "boolean", "timestamp", "json"]
 
 
+def _default(value: object) -> object:
+    if not isinstance(value, (bool, int, float, str)):
+        raise ValueError(  # noqa: TRY004 - pydantic's
+            f"must be text, a number or a boolean, not {value!r}"
+        )
+    return value
+
+
+Default = Annotated[
+    bool | int | float | str,
+    PlainValidator(_default),
+    WithJsonSchema({"type": ["string", "number", "boolean"]}),
+]
+
+#: The least and the greatest, both included.
+_WHOLE = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
+
+
 class Column(Section):
     """Where a column's value is in the JSON, and what it becomes."""
 
-    path: Text | list[Text] = Field(
+    path: OneOrSeveral[Text] = Field(
         description="Keys joined by dots, or several such paths: the first found counts"
     )
     type: Kind = Field(
         default="string",
         description="Type; a value that does not fit becomes null and is counted",
     )
-    default: bool | int | float | str | None = Field(
+    default: Default | None = Field(
         default=None, description="The value where no path leads to one"
     )
     protocol: Name | None = Field(
@@ -94,3 +115,53 @@ class Column(Section):
             if not all(one.split(".")):
                 raise ValueError(f"must be keys joined by dots, not {one!r}")
         return path
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Spark would refuse such a default in each batch, and in its own words."""
+        if self.default is not None and (wanted := self._wanted(self.default)):
+            yield (
+                ("default",),
+                f"must be {wanted} (type: {self.type}), not {self.default!r}",
+            )
+
+    def _wanted(self, default: object) -> str | None:
+        """What a default must be that this is not."""
+        match self.type:
+            case "int" | "long":
+                first, last = _WHOLE[self.type]
+                if type(default) is not int or not first <= default <= last:
+                    return f"a whole number from {first} to {last}"
+            case "double":
+                if type(default) not in (int, float):
+                    return "a number"
+            case "boolean":
+                if type(default) is not bool:
+                    return "true or false"
+            case "timestamp":
+                if not (isinstance(default, str) and _is_instant(default)):
+                    return "an instant like 2026-03-01T12:00:00Z"
+        return None
+
+
+def disagreeing(sources: list[Column]) -> Iterator[tuple[Place, str]]:
+    """What is wrong with several sources of one column, though each is fine."""
+    if not sources:
+        yield (), "must name at least one source, or be null"
+    for number, source in enumerate(sources[1:], 1):
+        if source.type != sources[0].type:
+            yield (
+                (number, "type"),
+                f"must be {sources[0].type} as in the first source: a column has one type",
+            )
+        if any(one.protocol is one.listener is None for one in sources[:number]):
+            yield (
+                (number,),
+                "is never looked at: one before it is for all events; put that last",
+            )
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        return "T" in text and datetime.fromisoformat(text) is not None
+    except ValueError:
+        return False

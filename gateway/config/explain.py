@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
+from gateway.config.fields import OF_ONE, OF_SEVERAL
 from gateway.config.listener import Listener, options_of, options_of_all
 from gateway.config.model import Config
 from gateway.config.problems import Place, spell
@@ -35,11 +36,14 @@ _ELSEWHERE = {
 }
 _MAX_MESSAGE = 400
 
+#: Steps in pydantic's places that are not in the file.
+_NOT_THERE = {OF_ONE, OF_SEVERAL, "[key]"}
+
 
 def explain(error: ValidationError, file: object) -> Iterator[tuple[Place, str]]:
     """Every error's place in the *file*'s value and what is wrong there."""
     for detail in error.errors(include_url=False):
-        place = detail["loc"]
+        place = tuple(step for step in detail["loc"] if step not in _NOT_THERE)
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, Misfits):
             for inner, message in cause.found:
@@ -154,12 +158,16 @@ def _literals(place: Place, file: object) -> list[str]:
 def _section_at(place: Place, file: object) -> type[Section] | None:
     section: type[Section] | None = Config
     value: Any = file
+    named = False
+    """Whether the next step is a name that the file gives to a section."""
     for step in place:
         outer = value
         value = _inside(value, step)
-        if section is None or isinstance(step, int):
+        if section is None or isinstance(step, int) or named:
+            named = False
             continue
         field = section.model_fields.get(step)
+        named = field is not None and get_origin(field.annotation) is dict
         if section is Listener and step == "options":
             section = options_of(_inside(outer, "protocol"))
         else:

@@ -10,13 +10,15 @@ import ipaddress
 import re
 import socket
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BeforeValidator,
+    Discriminator,
     PlainSerializer,
     PlainValidator,
     SecretStr,
+    Tag,
     ValidationInfo,
     WithJsonSchema,
 )
@@ -28,6 +30,8 @@ from gateway.config.units import Number, Size, Time
 
 __all__ = [
     "BELOW_DATA_DIR",
+    "OF_ONE",
+    "OF_SEVERAL",
     "SHARED_BY_LISTENERS",
     "ByteCount",
     "Count",
@@ -40,6 +44,7 @@ __all__ = [
     "Name",
     "Network",
     "NodeName",
+    "OneOrSeveral",
     "Seconds",
     "Secret",
     "SinkName",
@@ -226,6 +231,20 @@ def _definition(value: object, info: ValidationInfo) -> object:
 BELOW_DATA_DIR = object()
 #: … but listeners of one protocol may name the same one in a field with this mark as well.
 SHARED_BY_LISTENERS = object()
+
+#: Which of the two a value is meant to be, so that only what is wrong there is told.
+OF_ONE, OF_SEVERAL = "<one>", "<several>"
+_T = TypeVar("_T")
+
+
+def _how_many(value: object) -> str:
+    return OF_SEVERAL if isinstance(value, (list, tuple)) else OF_ONE
+
+
+OneOrSeveral = Annotated[
+    Annotated[_T, Tag(OF_ONE)] | Annotated[list[_T], Tag(OF_SEVERAL)],
+    Discriminator(_how_many),
+]
 
 _TEXT = WithJsonSchema({"type": "string", "minLength": 1})
 _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})

@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from gateway import plugins
 from gateway.config.bucket import BucketUrl
-from gateway.config.columns import Column, ColumnName
+from gateway.config.columns import Column, ColumnName, disagreeing
 from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
     BELOW_DATA_DIR,
@@ -35,6 +35,7 @@ from gateway.config.fields import (
     JvmMemory,
     Listen,
     NodeName,
+    OneOrSeveral,
     Seconds,
     Secret,
     SinkName,
@@ -269,7 +270,7 @@ class Spark(Section):
         default="json",
         description="Column body: the JSON as text, as VARIANT, or both",
     )
-    columns: dict[ColumnName, Column | list[Column] | None] = Field(
+    columns: dict[ColumnName, OneOrSeveral[Column] | None] = Field(
         default={}, description="More columns out of the JSON; null drops a usual one"
     )
     stats_window: Annotated[float, Time("1s", "30d")] = Field(
@@ -311,6 +312,12 @@ class Spark(Section):
                 yield (
                     ("table",),
                     f"must be catalog.namespace.table, not {self.table!r}",
+                )
+        for name, given in self.columns.items():
+            if isinstance(given, list):
+                yield from (
+                    (("columns", name, *place), why)
+                    for place, why in disagreeing(given)
                 )
 
     @model_validator(mode="before")

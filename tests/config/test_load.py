@@ -268,6 +268,40 @@ def test_where_pravega_clients_are_sent(
          "spark.sink: must be parquet, delta, iceberg or module:function, not 'a b:c' (line 1)"),
         ("spark: {sink: 'm:f', deduplicate: true}",
          "spark.deduplicate: needs spark.sink: parquet, not m:f (line 1)"),
+        ("spark: {columns: {a: {path: a, type: text}}}",
+         ("spark.columns.a.type: must be string, int, long, double, boolean, timestamp or "
+         "json, not 'text' (line 1)")),
+        ("spark: {columns: {path: [{path: a, typ: int}]}}",
+         "spark.columns.path[0].typ: unknown key; did you mean 'type'? (line 1)"),
+        ("spark: {columns: {a: b}}", ("spark.columns.a: must be a mapping of path, type, "
+         "default, protocol, listener, not 'b' (line 1)")),
+        ("spark: {columns: {a: {path: [b, 1]}}}",
+         "spark.columns.a.path[1]: must be text, not 1 (line 1)"),
+        ("spark: {columns: {a: []}}",
+         "spark.columns.a: must name at least one source, or be null (line 1)"),
+        ("spark: {columns: {A: {path: a}}}", ("spark.columns.A: must be at most 100 lower "
+         "case letters, digits and _ and begin with no digit, not 'A' (line 1)")),
+        ("spark: {columns: {a: {path: a, type: int, default: many}}}",
+         ("spark.columns.a.default: must be a whole number from -2147483648 to 2147483647 "
+         "(type: int), not 'many' (line 1)")),
+        ("spark: {columns: {a: [{path: a, type: long, default: 9223372036854775808}]}}",
+         ("spark.columns.a[0].default: must be a whole number from -9223372036854775808 to "
+         "9223372036854775807 (type: long), not 9.223372036854776e+18 (line 1)")),
+        ("spark: {columns: {a: {path: a, type: boolean, default: 1}}}",
+         "spark.columns.a.default: must be true or false (type: boolean), not 1 (line 1)"),
+        ("spark: {columns: {a: {path: a, type: double, default: true}}}",
+         "spark.columns.a.default: must be a number (type: double), not True (line 1)"),
+        ("spark: {columns: {a: {path: a, type: timestamp, default: '2026-02-30T00:00Z'}}}",
+         ("spark.columns.a.default: must be an instant like 2026-03-01T12:00:00Z "
+         "(type: timestamp), not '2026-02-30T00:00Z' (line 1)")),
+        ("spark: {columns: {a: {path: a, default: [1]}}}",
+         "spark.columns.a.default: must be text, a number or a boolean, not [1] (line 1)"),
+        ("spark: {columns: {a: [{path: a, protocol: pomelo}, {path: b, type: int}]}}",
+         ("spark.columns.a[1].type: must be string as in the first source: a column has one "
+         "type (line 1)")),
+        ("spark: {columns: {a: [{path: a}, {path: b, protocol: pomelo}]}}",
+         ("spark.columns.a[1]: is never looked at: one before it is for all events; put that "
+         "last (line 1)")),
         ("spark: {conf: {a: [1]}}", ("spark.conf.a: must be text, a number or a boolean, "
          "not [1] (line 1)")),
         ("spark: {driver_memory: 1}", "spark.driver_memory: must be text, not 1 (line 1)"),
