@@ -240,7 +240,9 @@ def _told(one: NodeState) -> str:
 def _requeue(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.spark import requeue, session
+    from gateway.spark.compact import Busy
     from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken
     from gateway.spark.source import spool_of
 
     config = load(args.config)
@@ -255,6 +257,8 @@ def _requeue(args: argparse.Namespace) -> int:
         spark = session.start(config.spark)
         try:
             done = requeue.rows(spark, config, disk, args.flaw)
+        except (Broken, Busy) as why:
+            return _failed(args, why)
         finally:
             spark.stop()
         _say(

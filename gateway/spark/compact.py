@@ -32,7 +32,7 @@ from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
 
-__all__ = ["TABLES", "Busy", "Compacted", "Compactor", "compact"]
+__all__ = ["TABLES", "Busy", "Compacted", "Compactor", "alone", "compact"]
 
 TABLES = ("events", "quarantine", "stats")
 
@@ -78,7 +78,7 @@ def compact(
     Raises `Busy` and OSError, also where there is no room for what is to be written.
     *stop* is asked between two files.
     """
-    with _alone(lake):
+    with alone(lake):
         staging = lake / INTERNAL / "compact"
         _restore(lake, staging, disk)
         disk.remove_tree(staging)
@@ -96,7 +96,11 @@ def compact(
 
 
 @contextmanager
-def _alone(lake: Path) -> Iterator[None]:
+def alone(lake: Path) -> Iterator[None]:
+    """Held by whoever makes new files of old ones, or those rows would be there twice.
+
+    Raises `Busy` if somebody else does.
+    """
     (lake / INTERNAL).mkdir(parents=True, exist_ok=True)
     path = lake / INTERNAL / "compacting"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
@@ -104,7 +108,10 @@ def _alone(lake: Path) -> Iterator[None]:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise Busy(f"{lake} is being compacted already") from None
+        raise Busy(
+            f"files of {lake} are being rewritten already, by gateway spark compact, gateway"
+            " spark requeue, or the job: wait until that is done"
+        ) from None
     finally:
         os.close(fd)
 

@@ -5,6 +5,7 @@ Rows of `quarantine` whose payload is fine after all, or whose flaw the operator
 become rows of `events`; all others are made anew with today's columns.  Old files go
 before the new ones get their names: a reader may miss a row for a moment, and never sees
 it twice.  A crash in between is finished by the next start of the job or of this.
+Meanwhile nobody compacts: a row that went into another file would be there again.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark import stats
+from gateway.spark.compact import alone
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Ledger, SpoolFile, write_json
+from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
 from gateway.spark.poison import flaw_of
 from gateway.store.lake import INTERNAL
@@ -71,8 +73,15 @@ def rows(
 ) -> Requeued:
     """Put all rows of quarantine through again; *accepted* are flaws that are none.
 
-    Raises OSError and what Spark raises.
+    Raises `Busy`, `Broken`, OSError and what Spark raises.
     """
+    with alone(config.data_dir / "lake"):
+        return _rows(spark, config, disk, accepted)
+
+
+def _rows(
+    spark: SparkSession, config: Any, disk: LakeDisk, accepted: Collection[str]
+) -> Requeued:
     from gateway.spark import tables
     from gateway.spark.columns import Columns
     from gateway.spark.source import url
@@ -106,13 +115,18 @@ def rows(
 
 
 def finish(lake: Path, disk: LakeDisk) -> None:
-    """Do what a manifest says, if there is one; may be done again.  Raises OSError."""
+    """Do what a manifest says, if there is one; may be done again.
+
+    Raises `Broken`, OSError.
+    """
     staged = _staging(lake)
     manifest = staged / "manifest"
     if not disk.exists(manifest):
         return
-    wanted = json.loads(disk.read(manifest))
     with publishing(lake):
+        if not disk.exists(manifest):  # by now somebody else has done it
+            return
+        wanted = json.loads(disk.read(manifest))
         folders = set()
         for name in wanted["remove"]:
             disk.unlink(lake / name)
@@ -124,8 +138,13 @@ def finish(lake: Path, disk: LakeDisk) -> None:
             disk.make_directory(target.parent)
             if disk.exists(staged / number):
                 disk.rename(staged / number, target)
+            elif not disk.exists(target):
+                raise Broken(
+                    f"{target}: neither there nor in {staged}; someone else writes to"
+                    f" {lake}"
+                )
             disk.sync_directory(target.parent)
-    disk.remove_tree(staged)
+        disk.remove_tree(staged)
 
 
 def _staging(lake: Path) -> Path:

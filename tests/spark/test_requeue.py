@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.spark import requeue
+from gateway.spark.compact import Busy, compact
 from gateway.spark.lakedisk import Lake
 from played_spark import PowerCut
 
@@ -79,6 +81,46 @@ def test_rows_that_are_fine_after_all(
     assert sum(row["events"] for row in counted) == 5
     assert sum(row["flawed"] for row in counted) == 2
     assert requeue.rows(spark, config, Lake()).fine == 0
+    assert lake_events(lake) == spool.produced
+
+
+def test_nobody_compacts_or_requeues_meanwhile(
+    run_once: Callable[[], object],
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows that moved into another file while they are read would be there again, and
+    what one of two has staged is not the other's to remove."""
+    for first in (1, 11):
+        flaws = dict.fromkeys(range(10), "oversized")
+        spool.put(
+            "gw", first, [b"{}"] * 10, flaws=flaws, received_at=1_772_366_400_000_000
+        )
+        run_once()
+    lake = config.data_dir / "lake"
+    refused: list[str] = []
+    collect = requeue._collect
+
+    def meanwhile(*arguments: Any) -> Any:
+        for other in (
+            lambda: list(compact(lake, Lake(), before=date(2027, 1, 1))),
+            lambda: requeue.rows(spark, config, Lake()),
+        ):
+            with pytest.raises(Busy, match="rewritten already") as why:
+                other()
+            refused.append(str(why.value))
+        return collect(*arguments)
+
+    monkeypatch.setattr(requeue, "_collect", meanwhile)
+    assert requeue.rows(spark, config, Lake()).fine == 20
+    assert len(refused) == 2
+    assert lake_events(lake) == spool.produced
+    assert [done.before for done in compact(lake, Lake(), before=date(2027, 1, 1))] == [
+        3
+    ]
     assert lake_events(lake) == spool.produced
 
 
