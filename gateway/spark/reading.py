@@ -4,11 +4,13 @@
     pyarrow.dataset.dataset(files("/var/lib/gateway/lake", "events"), …)
 
 A batch's files get their names one after another; what the ledger does not count yet is
-left out.  Needs neither Spark nor pyarrow.
+left out.  A day's folder is swapped for a compacted one: a listing in that moment, which may
+lack the whole day, is made again.  Needs neither Spark nor pyarrow.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -29,9 +31,32 @@ def files(lake: str | os.PathLike[str], table: str) -> list[str]:
     ledger = json.loads((root / ".gateway" / "events.json").read_bytes())
     done = int(ledger.get("sequence", 0))
     found = []
-    for path in sorted((root / table).rglob("*.parquet")):
-        hidden = any(part[0] in "._" for part in path.relative_to(root).parts)
+    for path in _listed(root / table):
         match = _NAME.fullmatch(path.name)
-        if not hidden and (match is None or int(match[1]) <= done):
+        if match is None or int(match[1]) <= done:
             found.append(str(path))
+    return found
+
+
+def _listed(table: Path) -> list[Path]:
+    while True:
+        folders = _folders(table)
+        try:
+            found = [path for folder in folders for path in folder.iterdir()]
+        except FileNotFoundError:
+            continue
+        if _folders(table) == folders:
+            return sorted(
+                path
+                for path in found
+                if path.suffix == ".parquet" and path.name[0] not in "._"
+            )
+
+
+def _folders(table: Path) -> dict[Path, int]:
+    """The folders of days, and which they are: another one may have the name later."""
+    found = {}
+    for path in table.glob("protocol=*/date=*"):
+        with contextlib.suppress(FileNotFoundError):
+            found[path] = path.stat().st_ino
     return found

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
-from gateway.spark import stats
+from gateway.spark import reading, stats
 from gateway.spark.compact import Busy, Compactor, compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import publishing
@@ -384,6 +384,29 @@ def test_readers_and_the_audit_go_on(lake: Path, tmp_path: Path) -> None:
             thread.join()
     assert wrong == []
     assert looks
+
+
+def test_a_listing_in_the_moment_of_the_swap(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened the old folder, and reads its names when it is gone, finds none: whole
+    batches are listed again."""
+    (lake / ".gateway" / "events.json").write_text('{"sequence": 99}')
+    (old, *_) = {path.parent for path in files(lake)}
+
+    def late(folder: Path) -> list[Path]:
+        monkeypatch.undo()
+        assert folder == old
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            list(compact(lake, Lake(), before=BEFORE))
+            return [folder / name for name in os.listdir(handle)]  # noqa: PTH208
+        finally:
+            os.close(handle)
+
+    monkeypatch.setattr(Path, "iterdir", late)
+    found = reading.files(lake, "events")
+    assert sum(pq.read_metadata(path).num_rows for path in found) == 210
 
 
 def test_it_begins_when_a_day_is_over(lake: Path) -> None:
