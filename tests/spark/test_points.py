@@ -1,16 +1,15 @@
 """Killed at every named point of a commit, with a reader that looks all the while.
 
-The process is real and so is kill -9; Spark is played by `test_parquet.py`'s rules: it
+The processes are real and so is kill -9; Spark is played by `test_parquet.py`'s rules: it
 writes files, and after a kill repeats the batch that it has not committed.  Java and
 all are killed in test_kill.py.
 """
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any
 import pytest
 
 from deadlines import run
-from gateway.spark.reading import files
+from programs import Script
+from watched_lake import Watch
 
 SIZE = 10
 
@@ -90,47 +90,83 @@ for batch in range(checkpoint.committed + 1, batches):
 """
 
 
-class Reader(threading.Thread):
-    """Reads all tables again and again; keeps what it must never see."""
+#: Compacts whatever day there is, again and again; a kill comes before or after the
+#: swap of every seventh folder.
+COMPACTOR = """
+import os, signal, sys, time
+from datetime import date
+from pathlib import Path
+from gateway.spark.compact import Busy, compact
+from gateway.spark.lakedisk import Lake
 
-    def __init__(self, lake: Path, events_of: Callable[[Path], Counter[Any]]) -> None:
-        super().__init__()
+lake, deadly, home, swaps = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), 0
+
+class Disk(Lake):
+    def exchange(self, one, other):
+        global swaps
+        swaps += 1
+        last = swaps == 7 and deadly != "never"
+        if last and deadly == "before the swap":
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().exchange(one, other)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+with (home / "done").open("a", 1) as said:
+    while True:
+        try:
+            for done in compact(lake, Disk(), before=date(2027, 1, 1)):
+                print(done.before, done.after, file=said)
+        except Busy:
+            pass
+        time.sleep(0.01)
+"""
+
+
+class Compacting:
+    """The compactor, which is killed and started again as long as the test is not over."""
+
+    def __init__(self, lake: Path, home: Path) -> None:
         self._lake = lake
-        self._events_of = events_of
-        self._over = threading.Event()
-        self.looks = 0
-        self.wrong: list[Any] = []
+        self._home = home
+        self._deaths = itertools.cycle(("before the swap", "after the swap"))
+        self._scripts: list[Script] = []
 
-    def run(self) -> None:
-        while not self._over.is_set():
-            time.sleep(0.02)
-            seen = self._events_of(self._lake)
-            self.looks += 1
-            if set(seen.values()) - {1}:
-                self.wrong.append(seen)
-            try:
-                whole = [
-                    len(files(self._lake, table)) for table in ("events", "quarantine")
-                ]
-            except FileNotFoundError:
-                continue
-            # Two files of events in each batch, one with rows in quarantine.
-            if whole[0] % 2:
-                self.wrong.append(whole)
+    def tend(self) -> None:
+        """Start it, if it is dead."""
+        if not self._scripts or self._scripts[-1].process.poll() is not None:
+            home = self._home / f"compactor-{len(self._scripts)}"
+            self._scripts.append(
+                Script(COMPACTOR, home, self._lake, next(self._deaths))
+            )
 
-    def stop(self) -> None:
-        self._over.set()
-        self.join()
+    @property
+    def killed(self) -> int:
+        """How often."""
+        return sum(one.process.poll() is not None for one in self._scripts)
+
+    @property
+    def done(self) -> int:
+        """How many folders it has made anew."""
+        return sum(len(one.lines("done")) for one in self._scripts)
+
+    def end(self) -> None:
+        self._scripts[-1].kill()
 
 
 @pytest.fixture
-def reader(
-    tmp_path: Path, lake_events: Callable[..., Counter[tuple[str, int]]]
-) -> Iterator[Reader]:
-    made = Reader(tmp_path / "lake", lake_events)
-    made.start()
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    made = Watch(tmp_path / "lake", tmp_path / "watch", SIZE)
     yield made
-    made.stop()
+    made.kill()
+
+
+@pytest.fixture
+def compacting(tmp_path: Path) -> Iterator[Compacting]:
+    made = Compacting(tmp_path / "lake", tmp_path)
+    made.tend()
+    yield made
+    made.end()
 
 
 def job(data: Path, batches: int, deadly: str, times: int) -> int:
@@ -141,13 +177,15 @@ def job(data: Path, batches: int, deadly: str, times: int) -> int:
 @pytest.mark.slow
 def test_killed_at_every_point(
     tmp_path: Path,
-    reader: Reader,
+    watch: Watch,
+    compacting: Compacting,
     lake_events: Callable[..., Counter[tuple[str, int]]],
     table_rows: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    """Twenty-four kills, two or more at each point: no reader sees a row twice or a part
-    of a batch that it asked not to see; in the end every event and every count is there
-    once."""
+    """Twenty-four kills, two or more at each point, while another process compacts the
+    tables and is killed, too: a reader that never stops sees no row twice, none less than
+    before, and no part of a batch where it asks for whole ones; in the end every event and
+    every count is there once."""
     killed = 0
     batches = 0
     deaths = [(point, times) for point in POINTS for times in (1, 2)]
@@ -156,15 +194,17 @@ def test_killed_at_every_point(
         batches += 2
         assert job(tmp_path, batches, point, times) == -signal.SIGKILL, point
         killed += 1
-        seen = lake_events(tmp_path / "lake")
-        assert set(seen.values()) <= {1}
+        watch.look_again()
+        compacting.tend()
     assert job(tmp_path, batches + 1, "never", 1) == 0
     assert killed >= 20
+    assert watch.end() == []
+    assert compacting.killed >= 2
+    assert compacting.done > killed
+    compacting.end()
     lake = tmp_path / "lake"
     everything = Counter(("gw", lsn) for lsn in range(1, (batches + 1) * SIZE + 1))
     assert lake_events(lake) == everything
     counted = sum(row["events"] for row in table_rows(lake / "stats"))
     assert counted == len(everything)
-    reader.stop()
-    assert reader.looks > killed
-    assert reader.wrong == []
+    assert watch.looks[-1] == len(everything) - (batches + 1)
