@@ -17,13 +17,12 @@ the covered segments are there.  With a new one any of them may be: they are rep
 over a state that has them already, and that changes nothing, because a memory can tell
 what it has.
 
-Invariant: a snapshot has all that its covered segments have.  The journal's thread calls
-the reactor with each group of a segment (`Journal._durable`) before it hands the sealed
-segment to the spool; the spool's thread calls the reactor (`Spool._tell`) after that;
-the reactor runs such calls in their order.  So when `published` is called, the Deferred
-of every batch in the segment has fired, with `ack: spool` too.  A memory that takes
-batches as they become durable has taken them; one that takes them sooner lets its
-snapshot wait until they are durable.
+Invariant: a snapshot has all that its covered segments have.  `published` is called when
+the Deferred of every batch in the segment has fired (`Journal.when_told`), which may be
+long after its file was written: a busy reactor is told of so many batches a turn, and with
+`ack: spool` and a bucket they fire when that has the file.  A memory that takes batches as
+they become durable has taken them then; one that takes them sooner lets its snapshot wait
+until they are durable.
 
     file = magic 8 | version u16 | length of name u16 | length of data u64 | crc32c u32
            | name | data                   (little-endian; the CRC is of all the rest)
@@ -198,7 +197,7 @@ class Checkpoint:
     # -- while it runs --------------------------------------------------------
 
     def published(self, sealed: Segment) -> None:
-        """The segment's events are in the spool, if it has any."""
+        """The segment's events are in the spool, if it has any, and who waited is told."""
         if self._memories:
             self._keep(sealed)
             self._schedule()

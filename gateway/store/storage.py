@@ -15,6 +15,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,8 @@ class Storage:
         waits = settings.acknowledge_when_published
         self._left = {one.path for one in opened.unpublished} if waits else set()
         """What the last run left, as long as it is in no file and senders wait for that."""
+        self._untold_bytes = 0
+        """Of segments with a file, whose batches not all are acknowledged."""
         self.ready: Deferred[None] = Deferred()
         """Fires when senders may be served: when `start` is called, or, with `ack: spool`,
         when what the last run left is published.  Who resumes is told of it, and that is
@@ -424,9 +427,15 @@ class Storage:
         opened.marker.write(opened.mark(self.journal.durable_lsn, synced), now=now)
 
     def _done(self, sealed: Segment) -> None:
-        self.checkpoint.published(sealed)
+        if self.checkpoint.names:
+            self._untold_bytes += sealed.bytes
+            self.journal.when_told(sealed.last_lsn, partial(self._told, sealed))
         self._left.discard(sealed.path)
         self._check_ready()
+
+    def _told(self, sealed: Segment) -> None:
+        self._untold_bytes -= sealed.bytes
+        self.checkpoint.published(sealed)
 
     def _check_ready(self) -> None:
         if self._left_here():
@@ -473,8 +482,8 @@ class Storage:
     @property
     def journal_bytes(self) -> int:
         """Of all segments that are there."""
-        waiting = self.spool.backlog_bytes + self.checkpoint.kept_bytes
-        return self.journal.open_bytes + waiting
+        waiting = self.spool.backlog_bytes + self._untold_bytes
+        return self.journal.open_bytes + waiting + self.checkpoint.kept_bytes
 
     def configure(self, settings: config.Config) -> None:
         """Go on with what of these can change while the daemon runs."""

@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.event import Batch, Origin, Rows
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.interfaces import Memory
 from gateway.store import claim
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.claim import Claim
@@ -54,6 +55,7 @@ class Node:
         *,
         ack: str = "spool",
         claim: Claim | None = None,
+        memory: Memory | None = None,
         **spool: Any,
     ) -> None:
         self.reactor = QueuedReactor()
@@ -74,12 +76,12 @@ class Node:
                 damaged=lambda losses, repairs: self.told.extend(repairs),
                 noticed=self.told.append,
             ),
-            remembering=False,
+            remembering=memory is not None,
             bucket=bucket,
             claim=claim,
             in_thread=self.reactor.in_thread,
         )
-        self.storage.recover({})
+        self.storage.recover({} if memory is None else {"plain": memory})
         self.acknowledged: list[int] = []
 
     def start(self) -> Node:
@@ -342,6 +344,70 @@ def test_senders_wait_until_what_was_left_is_in_the_bucket(
     again.reactor.run(lambda: again.storage.ready.called)
     assert events(bucket) == {1: b"a"}
     again.stop()
+
+
+class Acknowledged:
+    """A memory of the payloads that were acknowledged, as RS.io's of its senders."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+
+    def restore(self, data: bytes) -> None:
+        self.payloads = data.split()
+
+    def replay(self, stored: Stored) -> None:
+        if stored.batch.body not in self.payloads:
+            self.payloads.append(stored.batch.body)
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def snapshot(self) -> Deferred[bytes]:
+        return succeed(b" ".join(self.payloads))
+
+
+def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """Checkpoints go on while the bucket is away, and lack what is not acknowledged: its
+    segments stay until they have it, whatever became of the daemon meanwhile.
+    """
+    memory = Acknowledged()
+    node = Node(tmp_path, bucket, memory=memory).start()
+    storage = node.storage
+
+    def send(payload: bytes) -> None:
+        origin = Origin("plain", "l", "s-1", "[::1]:9")
+        done = storage.journal.submit(Batch(origin, 1, 1, payload, len(payload)))
+        done.addCallback(lambda stored: memory.payloads.append(stored.batch.body))
+        done.addErrback(lambda _: None)
+
+    send(b"before")
+    node.reactor.run(lambda: memory.payloads)
+    bucket.away()
+    spool = tmp_path / "spool"
+    for lsn, payload in ((2, b"a"), (3, b"b")):
+        send(payload)
+        made = spool / file_name("gw", lsn, lsn)
+        node.reactor.run(made.exists)
+    node.reactor.run(lambda: not storage.spool.backlog_bytes)
+    saved = storage.checkpoint.saved
+    node.reactor.advance(600)
+    node.reactor.run(lambda: storage.checkpoint.saved > saved)
+    assert storage.journal_bytes > 0
+    copied = tmp_path.with_name("after a power cut")
+    shutil.copytree(tmp_path, copied)
+    left = Acknowledged()
+    Node(copied, bucket, memory=left)
+    assert left.payloads == [b"before", b"a", b"b"]
+    bucket.back()
+    node.reactor.run(lambda: memory.payloads == [b"before", b"a", b"b"])
+    node.reactor.advance(600)
+    node.reactor.run(lambda: not storage.checkpoint.kept_bytes)
+    node.stop()
 
 
 @pytest.fixture

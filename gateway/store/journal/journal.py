@@ -38,7 +38,14 @@ from gateway.interfaces import NotStored
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.lead import Lead
 from gateway.store.journal.log import Log, Segment, SyncFailed
-from gateway.store.journal.queues import Durable, Queues, Reactor, Waiting
+from gateway.store.journal.queues import (
+    TOLD_AT_ONCE,
+    Durable,
+    Queues,
+    Reactor,
+    Waiting,
+    telling,
+)
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
@@ -116,6 +123,12 @@ class Journal:
         self._making_room = False
         self._unpublished: deque[Waiting] = deque()
         self._published = self.durable_lsn
+        self._telling = False
+        """More of what is published is told in the next turn."""
+        self._told = 0
+        """Batches that were told to be durable, ever."""
+        self._asked: deque[tuple[int, int, Callable[[], None]]] = deque()
+        """Who waits until so many of these are told, and published up to an lsn."""
         self._lead = Lead()
         self._stopped: Deferred[None] | None = None
         self._queues = Queues(
@@ -316,14 +329,51 @@ class Journal:
         """Events up to *last_lsn* are in the spool (matters to `ack: spool`)."""
         self._published = max(self._published, last_lsn)
         self._lead.published(last_lsn, self._clock())
+        self._tell_published()
+
+    def _tell_published(self) -> None:
+        """Acknowledge what is in the spool: as much as fits into this turn."""
+        if self._telling:
+            return
         waiting = self._unpublished
-        while waiting and waiting[0].last_lsn <= self._published:
+        left = math.inf if self._queues.stopping else TOLD_AT_ONCE
+        while waiting and waiting[0].last_lsn <= self._published and left > 0:
             head = waiting.popleft()
+            left -= telling(head.batch)
             self.copies.pop(head.lsn, None)
             self._held -= len(head.batch.body) + BATCH_BYTES
             head.batch.origin.unacknowledged -= len(head.batch.body)
             head.done.callback(Stored(head.batch, head.lsn))
+        if left <= 0:
+            self._telling = True
+            self._reactor.callLater(0, self._tell_more)
         self._make_room()
+        self._tell_asked()
+
+    def _tell_more(self) -> None:
+        self._telling = False
+        self._tell_published()
+
+    def when_told(self, last_lsn: int, call: Callable[[], None]) -> None:
+        """Call once the Deferred of each batch of a sealed segment has fired.
+
+        *last_lsn* is that of its last event.  A busy reactor is told of batches later than
+        their file is written, as it takes so many a turn; with `ack: spool` and a bucket,
+        when that has the file.
+        """
+        self._asked.append((self._queues.durable, last_lsn, call))
+        self._tell_asked()
+
+    def _tell_asked(self) -> None:
+        asked = self._asked
+        while asked:
+            durable, last_lsn, call = asked[0]
+            if self._told < durable:
+                return
+            if self._unpublished and self._unpublished[0].last_lsn <= last_lsn:
+                return
+            asked.popleft()
+            call()
 
     def _durable(self, done: Durable) -> None:
         group = done.batches
@@ -332,11 +382,12 @@ class Journal:
             self.synced = done.synced  # behind it: another thread may ask for both
         if "commit" in self._holds:
             self.hold("commit", None)
+        self._told += len(group)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
         if self._acknowledge_when_published:
             self._unpublished.extend(group)
             # Of metadata nothing is published; behind what is, it need not wait.
-            self.published(self._published)
+            self._tell_published()
         else:
             for waiting, what in zip(group, stored, strict=True):
                 self._held -= len(waiting.batch.body) + BATCH_BYTES
@@ -344,6 +395,7 @@ class Journal:
                 waiting.done.callback(what)
         self._on_durable(stored)
         self._make_room()
+        self._tell_asked()
 
     def _make_room(self) -> None:
         if not self._crowded:

@@ -21,16 +21,21 @@ from gateway.event import Batch, Stored
 from gateway.store.journal.log import Synced
 from gateway.store.threads import Threads
 
-__all__ = ["Durable", "Queues", "Reactor", "Waiting"]
+__all__ = ["TOLD_AT_ONCE", "Durable", "Queues", "Reactor", "Waiting", "telling"]
 
 _GROUP_BYTES = 4 * 2**20
 _GROUP_BATCHES = 512
 """Of one commit, so that those behind tiny ones need not wait for all of them."""
-_TOLD_AT_ONCE = 512
+TOLD_AT_ONCE = 512
 """So many batches are acknowledged in one turn of the reactor, …"""
 _ANSWERS = 8
 """… each so many of a batch's answers counting as one more.  Its events count for nothing:
 what costs nothing to tell must never be told slower than it comes."""
+
+
+def telling(batch: Batch) -> int:
+    """What it counts of `TOLD_AT_ONCE` to acknowledge a batch."""
+    return 1 + batch.answers // _ANSWERS
 
 
 @dataclass(slots=True)
@@ -98,6 +103,8 @@ class Queues:
         self._completed: deque[Durable] = deque()
         self._told = False
         """The reactor knows that there are some, and will look for more."""
+        self.durable = 0
+        """Batches that became durable, ever."""
         self.stopping = False
         """Nothing more is submitted."""
 
@@ -172,7 +179,7 @@ class Queues:
 
     def _tell(self) -> None:
         """Tell of what is durable: what there is, or as much as fits into this turn."""
-        left = _TOLD_AT_ONCE
+        left = TOLD_AT_ONCE
         try:
             while left > 0 and self._completed:
                 part, left = self._next_part(left)
@@ -194,7 +201,7 @@ class Queues:
             group = self._completed[0]
             batches = group.batches
             for at, waiting in enumerate(batches, 1):
-                most -= 1 + waiting.batch.answers // _ANSWERS
+                most -= telling(waiting.batch)
                 if most <= 0 and at < len(batches):
                     group.batches = batches[at:]
                     return Durable(batches[:at], None), most
@@ -249,6 +256,7 @@ class Queues:
             for _ in done.batches:
                 self._submitted.popleft()
             self._completed.append(done)
+            self.durable += len(done.batches)
             told, self._told = self._told, True
         if not told:
             self._reactor.callFromThread(self._tell)

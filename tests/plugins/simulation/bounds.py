@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.internet.defer import Deferred
 
-from gateway.event import Batch, Stored
+from gateway.event import BATCH_BYTES, Batch, Stored
 from gateway.store.spool import parse_file_name
 from gateway.store.storage import Storage
 from simulation.judge import Broken
@@ -92,11 +92,11 @@ class CountedJournal:
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
         self._bounds.submits(self, batch)
-        when_full = self._journal.full and batch.count > 0
+        when_full = self._journal.full
         one = _Handed(batch.origin.session, len(batch.body), when_full)
         self._handed[id(batch)] = one
         self._count(one, 1)
-        if when_full and not _opens(batch):
+        if when_full and batch.count and not _opens(batch):
             self.handed_when_full.add(one.session)
         done = self._journal.submit(batch)
         return done.addBoth(self._done, batch)
@@ -113,10 +113,11 @@ class CountedJournal:
         return result
 
     def _count(self, one: _Handed, times: int) -> None:
-        self.held += times * one.bytes
+        taken = one.bytes + BATCH_BYTES
+        self.held += times * taken
         self.unacknowledged[one.session] += times * one.bytes
         if one.when_full:
-            self.when_full += times * one.bytes
+            self.when_full += times * taken
 
 
 class Bounds:
@@ -162,7 +163,7 @@ class Bounds:
             journal.handed_when_full.clear()
         if held != journal.held:
             raise Broken(f"{held} bytes count as held, and {journal.held} are")
-        limit = self._settings.journal.memory_bytes + self._largest_batch
+        limit = self._settings.journal.memory_bytes + self._largest_batch + BATCH_BYTES
         if held > limit:
             self._judge_memory(held, limit + journal.when_full)
 

@@ -15,6 +15,7 @@ import pytest
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
+from deadlines import eventually
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.interfaces import NotStored
 from gateway.store.disk import File, RealDisk
@@ -654,3 +655,56 @@ def test_a_stop_waits_until_all_is_acknowledged(
         call(*args, **kwargs)
     assert stopped.called
     assert len(world.stored) == world.journal.durable_lsn == 3000
+
+
+def test_a_file_is_acknowledged_a_bit_in_each_turn(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """With `ack: spool` one file may end the wait of tens of thousands of batches, and
+    nobody else waits for all of that.
+    """
+    world = start(wait=True, acknowledge_when_published=True)
+    for _ in range(2000):
+        world.submit(make(b"x"))
+    world.journal.start()
+    world.turns.run(lambda: world.journal.durable_lsn == 2000)
+    world.journal.published(2000)
+    told = [len(world.stored)]
+    while world.turns.getDelayedCalls():
+        world.turns.calls.pop(0).func()
+        told.append(len(world.stored))
+    assert told == [512, 1024, 1536, 2000]
+    assert [stored.lsn for stored in world.stored] == [*range(1, 2001)]
+    assert not world.journal.held_bytes
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_who_asks_for_a_segment_is_called_when_all_in_it_is_told(
+    start: Callable[..., Running], make: Make, published: bool
+) -> None:
+    """Its file may be there before: what is behind it is not waited for, and metadata is."""
+    world = start(wait=True, acknowledge_when_published=published)
+    for _ in range(1500):
+        world.submit(make(b"x"))
+    world.submit(make(b"metadata", 0))
+    world.journal.start()
+    world.journal.end_turn()
+    queues = world.journal._queues
+    eventually(lambda: queues.durable == 1501, "the segment's batches on disk")
+    called: list[int] = []
+    world.journal.when_told(1500, lambda: called.append(len(world.stored)))
+    for _ in range(1500):
+        world.submit(make(b"y"))
+    world.journal.end_turn()
+    eventually(lambda: queues.durable == 3001, "what comes behind it on disk")
+    assert not called
+    if published:
+        world.turns.run(lambda: world.journal.durable_lsn == 3000)
+        assert not called
+        world.journal.published(1500)
+    world.turns.run(lambda: called)
+    assert called[0] >= 1501
+    world.journal.published(3000)
+    world.until_stored(3001)
+    world.journal.when_told(3000, lambda: called.append(len(world.stored)))
+    assert called[1:] == [3001]
