@@ -41,6 +41,8 @@ PROTOCOL = "pravega"
 
 _UNHURRIED = 64
 """So many changes are submitted in one turn that nobody waits for."""
+_FORGET_AGAIN_SECONDS = 1.0
+"""Writers are not forgotten while a snapshot is made."""
 
 
 class Reader(Protocol):
@@ -145,8 +147,6 @@ class Container:
         self._snapshot_waiters: list[Deferred[bytes]] = []
         """Asked for, and to be answered with `_snapshot`."""
         self._forgetting: IDelayedCall | None = None
-        self._marks_from_lsn = 0
-        """Marks before this lsn are dropped."""
 
     # -- start and stop -------------------------------------------------------------
 
@@ -206,17 +206,9 @@ class Container:
     def _begin_snapshot(self) -> None:
         if self._snapshots_asked and self._snapshot is None:
             self._snapshot_waiters, self._snapshots_asked = self._snapshots_asked, []
-            self._drop_marks()
-            self._snapshot, self._snapshot_encoded = SnapshotWriter(self.state), False
+            self._snapshot = SnapshotWriter(self.state, self._first_lsn)
+            self._snapshot_encoded = False
             self._encode_snapshot()
-
-    def _drop_marks(self) -> None:
-        """Of events that retention has deleted, so that snapshots do not grow for ever."""
-        first_lsn = self._first_lsn
-        if first_lsn > self._marks_from_lsn:
-            self._marks_from_lsn = first_lsn
-            for segment in self.state.segments.values():
-                segment.drop_marks_before(first_lsn)
 
     def _encode_snapshot(self) -> None:
         """One step per reactor turn, so that connections are served in between."""
@@ -249,6 +241,9 @@ class Container:
         )
 
     def _forget(self) -> None:
+        if self._snapshot is not None:  # it would have to encode all segments before
+            self._forgetting = self.clock.callLater(_FORGET_AGAIN_SECONDS, self._forget)
+            return
         self.submit(self.state.forget_idle_writers(self.now))
         self._forget_later()
 

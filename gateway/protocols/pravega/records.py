@@ -329,10 +329,12 @@ class ForgetIdleWriters(_Record, tag=11):
     def apply(self, state: State, now: int) -> None:
         """See `_Record`."""
         state.writers_forgotten_at = now
+        forgotten = 0
         for segment in state.segments.values():
-            state.count(segment, -1)
-            segment.idle, segment.writers = segment.writers, {}
-            state.count(segment, 1)
+            if segment.idle or segment.writers:
+                forgotten += len(segment.idle)
+                segment.idle, segment.writers = segment.writers, {}
+        state.numbers -= forgotten
 
 
 class Keep(_Record, tag=12):

@@ -104,16 +104,20 @@ class SnapshotWriter:
     Implements `state.ChangeObserver`.
     """
 
-    def __init__(self, state: Segments) -> None:
+    def __init__(self, state: Segments, first_lsn: int = 0) -> None:
+        """Events before *first_lsn* are deleted: their marks are dropped, so that
+        snapshots do not grow for ever.
+        """
         self.number = state.number
         """The last change in the snapshot, which must be durable before its use."""
         self._state = state
+        self._first_lsn = first_lsn
         self._out = BytesIO()
         self._left = dict(state.segments)
         self._names = list(reversed(self._left))
         self._staged = [
             (segment.name, segment.staged.data, len(segment.staged.data))
-            for segment in state.segments.values()
+            for segment in (state.segments.values() if state.staged_bytes else ())
             if segment.staged is not None
         ]
         self._at = 0
@@ -127,7 +131,7 @@ class SnapshotWriter:
         """See `state.ChangeObserver`."""
         if self._left.get(segment.name) is segment:
             del self._left[segment.name]
-            self._write(_Some([_saved(segment)]))
+            self._write(_Some([self._saved(segment)]))
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
         """See `state.ChangeObserver`."""
@@ -143,14 +147,18 @@ class SnapshotWriter:
             if segment is None:
                 continue  # encoded before it changed
             if _is_large(segment):
-                self._write(_Some([_saved(segment)]))
+                self._write(_Some([self._saved(segment)]))
             else:
-                some.append(_saved(segment))
+                some.append(self._saved(segment))
         if some:
             self._write(_Some(some))
         elif self._staged and not self._names:
             self._stage()
         return bool(self._names or self._staged)
+
+    def _saved(self, segment: Segment) -> _Segment:
+        segment.drop_marks_before(self._first_lsn)
+        return _saved(segment)
 
     def _stage(self) -> None:
         name, data, length = self._staged[-1]

@@ -631,7 +631,7 @@ def test_63_flipped_bytes(
 
 def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
     """We stop reading over the limit, and go on below it."""
-    store = make_store(unacknowledged_bytes=4000)
+    store = make_store(unacknowledged_bytes=5000)
     peer, other = store.peer(), store.peer()
     peer.setup()
     peer.send(bare(block(b"x" * 3000), 1))

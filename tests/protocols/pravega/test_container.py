@@ -49,6 +49,28 @@ def test_idle_writers_expire(make_store: Callable[..., Any]) -> None:
     assert not store.clock.getDelayedCalls()
 
 
+def test_nobody_is_forgotten_in_the_middle_of_a_snapshot(
+    make_store: Callable[..., Any],
+) -> None:
+    """All segments change then: each would have to be encoded first, in one turn."""
+    store = make_store(writer_retention=100.0)
+    store.container.start()
+    state = store.container.state
+    begun = state.writers_forgotten_at
+    store.container.submit(state.create("not stored yet", 0))
+    got: list[bytes] = []
+    store.container.snapshot().addCallback(got.append)
+    store.clock.advance(150)
+    assert not got
+    assert state.writers_forgotten_at == begun
+    store.store()
+    assert snapshot.restore(got[0]).writers_forgotten_at == begun
+    store.clock.advance(1)
+    assert state.writers_forgotten_at > begun
+    store.container.stop()
+    assert not store.clock.getDelayedCalls()
+
+
 def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
     """A gateway that restarts often forgets writers all the same."""
     store = make_store(writer_retention=100.0)

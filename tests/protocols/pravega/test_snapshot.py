@@ -259,6 +259,30 @@ def test_where_the_newest_lie_is_in_it(model: Any, block: Callable[..., bytes]) 
     assert again.find("s").lsn_near(0) == 77
 
 
+def test_marks_of_deleted_events_go_a_bit_in_each_step(
+    model: Any, block: Callable[..., bytes]
+) -> None:
+    """However many segments there are; so snapshots do not grow for ever."""
+    state = model.state
+    names = [f"s/t/{number}" for number in range(1200)]
+    for name in names:
+        model.keep(state.create(name, 0))
+        for number in (1, 2, 3):
+            last = NEVER if number == 1 else number - 1
+            data = block(b"x" * MARK_BYTES)
+            change = state.append(name, W, number, data, 0, claimed=1, last=last)
+            list(state.stored(change.body, number))
+    saving = snapshot.SnapshotWriter(state, first_lsn=3)
+    dropped = []
+    while True:
+        dropped.append(sum(len(state.find(name).mark_lsns) == 2 for name in names))
+        if not saving.step():
+            break
+    assert dropped == [0, 499, 999]  # and the one that was there before
+    again = snapshot.restore(saving.finish())
+    assert all(list(again.find(name).mark_lsns) == [2, 3] for name in names)
+
+
 def test_a_last_one_is_made_after_the_end(store: Any) -> None:
     """The daemon asks for it when nobody forgets or writes any more."""
     store.container.start()
