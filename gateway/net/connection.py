@@ -39,6 +39,8 @@ __all__ = ["READ_BYTES", "AcceptedConnection"]
 
 PROGRESS_SECONDS = 30.0
 """So long `limits.minimum_rate` is measured."""
+_STANDS_SECONDS = 5.0
+"""So long at least it is looked whether a connection stands."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
@@ -172,6 +174,8 @@ class AcceptedConnection(Writing):
     def check_time(self, now: float) -> None:
         """Look whether this connection is late with something."""
         self._count_output(self.unsent_bytes)
+        if self._account is not None:
+            self._account.stands = self._stands(now, self._account.stands)
         if self._deadline is not None and now >= self._deadline:
             self._deadline_passed()
         elif self._closing:
@@ -223,6 +227,19 @@ class AcceptedConnection(Writing):
         least = self._listener.limits.minimum_rate * (now - since)
         return self._received - received < least
 
+    def _stands(self, now: float, stood: bool) -> bool:  # noqa: FBT001 - as it was
+        """Whether what it holds would not be done with in `PROGRESS_SECONDS`, as it goes."""
+        if self._stalled_since is not None:
+            return now - self._stalled_since >= _STANDS_SECONDS
+        if self._progress is None or self._paused:
+            return False
+        since, received = self._progress
+        if (seconds := now - since) < _STANDS_SECONDS:
+            return stood
+        return (
+            self._received - received
+        ) * PROGRESS_SECONDS < self._unfinished * seconds
+
     # Memory
 
     def hold(self, size: int, unsent: int = 0) -> None:
@@ -231,6 +248,8 @@ class AcceptedConnection(Writing):
             self._unfinished, self._kept = size, unsent
             if not size:
                 self._progress = None
+                if self._account is not None:
+                    self._account.stands = False
             self._count_memory()
 
     def _count_memory(self) -> None:

@@ -6,19 +6,28 @@ half of `journal.memory_bytes`.  When they hold more, the *address* that holds m
 the connection that holds most of it: many small connections of one peer weigh as much as
 a large one, and nobody else pays for them.
 
+Many addresses that hold a little each could make an honest sender the one that holds most.
+So where no address has an eighth of all, those connections let go first that *stand*: at
+the pace of late, what they have begun would take more than half a minute.  Whoever goes
+on faster than that has to send, again and again, as much as all hold.
+
 A share of it may be *read ahead* (`read_ahead`): it counts for its address like all else,
 but to read more of it is never a reason to let go, as there is a limit before each read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gateway.event import network_of
 from gateway.interfaces import Refusal
 
 __all__ = ["Account", "MemoryBudget"]
+
+
+_MUCH = 8
+"""An address with the eighth part of all lets go first, whatever it does."""
 
 
 class _Holder(Protocol):
@@ -40,6 +49,7 @@ class MemoryBudget:
         self.read_ahead_bytes = read_ahead_bytes
         """It may change; what is read ahead already is then let be."""
         self._ahead = 0
+        self._held = 0
         self._addresses: dict[str, int] = {}
         """What each holds, with what is read ahead of it …"""
         self._ahead_of: dict[str, int] = {}
@@ -85,6 +95,7 @@ class MemoryBudget:
         return True
 
     def _count(self, account: Account, change: int) -> None:
+        self._held += change
         _add(self._addresses, account.address, change)
         if account.size or account.ahead:
             self._accounts[account] = None
@@ -102,20 +113,35 @@ class MemoryBudget:
             self._free_largest()
 
     def _free_largest(self) -> None:
-        address = max(self._addresses, key=self._addresses.__getitem__)
+        held = self._addresses
+        address = max(held, key=held.__getitem__)
+        of_it, what = held[address], "the most"
+        accounts: Iterable[Account] = self._accounts
+        if of_it * _MUCH < self._held and (standing := self._standing()):
+            accounts = (one for one in self._accounts if one.stands)
+            address = max(standing, key=standing.__getitem__)
+            of_it, what = standing[address], "the most of those that make no progress"
         largest = max(
-            (one for one in self._accounts if one.address == address),
+            (one for one in accounts if one.address == address),
             key=lambda one: one.size + one.ahead,
         )
         why = Refusal(
             f"{largest.size + largest.ahead} bytes of unfinished input or unread output, "
-            f"of {self._addresses[address]} from its address, the most while all "
-            "connections together hold too many",
+            f"of {of_it} from its address, {what} while all connections together hold too "
+            "many",
             key="journal.memory_bytes",
         )
         largest.holder.let_go(why)
         largest.hold(0)
         largest.read_ahead(0)
+
+    def _standing(self) -> dict[str, int]:
+        """What each address holds with connections that stand."""
+        found: dict[str, int] = {}
+        for one in self._accounts:
+            if one.stands:
+                _add(found, one.address, one.size + one.ahead)
+        return found
 
 
 def _add(counts: dict[str, int], key: str, change: int) -> None:
@@ -130,7 +156,7 @@ def _add(counts: dict[str, int], key: str, change: int) -> None:
 class Account:
     """What one connection holds."""
 
-    __slots__ = ("_budget", "address", "ahead", "holder", "size")
+    __slots__ = ("_budget", "address", "ahead", "holder", "size", "stands")
 
     def __init__(self, budget: MemoryBudget, holder: _Holder, address: str) -> None:
         self.holder = holder
@@ -140,6 +166,8 @@ class Account:
         """Bytes of unfinished input and unread output."""
         self.ahead = 0
         """Bytes that are read ahead, and the room for the next read."""
+        self.stands = False
+        """What it holds does not come any further, or is not taken."""
         self._budget = budget
 
     def hold(self, size: int) -> None:

@@ -95,6 +95,46 @@ def test_of_one_address_the_largest_goes(budget: Budget) -> None:
     assert budget.held == 30
 
 
+def crowd(budget: Budget) -> list[Account]:
+    """Sixty addresses that hold some 400 bytes each; of those, every second one stands."""
+    accounts = [budget.account(f"{n}", f"198.51.100.{n}") for n in range(60)]
+    for number, one in enumerate(accounts):
+        one.hold(400 + number // 2)
+        one.stands = number % 2 == 1
+    return accounts
+
+
+def test_of_many_who_hold_little_those_who_stand_go_first(budget: Budget) -> None:
+    """An honest sender does not pay for a crowd because it holds more than each of it."""
+    budget.most = 26_000
+    crowd(budget)
+    honest = budget.account("honest", "192.0.2.1")
+    honest.hold(1100)
+    assert budget.gone == []
+    honest.hold(1200)
+    assert budget.gone == ["59"]
+    assert str(budget.holders[59].why) == (
+        "429 bytes of unfinished input or unread output, of 429 from its address, the most "
+        "of those that make no progress while all connections together hold too many "
+        "(journal.memory_bytes)"
+    )
+    for _ in range(29):
+        budget.most = budget.held
+        honest.hold(honest.size + 1)
+    assert sorted(budget.gone) == sorted(map(str, range(1, 60, 2)))
+    budget.most = budget.held
+    honest.hold(honest.size + 1)
+    assert "honest" in budget.gone, "nobody stands: who holds most"
+
+
+def test_who_holds_much_goes_before_those_who_stand(budget: Budget) -> None:
+    """Who fills the memory as fast as it can does not push the slow out of it."""
+    budget.most = 26_000
+    crowd(budget)
+    budget.account("greedy", "192.0.2.1").hold(4000)
+    assert budget.gone == ["greedy"]
+
+
 def test_what_is_read_ahead_counts_for_its_address(budget: Budget) -> None:
     """Whoever has much of it lets go first, and of that."""
     greedy = [budget.account(f"greedy-{n}", "198.51.100.7") for n in range(3)]
@@ -230,6 +270,34 @@ def test_a_message_that_has_begun_must_go_on(
     assert peer.transport.finished
     [line] = warnings()
     assert "no progress, limit 100 bytes/s (limits.minimum_rate)" in line
+
+
+def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> None:
+    """At `limits.minimum_rate` it would hold for minutes what it holds, and so would who
+    reads nothing: they go before somebody who holds more and is soon done with it.
+    """
+    budget.most = 1 << 20
+    net = make_net(keep, keywords={"memory": budget.budget})
+    trickles, honest, deaf = net.peer(), net.peer(), net.peer()
+    trickles.send(bytes(5000))
+    honest.send(bytes(5000))
+    deaf.stop_reading()
+
+    def stand() -> list[bool]:
+        return [one.connection._memory.stands for one in (trickles, honest, deaf)]
+
+    seen = [stand()]
+    for _ in range(40):
+        trickles.send(bytes(30))
+        honest.send(bytes(150))
+        net.pass_time(0.25)
+        if stand() != seen[-1]:
+            seen.append(stand())
+    assert not trickles.transport.finished
+    assert seen[0] == [False, False, False], "that is not known before"
+    assert seen[-1] == [True, False, True]
+    trickles.connection.hold(0)
+    assert stand() == [False, False, True]
 
 
 def test_slow_is_not_idle(make_net: MakeNet) -> None:
