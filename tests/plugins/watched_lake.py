@@ -19,7 +19,7 @@ from programs import Script
 __all__ = ["Watch"]
 
 _READER = """
-import json, sys
+import json, sys, time
 from collections import Counter
 from pathlib import Path
 
@@ -77,6 +77,7 @@ with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wr
         for what, which in judge_counts():
             print(json.dumps(["whole", "stats", what, which]), file=wrong)
         print(len(before.get((whole, "events"), ())), file=looks)
+        time.sleep(0.01)
 """
 
 
