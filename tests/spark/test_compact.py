@@ -94,6 +94,31 @@ def test_a_day_becomes_one_file(lake: Path) -> None:
     assert not any((lake / ".gateway" / "compact").rglob("*.parquet"))
 
 
+@pytest.mark.slow
+def test_files_of_a_day_are_few_however_many_batches(tmp_path: Path) -> None:
+    """A batch a second makes a file a second, table and protocol; once the day is over there
+    is one of each, and every row and count as before."""
+    batches, lake = 1500, tmp_path / "lake"
+    for batch in range(batches):
+        for protocol in ("lumberjack", "pomelo"):
+            for table, content in (
+                ("events", rows(batch)),
+                ("stats", counts(batch % 60)),
+            ):
+                folder = lake / table / f"protocol={protocol}" / "date=2026-03-01"
+                folder.mkdir(parents=True, exist_ok=True)
+                pq.write_table(
+                    content, folder / f"part-{batch:010d}-0badcafe-0.parquet"
+                )
+    done = list(compact(lake, Lake(), before=BEFORE))
+    assert [(one.before, one.after) for one in done] == [(batches, 1)] * 4
+    assert len(list(lake.rglob("*.parquet"))) == 4
+    assert seen(lake) == Counter(dict.fromkeys(range(1, batches * SIZE + 1), 2))
+    counted = ds.dataset(lake / "stats", partitioning="hive").to_table()
+    assert counted.num_rows == 2 * 60
+    assert sum(counted["events"].to_pylist()) == 2 * batches * 5
+
+
 def test_columns_that_came_later_are_null_before(lake: Path) -> None:
     """A day in which `spark.columns` changed keeps all columns."""
     put(lake, 21, rows(21, status=pa.array([200] * SIZE, pa.int32())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 import signal
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from deadlines import finish
+from deadlines import environment, eventually, finish
 from programs import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -129,6 +130,36 @@ def test_a_signal_ends_it_cleanly(
     job.send_signal(signal.SIGTERM)
     assert [one.get("state") for one in news][-1] == "stopped"
     assert status(job) == 0
+    assert lake_events() == spool.produced
+
+
+def test_spark_submit_is_obeyed(
+    settings_file: Callable[..., Path],
+    spool: Any,
+    tmp_path: Path,
+    lake_events: LakeEvents,
+) -> None:
+    """Master and memory are those of its command line, whatever the configuration says."""
+    spool.events("gw", 1, 100)
+    settings = settings_file(master="local[7]", driver_memory="7g")
+    submit = Path(sys.executable).with_name("spark-submit")
+    program = importlib.util.find_spec("gateway.spark.job")
+    assert program is not None
+    words = ("--master", "local[1]", "--driver-memory", "611m", program.origin)
+    with running() as start:
+        job = start(
+            *(submit, *words, "--config", settings, "--once"),
+            env=environment() | {"PYSPARK_PYTHON": sys.executable},
+            stderr=subprocess.PIPE,
+        )
+        command = Path(f"/proc/{job.pid}/cmdline")
+        java = eventually(
+            lambda: b"-Xmx" in (found := command.read_bytes()) and found, "Java"
+        )
+        said = "".join(finish(job, seconds=240))
+    assert b"-Xmx611m" in java.split(b"\0")
+    assert " on local[1]" in said
+    assert job.returncode == 0
     assert lake_events() == spool.produced
 
 
