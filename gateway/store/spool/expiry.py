@@ -26,7 +26,8 @@ _MOST_SECONDS = 60.0  # between two looks
 _AT_ONCE = 100
 _BYTES_AT_ONCE = 64 << 20
 _SECONDS_AT_ONCE = 1.0
-"""A look takes no longer, or little: nothing is published meanwhile."""
+"""A look takes no longer, or little: nothing is published meanwhile.  Then publishing has
+as much time."""
 _HELD_SECONDS = 600.0
 _LISTING_SHARE = 20
 """Listing the archive takes one part in so many of our time, at most."""
@@ -78,6 +79,8 @@ class Expiry:
         self._offset = self._wall_clock() - self._clock()
         self._due: list[_File] = []
         """What is still to be removed of what the last look found."""
+        self._goes_on = self._clock()
+        """When that is gone on with."""
         self._gone: list[int] = []
         """Sizes of what was removed in this look."""
         self._known_bytes = 0
@@ -108,7 +111,7 @@ class Expiry:
         self._gone.clear()
         tidied = False
         try:
-            if self._due:  # of an earlier look
+            if self._due and self._clock() >= self._goes_on:  # of an earlier look
                 self._known_bytes = 0
                 self._remove_due()
             if self._configured:
@@ -161,14 +164,17 @@ class Expiry:
 
     def _remove_due(self) -> None:
         """As far as there is time."""
-        until = self._clock() + _SECONDS_AT_ONCE
+        begun = self._clock()
+        until = begun + _SECONDS_AT_ONCE
         while self._due and not self._configured:
             some = _portion(self._due)
             noted = self._note([one.path.name for one in some])
             del self._due[: len(some)]  # what fails now is found again in a minute
-            self._remove(some, noted=noted)
+            self._due[:0] = self._remove(some, noted=noted)
             if self._clock() >= until:
                 break
+        ended = self._clock()
+        self._goes_on = ended + (ended - begun)
 
     def make_room(self, enough: Callable[[], bool]) -> list[int]:
         """Remove the oldest files until there is *enough* room, or none is left, or a
@@ -233,19 +239,28 @@ class Expiry:
         told = self._note([one.path.name for one in some])
         return noted + len(some) if told else noted
 
-    def _remove(self, files: Sequence[_File], *, noted: bool) -> None:
-        """What can not be read, and is needed, stays."""
-        sizes = {one.path: one.bytes for one in files}
-        free: Iterable[Path] = sizes
+    def _remove(self, files: Sequence[_File], *, noted: bool) -> list[_File]:
+        """What can not be read, and is needed, stays.
+
+        Returns those for which there was no time: to keep what is needed may take long.
+        """
+        until = self._clock() + _SECONDS_AT_ONCE
+        left = {one.path: one for one in files}
+        free: Iterable[Path] = [*left]
         if self._retained is not None:
-            free = self._retained.keep(list(sizes))
+            free = self._retained.keep([*left])
         for path in free:  # each as soon as it may, which makes room for the next
             self._disk.unlink(path)
-            self._gone.append(sizes[path])
+            self._gone.append(left.pop(path).bytes)
             if not noted:
                 self._unsaid[path.name] = None
+            if self._clock() >= until:
+                break
+        else:
+            left.clear()  # these have to stay
         if self._unsaid:
             self._note(())
+        return [*left.values()]
 
     def _note(self, names: Iterable[str]) -> bool:
         """Say that they go; a disk that is full must not prevent that they do.

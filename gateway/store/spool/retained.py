@@ -26,7 +26,7 @@ import contextlib
 import errno
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,17 +41,21 @@ from gateway.store.spool.selection import Damaged, Needed
 
 __all__ = ["Retained"]
 
-_FILE_BYTES = 64 << 20
-"""Neighbours become one file as long as they have no more."""
+_FILE_BYTES = 128 << 20
+"""Neighbours become one file as long as they have no more.  This, like `_MOVED_BYTES`,
+is of rows as they are unpacked, which is what it costs to write them anew: the same bytes
+on the disk may be thirty times as many.
+"""
 _SMALL = 8
 """So many small neighbours become one file."""
 _MOVED = 0.7
 """A file of which so much is needed is moved as it is, if it is not small."""
-_MOVED_BYTES = 4 << 20
+_MOVED_BYTES = 16 << 20
 _WORTHLESS = 0.5
 """A file of which no more is needed is written anew at once, …"""
 _SECONDS = 1.0
-"""… and those of which more is in the rest of so much time of a look: one at least."""
+"""… and those of which more is in the rest of so much time of a look: one at least.
+Files whose size is not known yet are opened for so long as well."""
 _ROUND = 30
 """In so many looks every file is looked at, ten in a look at least."""
 _LOOK_BYTES = 1 << 30
@@ -106,8 +110,9 @@ class _Source:
     path: Path
     first: int
     last: int
-    bytes: int
     generation: int = 0
+    bytes: int = 1
+    """Unpacked; known of files of the archive."""
 
 
 @define(eq=False, slots=False)
@@ -133,6 +138,8 @@ class Retained:
         """How many there are, and their size; as of the last look."""
         self._told: set[str] = set()
         """Damaged files of which the log knows."""
+        self._unpacked: dict[str, int] = {}
+        """By name of a kept file, its bytes unpacked, once they were asked for."""
         self._next = 0
         """The lsn at which the next look goes on."""
 
@@ -195,19 +202,24 @@ class Retained:
         return parsed is not None and parsed[0] == self._node
 
     def _neighbours(self, paths: Iterable[Path]) -> Iterator[list[_Source]]:
-        """Groups with no lsn between theirs, each of some bytes at most."""
+        """Groups with no lsn between theirs, each of some bytes at most; one that may be
+        moved as it is, is alone.
+        """
         group: list[_Source] = []
         total = 0
         for path in paths:
             parsed = parse_file_name(path.name)
             assert parsed is not None
             try:
-                size = self._disk.size(path)
-            except FileNotFoundError:
+                size = self._size(path)
+            except _Gone:
                 continue
-            one = _Source(path, parsed[1], parsed[2], size)
-            between = group and group[-1].last + 1 != one.first
-            if between or (group and total + size > _FILE_BYTES):
+            except Damaged:  # if it can not be read now either, that is told
+                size = 1
+            one = _Source(path, parsed[1], parsed[2], bytes=size)
+            alone = max(size, group[-1].bytes if group else 0) >= _MOVED_BYTES
+            fits = group and group[-1].last + 1 == one.first and not alone
+            if group and not (fits and total + size <= _FILE_BYTES):
                 yield group
                 group, total = [], 0
             group.append(one)
@@ -352,7 +364,7 @@ class Retained:
 
     def _join(self, kept: Sequence[_KeptFile]) -> bool:
         """Make one of neighbours: each is written again only when it has doubled."""
-        for group in _small(kept, self._disk, self._told):
+        for group in _small(self._with_sizes(kept)):
             sources = [self._source(one) for one in group]
             try:
                 written = self._write(sources)
@@ -368,6 +380,26 @@ class Retained:
             return True
         return False
 
+    def _with_sizes(self, kept: Sequence[_KeptFile]) -> Iterator[tuple[_KeptFile, int]]:
+        """Each with its bytes unpacked; the rest of them in the next look if that takes
+        long.  None of those that can not be read is small.
+        """
+        known, self._unpacked = self._unpacked, {}
+        until = self._clock() + _SECONDS
+        for one in kept:
+            name = one.path.name
+            if name in known:
+                self._unpacked[name] = known[name]
+        for one in kept:
+            name = one.path.name
+            if name not in self._unpacked:
+                if self._clock() >= until:
+                    return
+                with contextlib.suppress(Damaged, _Gone):
+                    self._unpacked[name] = self._size(one.path)
+            damaged = name in self._told
+            yield one, _FILE_BYTES if damaged else self._unpacked.get(name, _FILE_BYTES)
+
     def _find_damaged(self, sources: Iterable[_Source]) -> None:
         for one in sources:
             try:
@@ -378,14 +410,23 @@ class Retained:
                 continue
 
     def _source(self, one: _KeptFile) -> _Source:
-        size = self._disk.size(one.path)
-        return _Source(one.path, one.first, one.last, size, one.generation + 1)
+        return _Source(one.path, one.first, one.last, one.generation + 1)
 
     # -- rows -----------------------------------------------------------------------------
 
     def _read(self, path: Path) -> bytes:
         with _reading():
             return self._disk.read(path)
+
+    def _size(self, path: Path) -> int:
+        """How many bytes a file has unpacked; none of which nothing is left."""
+        with _reading():
+            if not self._disk.size(path):
+                return 0
+        if isinstance(self._disk, RealDisk):
+            with _reading(), pa.OSFile(str(path)) as file:
+                return selection.unpacked(file)
+        return selection.unpacked(self._read(path))
 
     def _count(self, path: Path) -> tuple[int, int]:
         """How many rows of a file are needed, and how many it has."""
@@ -462,20 +503,17 @@ def _replaces(other: _KeptFile, one: _KeptFile) -> bool:
     return other.generation > one.generation and one.last <= other.last
 
 
-def _small(
-    kept: Sequence[_KeptFile], disk: Disk, damaged: Container[str]
-) -> Iterator[list[_KeptFile]]:
+def _small(kept: Iterable[tuple[_KeptFile, int]]) -> Iterator[list[_KeptFile]]:
     """Neighbours of which one file should be made, with no lsn between theirs.
 
     None of them is larger than all others together, so that each row is written again
-    only as often as its file has doubled.  *damaged*: names of those that can not be read.
+    only as often as its file has doubled.  *kept*: each with its size.
     """
     group: list[_KeptFile] = []
     sizes: list[int] = []
     total = 0
-    for one in kept:
-        size = disk.size(one.path)
-        fits = 2 * size <= _FILE_BYTES and one.path.name not in damaged
+    for one, size in kept:
+        fits = 2 * size <= _FILE_BYTES
         if group and not (
             fits and group[-1].last + 1 == one.first and total + size <= _FILE_BYTES
         ):

@@ -16,7 +16,7 @@ from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.store.spool.columns import codes
 from gateway.store.spool.parquet import open_writer
 
-__all__ = ["Damaged", "Needed", "count", "select"]
+__all__ = ["Damaged", "Needed", "count", "select", "unpacked"]
 
 _GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
 """A row group is written when it has one of these."""
@@ -41,6 +41,18 @@ def count(data: bytes | pa.NativeFile, needed: Needed) -> tuple[int, int]:
     groups = range(file.metadata.num_row_groups)
     found = sum(int(_mask(file, number, needed).sum()) for number in groups)
     return found, file.metadata.num_rows
+
+
+def unpacked(data: bytes | pa.NativeFile) -> int:
+    """How many bytes the columns of a file have unpacked, as its footer says.
+
+    Raises `Damaged`.
+    """
+    groups = _open(data).metadata
+    return sum(
+        groups.row_group(number).total_byte_size
+        for number in range(groups.num_row_groups)
+    )
 
 
 def select(files: Iterable[bytes], needed: Needed, compression: str) -> bytes | None:

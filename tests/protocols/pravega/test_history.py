@@ -942,6 +942,37 @@ def test_an_empty_file_has_nothing(places: Places) -> None:
     assert len(places.kept()) == 1
 
 
+def test_what_is_large_unpacked_is_moved_as_it_is(places: Places) -> None:
+    """However small it is on the disk, and beside others alike, to write it anew costs
+    what is in it.
+    """
+    for _ in range(2):
+        for _ in range(17):
+            places.append(events(bytes(1 << 20)))
+        places.archive()
+    paths = sorted(places.directories.archive.iterdir())
+    assert sum(path.stat().st_size for path in paths) < 1 << 20
+    before = [path.stat().st_ino for path in paths]
+    retained = places.retained()
+    places.expire(retained)
+    retained.tidy()
+    assert [path.stat().st_ino for path in places.kept()] == before
+
+
+def test_sizes_that_are_not_known_yet_are_asked_for_bit_by_bit(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With very many files a look after a start takes no longer than others."""
+    kept_one_by_one(places, 6)
+    retained = places.retained()
+    sized: list[Path] = []
+    monkeypatch.setattr(retained, "_size", lambda path: (sized.append(path), 1)[1])
+    monkeypatch.setattr(retained, "_clock", count(step=0.4).__next__)
+    for most in (2, 4, 6, 6):
+        retained.tidy()
+        assert sized == places.kept()[:most]
+
+
 def test_kept_on_another_file_system(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

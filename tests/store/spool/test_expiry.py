@@ -396,6 +396,9 @@ def test_a_look_takes_a_second(world: World) -> None:
     for left in (300, 100, 0):
         world.expiry.run(0)
         assert len(world.left()) == left
+        world.expiry.run(0)
+        assert len(world.left()) == left  # publishing has as much time
+        world.wait(1.2)
     for lsn in range(1, 501):
         world.add(lsn)
     world.monotonic += 60
@@ -409,6 +412,7 @@ def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) ->
     assert len(world.left()) == 300
     world.expiry.configure(24 * HOUR, None)
     for _ in range(3):
+        world.wait(2)
         world.expiry.run(0)
     assert len(world.left()) == 300
 
@@ -477,3 +481,32 @@ def test_too_many_bytes_that_stay_are_looked_at_by_the_minute(tmp_path: Path) ->
     assert not looks
     world.expiry.run(31)
     assert looks == [1]
+
+
+def test_what_takes_long_to_keep_waits_for_the_next_looks(world: World) -> None:
+    """Each file is asked for until it has gone, and publishing comes in between."""
+    asked: list[list[int]] = []
+
+    class Slow(Retained):
+        def tidy(self) -> bool:
+            return False
+
+        def keep(self, paths: Iterable[Path]) -> Iterator[Path]:
+            some = [*paths]
+            asked.append([int(path.stem.split("-")[-1]) for path in some])
+            for path in some:
+                world.monotonic += 0.6
+                yield path
+
+    retained = Slow("gw", world.archive / "retained", world.archive, RealDisk())
+    world.expiry._retained = retained
+    for lsn in range(1, 6):
+        world.add(lsn)
+    world.wait(HOUR + 60)
+    left = []
+    while world.left():
+        world.expiry.run(0)
+        left.append(world.left())
+        world.wait(2)
+    assert asked == [[1, 2, 3, 4, 5], [3, 4, 5], [5]]
+    assert left == [[3, 4, 5], [5], []]
