@@ -18,6 +18,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from gateway.spark import job
+from gateway.spark.compact import compact
+from gateway.spark.lakedisk import Lake
 
 pytestmark = pytest.mark.spark
 
@@ -99,14 +101,15 @@ READERS: dict[str, Callable[[Path, str, Any], list[dict[str, Any]]]] = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["as written", "compacted"])
 def lake(
+    request: pytest.FixtureRequest,
     spark: Any,
     tmp_path_factory: pytest.TempPathFactory,
     make_spool: Callable[[Path], Any],
     make_config: Callable[[Path], SimpleNamespace],
 ) -> Path:
-    """Hostile rows in the tables, as the job writes them."""
+    """Hostile rows in the tables, as the job writes them, or as a compaction leaves them."""
     data = tmp_path_factory.mktemp("readers")
     spool, config = make_spool(data / "spool"), make_config(data)
     wanted = {"status": "int", "took": "double", "fine": "boolean"}
@@ -123,10 +126,27 @@ def lake(
     }
     at = int(INSTANT.timestamp() * 1e6)
     flaws = {7: "empty", 12: "oversized"}
-    spool.put("gw", 1, PAYLOADS, received_at=at, flaws=flaws)
+    many = [(1, PAYLOADS, flaws)]
+    if request.param == "compacted":
+        many = [
+            (
+                1 + n,
+                PAYLOADS[n : n + 7],
+                {m - n: flaws[m] for m in flaws if n <= m < n + 7},
+            )
+            for n in range(0, len(PAYLOADS), 7)
+        ]
+    for first, payloads, flawed in many:
+        spool.put("gw", first, payloads, received_at=at, flaws=flawed)
+        job.run(config, spark, available_now=True)
     address = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
     spool.put("gw", 101, [b'{"x": 1}'], received_at=at, **address)
     job.run(config, spark, available_now=True)
+    if request.param == "compacted":
+        done = list(
+            compact(data / "lake", Lake(), before=INSTANT.date() + dt.timedelta(1))
+        )
+        assert {one.folder.partition("/")[0] for one in done} == {"events", "stats"}
     return data / "lake"
 
 
