@@ -7,20 +7,21 @@ that the tables do not say themselves.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway import __version__
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.spark.sink import Committed
 from gateway.store.lake import BEAT, health_path
 
-__all__ = ["Health"]
+__all__ = ["Health", "Waiting"]
 
 
 _RECENT = 20
@@ -38,6 +39,33 @@ def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
     if before.get("state") in ("starting", "running"):
         failures, why = failures + 1, _KILLED
     return {**known, "failures": failures, "last_failure": why}
+
+
+class Waiting(NamedTuple):
+    """Files of the spool whose events are not all in the tables."""
+
+    files: int = 0
+    oldest: tuple[SpoolFile, float] | None = None
+    """And since when it is there, in seconds since the epoch."""
+
+    @classmethod
+    def of(
+        cls, files: Collection[SpoolFile], modified: Callable[[SpoolFile], float]
+    ) -> Waiting:
+        """*modified* is asked for the first of each node: its files come in that order.
+
+        It raises FileNotFoundError for one that is gone.
+        """
+        first: dict[str, SpoolFile] = {}
+        for file in files:
+            other = first.setdefault(file.node, file)
+            if file.first < other.first:
+                first[file.node] = file
+        times = []
+        for file in first.values():
+            with contextlib.suppress(FileNotFoundError):
+                times.append((file, modified(file)))
+        return cls(len(files), min(times, key=lambda one: one[1], default=None))
 
 
 class Health:
@@ -113,11 +141,11 @@ class Health:
     def beat(
         self,
         ledger: Ledger,
-        waiting: Callable[[], list[tuple[SpoolFile, float]]],
+        waiting: Callable[[], Waiting],
         *,
         busy: bool = False,
     ) -> None:
-        """Write it if the last time is long ago; *waiting* are files and their times.
+        """Write it if the last time is long ago; *waiting* looks what waits.
 
         *busy*: a batch is on its way into the tables.
         """
@@ -128,15 +156,15 @@ class Health:
         elif changed:
             self._write()
 
-    def tables(self, ledger: Ledger, waiting: list[tuple[SpoolFile, float]]) -> None:
+    def tables(self, ledger: Ledger, waiting: Waiting) -> None:
         """Write how far the tables are, and which files wait."""
         self._looked = self._monotonic()
-        oldest = min(waiting, key=lambda one: one[1], default=None)
+        oldest = waiting.oldest
         if oldest is None:
             self._known |= _NO_FAILURES
         self.say(
             committed_lsn=ledger.committed.last(),
-            spool_files=len(waiting),
+            spool_files=waiting.files,
             oldest_file=oldest and {"name": oldest[0].name, "at": oldest[1]},
             holes=[
                 {"node": one.node, "first": one.first, "last": one.last, "why": one.why}

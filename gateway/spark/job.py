@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import signal
 import sys
@@ -18,10 +17,10 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
 from gateway.spark.handover import HandOverFailed, function_of
-from gateway.spark.health import Health
+from gateway.spark.health import Health, Waiting
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.ledger import Broken
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed
@@ -227,14 +226,13 @@ class Job:
         self._query.renew()
         self._cleaner = self._new_cleaner()
 
-    def _waiting(self) -> list[tuple[SpoolFile, float]]:
+    def _waiting(self) -> Waiting:
         committed = self._sink.ledger.committed
-        found = []
-        for file in self._cleaner.resident().values():
-            if not committed.covers(file):
-                with contextlib.suppress(FileNotFoundError):
-                    found.append((file, self._disk.modified(self._spool / file.name)))
-        return found
+        files = self._cleaner.resident().values()
+        return Waiting.of(
+            [file for file in files if not committed.covers(file)],
+            lambda file: self._disk.modified(self._spool / file.name),
+        )
 
     def say(self) -> None:
         """Report what was committed since the last time."""
@@ -377,15 +375,10 @@ def _loop(
     try:
         job.start(available_now=available_now)
         report({"state": "running"})
-        tended = said = time.monotonic()
+        turns = _Turn(job.tend, _TEND), _Turn(job.say, _SAY)
         while not job.over() and not stop.wait(_LOOK):
-            now = time.monotonic()
-            if now - tended >= _TEND:
-                job.tend()
-                tended = now
-            if now - said >= _SAY:
-                job.say()
-                said = now
+            for turn in turns:
+                turn.take()
         job.stop()
         job.clean()
         job.say()
@@ -397,6 +390,25 @@ def _loop(
     except BaseException:
         _quietly(job.stop)
         raise
+
+
+class _Turn:
+    """Something that is done now and then, and a third of the time at the most: beside a
+    week of files that wait a look takes seconds, and the batches need the CPU, too.
+    """
+
+    def __init__(self, do: Callable[[], None], seconds: float) -> None:
+        self._do = do
+        self._seconds = seconds
+        self._due = time.monotonic() + seconds
+
+    def take(self) -> None:
+        """Do it, if it is time."""
+        begun = time.monotonic()
+        if begun >= self._due:
+            self._do()
+            ended = time.monotonic()
+            self._due = max(begun + self._seconds, ended + 2 * (ended - begun))
 
 
 class _JavaLock:

@@ -10,12 +10,13 @@ session should have the settings of `gateway.spark.session`, page checksums abov
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config.bucket import SCHEME, parse_bucket_url
-from gateway.store.names import odd_for_spark, parse_file_name
+from gateway.store.names import odd_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,13 +92,19 @@ def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:
 
     *max_bytes*, but `MANY_FILES` while more wait that are so small that this is less.
     """
-    waiting = [path for path in spool.iterdir() if parse_file_name(path.name)]
+    with os.scandir(spool) as found:
+        # As Spark's own filter has it, but for the digits: most of a week's are looked at.
+        waiting = [
+            one
+            for one in found
+            if one.name.startswith("events-") and one.name.endswith(".parquet")
+        ]
     if len(waiting) > MANY_FILES:
         sizes = []
-        for path in waiting:
+        for one in waiting:
             with contextlib.suppress(FileNotFoundError):
-                sizes.append(path.stat().st_size)
-        if sum(sorted(sizes)[-MANY_FILES:]) <= max_bytes:
+                sizes.append(one.stat().st_size)
+        if sum(heapq.nlargest(MANY_FILES, sizes)) <= max_bytes:
             return {"max_files": MANY_FILES}
     return {"max_bytes": max_bytes}
 

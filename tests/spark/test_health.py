@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.spark.health import Health
+from gateway.spark.health import Health, Waiting
 from gateway.spark.ledger import Ledger, Ranges, SpoolFile
 from gateway.spark.sinks import Committed
 from gateway.store.lake import health_path
@@ -19,8 +20,8 @@ def said(lake: Path) -> dict[str, Any]:
     return found
 
 
-def waiting() -> list[tuple[SpoolFile, float]]:
-    return [(SpoolFile("events-gw-1-9.parquet", "gw", 1, 9), 1.0)]
+def waiting() -> Waiting:
+    return Waiting(1, (SpoolFile("events-gw-1-9.parquet", "gw", 1, 9), 1.0))
 
 
 def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path: Path) -> None:
     """However often its machine was switched off."""
     for _ in range(3):
         health = Health(tmp_path)
-        health.tables(Ledger(), [])
+        health.tables(Ledger(), Waiting())
     assert said(tmp_path)["failures"] == 0
 
 
@@ -73,10 +74,10 @@ def test_the_clock_is_set_back(tmp_path: Path) -> None:
     """The job goes on reporting."""
     now, ticks = [100_000.0], [0.0]
     health = Health(tmp_path, lambda: now[0], lambda: ticks[0])
-    health.beat(Ledger(), list)
+    health.beat(Ledger(), Waiting)
     now[0] -= 86400
     ticks[0] += 5
-    health.beat(Ledger(), list)
+    health.beat(Ledger(), Waiting)
     assert said(tmp_path)["at"] == now[0]
 
 
@@ -91,7 +92,7 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     health.say(state="running")
     for batch in range(30):
         health.committed(Committed(batch, rows=batch, files=1), 0.25)
-    health.beat(Ledger(), list, busy=True)
+    health.beat(Ledger(), Waiting, busy=True)
     assert told()["busy"] is True
     recent = told()["recent"]
     assert isinstance(recent, list)
@@ -99,10 +100,32 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
     assert recent[-1] == {"at": 1000.0, "seconds": 0.25, "rows": 29, "files": 1}
     for second in range(1, 5):
         now[0] += 1
-        health.beat(Ledger(), list, busy=second % 2 == 0)
+        health.beat(Ledger(), Waiting, busy=second % 2 == 0)
         assert told()["busy"] is (second % 2 == 0)
         assert told()["at"] == 1000 + second
     ledger = Ledger(committed=Ranges({"gw": [(1, 9)]}))
     now[0] += 1
-    health.beat(ledger, list, busy=False)
+    health.beat(ledger, Waiting, busy=False)
     assert told()["committed_lsn"] == {"gw": 9}
+
+
+def test_the_oldest_of_very_many_files() -> None:
+    """After a week without a job: for each node one file is looked at, the first."""
+    files = [
+        SpoolFile(f"events-{node}-{first}", node, first, first + 9)
+        for node in ("a", "b", "c")
+        for first in range(1, 100_001, 10)
+    ]
+    random.Random(1).shuffle(files)
+    asked: list[SpoolFile] = []
+
+    def modified(file: SpoolFile) -> float:
+        asked.append(file)
+        if file.node == "a":
+            raise FileNotFoundError
+        return {"b": 7.0, "c": 5.0}[file.node]
+
+    found = Waiting.of(files, modified)
+    assert found == (30_000, (SpoolFile("events-c-1", "c", 1, 10), 5.0))
+    assert {(file.node, file.first) for file in asked} == {("a", 1), ("b", 1), ("c", 1)}
+    assert Waiting.of([], modified) == Waiting(0, None)
