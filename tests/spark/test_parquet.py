@@ -6,6 +6,8 @@ repeats the last batch that it has not committed.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -36,10 +38,14 @@ class Fuse(Lake):
     calls: int = 0
     publishing: int | None = None
     """How many calls came before the first file got its name."""
+    full: bool = False
+    """It is no power cut, but a disk that is full, at this one call."""
 
     def _count(self) -> None:
         self.calls += 1
-        if self.calls > self.left:
+        if self.full and self.calls == self.left + 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if not self.full and self.calls > self.left:
             raise PowerCut
 
     def create(self, path: Path) -> Any:
@@ -247,6 +253,37 @@ def test_a_crash_at_any_step_leaves_whole_batches(
         assert lake_events() == whole(2), f"after a cut at {cut}"
         staging = world.data / "lake" / ".gateway" / "staging" / "events"
         assert list(staging.iterdir()) == []
+
+
+def start_with_a_batch(sink: ParquetSink) -> None:
+    sink.recover()
+    sink(0, 0)
+
+
+@pytest.mark.slow
+def test_a_full_disk_at_any_step_leaves_whole_batches(
+    world: World, lake_events: Lakeful
+) -> None:
+    """The process lives on: what it remembers is no more than what the disk has, and with
+    room again the same sink or a new one goes on."""
+    counter = Fuse()
+    world.run(counter, 1)
+    for left in range(counter.calls):
+        empty(world)
+        sink = world.sink(Fuse(left=left, full=True))
+        world.logs.source(0, [name(0)])
+        world.logs.offset(0, 0)
+        with pytest.raises(OSError, match="No space left"):
+            start_with_a_batch(sink)
+        assert set(lake_events().values()) <= {1}
+        if left % 2:
+            sink = world.sink()
+        sink.recover()
+        assert lake_events() == (whole(1) if sink.ledger.sequence else Counter()), left
+        sink(0, 0)
+        world.logs.commit(0)
+        world.run(Fuse(), 2)
+        assert lake_events() == whole(2), left
 
 
 def test_a_crash_during_recovery_leaves_whole_batches(
