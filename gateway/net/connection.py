@@ -97,10 +97,16 @@ class AcceptedConnection(Writing):
         self._silent = False
         self._listener.traffic.bytes += len(data)
         self._received += len(data)
+        self._take_or_put_off(data)
+
+    def _take(self, data: bytes) -> None:
+        seconds = self._listener.clock.seconds
+        begun = seconds()
         try:
             self._on_socket(self, data)
         except Exception as error:  # ours, as `_deliver` catches the protocol's
             self._raised("the network", error)
+        self._listener.turns.spent(seconds() - begun)
 
     def writeConnectionLost(self) -> None:
         """Our FIN is out.  See IHalfCloseableProtocol."""

@@ -39,6 +39,7 @@ class Reading(Handshake):
         "_half_closed",
         "_over",
         "_paused",
+        "_put_off",
         "_turn_due",
         "_unfinished",
     )
@@ -50,6 +51,8 @@ class Reading(Handshake):
         self._busy = self._paused = self._half_closed = False
         self._turn_due = False
         """It has input left, and waits unread for its next turn."""
+        self._put_off = b""
+        """What was read when others had had enough of the reactor's turn (`turns`)."""
         self._ahead: ReadAhead | None = None
         """Input that came while its server was not to have any."""
         self._over = False
@@ -124,7 +127,7 @@ class Reading(Handshake):
     def _has_undelivered(self) -> bool:
         """There is, or may be, input that the server has not had or not used."""
         later = self._paused or self._turn_due or self._ahead is not None
-        return later and not self._closing
+        return (later or bool(self._put_off)) and not self._closing
 
     @property
     def _has_unused(self) -> bool:
@@ -204,6 +207,14 @@ class Reading(Handshake):
 
     def take_turn(self) -> None:
         """It is this connection's turn."""
+        if self._put_off:
+            data, self._put_off = self._put_off, b""
+            self._turn_due = False
+            self._take(data)
+            if not self._turn_due:
+                self._read_or_not()
+            self._ask_to_deliver()
+            return
         asked, self._turn_due = self._turn_due, False
         if asked and not self._closing:
             self._deliver(b"")
@@ -227,7 +238,7 @@ class Reading(Handshake):
     def _read_or_not(self) -> None:
         """Tell the transport whether to read, for all the reasons there are not to."""
         ahead = self._ahead
-        held = self._turn_due or self._over or self._withheld
+        held = self._turn_due or self._over or self._withheld or bool(self._put_off)
         if ahead is not None and (held or not self._paused):
             ahead.give_room_back()
         if self._paused or ahead is not None:
@@ -236,6 +247,21 @@ class Reading(Handshake):
             self._transport.resumeProducing()
         else:
             self._transport.pauseProducing()
+
+    # What came from the socket
+
+    @abstractmethod
+    def _take(self, data: bytes) -> None:
+        """Serve what was read."""
+
+    def _take_or_put_off(self, data: bytes) -> None:
+        turns = self._listener.turns
+        if self._put_off or (turns.crowded and not self._closing):
+            self._put_off += data
+            turns.put_off(self)
+            self._read_or_not()
+        else:
+            self._take(data)
 
     # Reading ahead
 
@@ -293,6 +319,7 @@ class Reading(Handshake):
     def _discard_input(self) -> None:
         super()._discard_input()
         self._ending = True
+        self._put_off = b""
         self._over = False
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
@@ -302,7 +329,7 @@ class Reading(Handshake):
     def unread_input(self) -> bool:
         """See `interfaces.Connection`."""
         ahead = self._ahead is not None and self._ahead.size > 0
-        return ahead or has_input(self._transport)
+        return ahead or bool(self._put_off) or has_input(self._transport)
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""

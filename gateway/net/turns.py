@@ -5,47 +5,154 @@ that has input left then waits here, unread, for its next turn.  Between two tur
 reactor serves everybody else, so that what one peer sends delays the others by one turn,
 however much it is.  What all others have ready by then (batches for the journal, answers to
 send) goes first, so that it does not wait for that turn as well.
+
+Hundreds of connections that each bring one turn's work at the same moment, or begin TLS,
+would be hundreds of turns in a row, as the reactor reads all of them before anything else.
+So when its reads have taken as long as one turn, what it reads from the rest is *put off*,
+and served before the next reads, again for as long as one turn; until nothing is put off,
+whatever is read stands in line.
+
+Both lines are fair by address (an IPv6 peer by its /64), so that somebody with one
+connection waits for one turn of somebody with a thousand.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.event import network_of
+
 __all__ = ["Turns", "Waiting"]
+
+_AT_ONCE_SECONDS = 0.004
+"""So long input is served that nobody has charged to a turn, before other things are."""
+_NOTED_SECONDS = 0.0005
+"""Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
 
 class Waiting(Protocol):
     """A connection with input left."""
 
+    host: str
+
     def take_turn(self) -> None:
         """Go on for one turn."""
 
 
-class Turns:
-    """The connections that wait for their turn; each gets one, then the next."""
+class _Line:
+    """Connections that wait; each address has one turn, then the next address."""
 
-    __slots__ = ("_clock", "_scheduled", "_waiting", "before")
+    __slots__ = ("_addresses",)
+
+    def __init__(self) -> None:
+        self._addresses: OrderedDict[str, OrderedDict[Waiting, None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    def add(self, connection: Waiting) -> None:
+        """Behind the others of its address, unless it waits already."""
+        address = network_of(connection.host)
+        self._addresses.setdefault(address, OrderedDict())[connection] = None
+
+    def remove(self, connection: Waiting) -> None:
+        """It waits no more."""
+        if self._addresses:
+            address = network_of(connection.host)
+            if (waiting := self._addresses.get(address)) is not None:
+                waiting.pop(connection, None)
+                if not waiting:
+                    del self._addresses[address]
+
+    def pop(self) -> Waiting | None:
+        """Who is next, and waits no more; None: nobody waits."""
+        if not self._addresses:
+            return None
+        address, waiting = self._addresses.popitem(last=False)
+        connection, _ = waiting.popitem(last=False)
+        if waiting:
+            self._addresses[address] = waiting
+        return connection
+
+
+class Turns:
+    """The connections that wait for their turn, or for what they sent to be served."""
+
+    __slots__ = (
+        "_clock",
+        "_noted",
+        "_put_off",
+        "_scheduled",
+        "_spent",
+        "_waiting",
+        "before",
+    )
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._waiting: dict[Waiting, None] = {}
+        self._waiting = _Line()
         self._scheduled = False
+        self._put_off = _Line()
+        self._spent = 0.0
+        """Seconds that reads took in this turn of the reactor."""
+        self._noted = False
+        """They are forgotten at the next one."""
         self.before: list[Callable[[], None]] = []
         """Called before each turn."""
 
     def add(self, connection: Waiting) -> None:
         """Give it one turn, behind those who wait already."""
-        self._waiting[connection] = None
-        if not self._scheduled:
-            self._scheduled = True
-            self._clock.callLater(0, self._next)
+        self._waiting.add(connection)
+        self._schedule()
 
     def remove(self, connection: Waiting) -> None:
         """It is over."""
-        self._waiting.pop(connection, None)
+        self._waiting.remove(connection)
+        self._put_off.remove(connection)
+
+    @property
+    def crowded(self) -> bool:
+        """What is read now is to be put off."""
+        return bool(self._put_off) or self._spent >= _AT_ONCE_SECONDS
+
+    def spent(self, seconds: float) -> None:
+        """To serve a read took so long."""
+        self._spent += seconds
+        if self._spent >= _NOTED_SECONDS and not self._noted:
+            self._noted = True
+            self._clock.callLater(0, self._begin)
+
+    def put_off(self, connection: Waiting) -> None:
+        """It has something that was read and not served: `take_turn` is to serve that."""
+        self._put_off.add(connection)
+        if not self._noted:
+            self._noted = True
+            self._clock.callLater(0, self._begin)
+
+    def _begin(self) -> None:
+        """A new turn of the reactor: serve what was put off, as far as there is time."""
+        self._noted = False
+        self._spent = 0.0
+        if not self._put_off:
+            return
+        try:
+            for call in self.before:
+                call()
+            while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
+                next_.take_turn()
+        finally:
+            if self._put_off and not self._noted:
+                self._noted = True
+                self._clock.callLater(0, self._begin)
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._clock.callLater(0, self._next)
 
     def _next(self) -> None:
         self._scheduled = False
@@ -54,12 +161,7 @@ class Turns:
         try:
             for call in self.before:
                 call()
-            connection = next(iter(self._waiting), None)
-            if connection is None:
-                return  # it was lost just now
-            del self._waiting[connection]
-            connection.take_turn()
+            if (connection := self._waiting.pop()) is not None:  # else just lost
+                connection.take_turn()
         finally:
-            if self._waiting and not self._scheduled:
-                self._scheduled = True
-                self._clock.callLater(0, self._next)
+            self._schedule()

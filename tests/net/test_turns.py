@@ -98,3 +98,86 @@ def test_paused_beside_a_turn(make_net: Make) -> None:
     connection.pause()
     connection.resume()
     assert peer.transport.producerState == "paused"
+
+
+def slow(net: Any, order: list[str], seconds: float = 0.005) -> None:
+    """Its server takes so long for whatever comes."""
+
+    def act(connection: Any, data: bytes) -> None:
+        order.append(f"{connection.origin.session} {data.decode()}")
+        net.clock.rightNow += seconds
+
+    net.act = act
+
+
+def test_what_many_send_at_once_is_served_a_bit_in_each_turn(net: Any) -> None:
+    """When reads have taken a turn's time, the rest is put off, unread meanwhile; an
+    address that sends a little waits for one connection of one that has many.
+    """
+    order: list[str] = []
+    slow(net, order)
+    crowd = [net.peer("198.51.100.7") for _ in range(4)]
+    honest = net.peer("192.0.2.1")
+    for peer in (*crowd, honest):
+        peer.send(b"a")
+    assert order == ["s1 a"]
+    assert [peer.transport.producerState for peer in (*crowd, honest)] == [
+        "producing", "paused", "paused", "paused", "paused",
+    ]  # fmt: skip
+    crowd[1].send(b"b")  # of the read that was under way, say
+    net.clock.advance(0)
+    assert order == ["s1 a", "s2 ab", "s5 a", "s3 a", "s4 a"]
+    assert {peer.transport.producerState for peer in crowd} == {"producing"}
+
+
+def test_what_takes_no_time_is_served_at_once(net: Any) -> None:
+    """However many they are; and what a turn of the reactor took is forgotten behind it."""
+    order: list[str] = []
+    slow(net, order, 0.0001)
+    peers = [net.peer(f"192.0.2.{number}") for number in range(30)]
+    for peer in peers:
+        peer.send(b"a")
+    assert len(order) == 30
+    net.clock.advance(0)
+    for peer in peers:
+        peer.send(b"b")
+    assert len(order) == 60
+
+
+def test_what_was_read_comes_in_order_and_goes_with_its_peer(net: Any) -> None:
+    """Whoever is waited for with it gets it first; nobody is served who is gone."""
+    order: list[str] = []
+    slow(net, order)
+    first, second, third = (net.peer() for _ in range(3))
+    for peer in (first, second, third):
+        peer.send(b"a")
+    assert second.connection.unread_input
+    third.lose()
+    net.clock.advance(0)
+    second.send(b"b")
+    net.clock.advance(0)
+    assert order == ["s1 a", "s2 a", "s2 b"]
+
+
+def test_what_nobody_acknowledges_is_served_of_who_is_gone(make_net: Make) -> None:
+    """It was read, and is not sent again."""
+    order: list[str] = []
+    net = make_net(keywords={"acknowledges": False})
+    slow(net, order)
+    first, second = net.peer(), net.peer()
+    first.send(b"a")
+    second.send(b"a")
+    second.lose()
+    net.clock.advance(0)
+    assert order == ["s1 a", "s2 a"]
+    assert net.servers[1].gone
+
+
+def test_an_address_has_one_turn_then_the_next(make_net: Make) -> None:
+    """However many of its connections wait."""
+    order: list[str] = []
+    net = make_net(hungry(2, lambda asks: order.append(asks.origin.session)))
+    for host in ("198.51.100.7", "198.51.100.7", "192.0.2.1"):
+        net.peer(host).send(b"much")
+    net.clock.advance(0)
+    assert order == ["s1", "s2", "s3", "s1", "s3", "s2", "s3", "s1", "s2"]
