@@ -11,6 +11,7 @@ few where they are too many to be held at once.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -32,7 +33,7 @@ from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
 
-__all__ = ["TABLES", "Busy", "Compacted", "Compactor", "alone", "compact"]
+__all__ = ["TABLES", "Busy", "Compacted", "Compactor", "alone", "compact", "finish"]
 
 TABLES = ("events", "quarantine", "stats")
 
@@ -116,13 +117,27 @@ def alone(lake: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def finish(lake: Path, disk: LakeDisk) -> None:
+    """Undo what a crash has left half done, unless somebody is at it now.  Raises OSError."""
+    if (lake / INTERNAL / "compact").exists():
+        with contextlib.suppress(Busy), alone(lake):
+            _restore(lake, lake / INTERNAL / "compact", disk)
+
+
 def _restore(lake: Path, staging: Path, disk: LakeDisk) -> None:
     """Undo a swap that a crash has cut in two, where it takes two steps."""
     for between in staging.glob("*/*/.*.between"):
         name = between.name.removeprefix(".").removesuffix(".between")
         target = lake / between.parent.relative_to(staging) / name
-        if not disk.exists(target):
-            disk.rename(between, target)
+        if not disk.exists(between.with_name(name)):
+            continue  # what was made of it is in place
+        with publishing(lake):
+            if not disk.exists(target):
+                disk.rename(between, target)
+            else:  # a batch that came since has made a folder of that name
+                for path in disk.tree(between):
+                    disk.rename(path, target / path.name)
+                disk.sync_directory(target)
             disk.sync_directory(target.parent)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import formats, java, progress, requeue, s3a, session
+from gateway.spark import compact, formats, java, progress, requeue, s3a, session
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
@@ -138,6 +138,7 @@ class Job:
         self._disk.make_directory(self._spool)
         self._recover()
         requeue.finish(self._lake, self._disk)
+        compact.finish(self._lake, self._disk)
         self._poison.finish()
         self._sweep()
         self.clean()
