@@ -124,8 +124,9 @@ class Streams:
         said = self.said(program, told)
         assert program.returncode == 0, self.log()
         self.daemon.settled()
-        # Reader groups keep their state in streams of their own.
-        rows = [row for row in self.daemon.rows() if "/_" not in row["channel"]]
+        rows = self.daemon.rows()
+        # What groups and synchronizers share is in streams that are nobody's rows.
+        assert not [row["channel"] for row in rows if "/_" in row["channel"]]
         if "events" in said:
             assert len(rows) == int(said.split()[-1])
             assert {row["flaw"] for row in rows} == {None}
