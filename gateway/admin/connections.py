@@ -3,6 +3,10 @@
 A connection that brings no whole request in time is dropped.  When there are too many,
 or too many of one address, a new one takes the place of the one that has waited longest
 without a request: so a probe gets its answer however many sockets somebody holds open.
+
+Requests stand in one line with what listeners read (`gateway.net.turns`), so that nobody
+waits for hundreds of them; those that come behind another one at once, too, and not before
+the answers so far are taken.  Twisted would serve all of a read in one go.
 """
 
 from __future__ import annotations
@@ -10,17 +14,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from twisted.internet.interfaces import IAddress, IDelayedCall, IReactorTime
 from twisted.internet.protocol import connectionDone
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
+from twisted.web.http import HTTPChannel, Request
 
 from gateway.interfaces import Refusal
 
-__all__ = ["AdminChannel", "Guard", "LimitedFactory", "address_of"]
+__all__ = ["AdminChannel", "Guard", "LimitedFactory", "Line", "address_of"]
 
 _REQUEST_SECONDS = 15.0
 """For a whole request, from the connection or from its first byte."""
@@ -29,9 +33,28 @@ _OF_ONE_ADDRESS = 4
 """So many parts of all connections are the most of one address."""
 
 
+class Line(Protocol):
+    """Who waits for the reactor, of all the daemon's ports: `gateway.net.turns.Turns`."""
+
+    @property
+    def crowded(self) -> bool:
+        """What is read now is to be put off."""
+
+    def spent(self, seconds: float) -> None:
+        """To serve a read took so long."""
+
+    def put_off(self, connection: AdminChannel, /) -> None:
+        """`take_turn` is to serve what is left."""
+
+    def remove(self, connection: AdminChannel, /) -> None:
+        """It is over."""
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """What the daemon does about peers that break a rule of the admin port."""
+    """What the daemon does so that no peer of the admin port is in others' way."""
+
+    line: Line
 
     report: Callable[[str, str, Refusal], None] = lambda host, peer, why: None
     """Told host, peer and rule."""
@@ -49,13 +72,19 @@ def address_of(address: Any) -> tuple[str, str]:
 class AdminChannel(HTTPChannel):
     """One connection; `AdminSite` makes it."""
 
-    guard = Guard()
+    guard: Guard
     since = 0.0
     """When it came, or last had a whole request."""
     streaming = False
     """A page goes on writing to it."""
+    host = "unix"
     _deadline: IDelayedCall | None = None
     _lost = False
+    _unserved = b""
+    """What was read when the reactor had enough to do …"""
+    _answered: Request | None = None
+    """… and the request that is done, if more came behind it."""
+    _in_turn = False
 
     def connectionMade(self) -> None:
         """See IProtocol."""
@@ -65,6 +94,56 @@ class AdminChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         """See IProtocol."""
+        if self._in_turn:  # what came behind a request
+            self._serve(data)
+            return
+        if self._unserved or self.guard.line.crowded:
+            self._unserved += data
+            self._networkProducer.pauseProducing()
+            self.guard.line.put_off(self)
+            return
+        begun = self._now()
+        self._serve(data)
+        self.guard.line.spent(self._now() - begun)
+
+    def take_turn(self) -> None:
+        """Serve what was put off."""
+        if self._lost:
+            return
+        begun = self._now()
+        data, self._unserved = self._unserved, b""
+        if data:  # behind a request that is under way it only joins what waits there
+            self._serve(data)
+        elif self._answered is not None and not self._waitingForTransport:
+            request, self._answered = self._answered, None
+            self._in_turn = True
+            super().requestDone(request)
+            self._in_turn = False
+        self.guard.line.spent(self._now() - begun)
+        if self._answered is not None:
+            self._wait_for_a_turn()
+        elif not (self._handlingRequest or self._waitingForTransport):
+            self._networkProducer.resumeProducing()
+
+    def requestDone(self, request: Request) -> None:
+        """It is answered; the next one, if it came already, has a turn of its own."""
+        if self._buffer or any(self._dataBuffer):
+            self._answered = request
+            self._wait_for_a_turn()
+        else:
+            super().requestDone(request)
+
+    def resumeProducing(self) -> None:
+        """All answers so far are taken."""
+        super().resumeProducing()
+        if self._answered is not None:
+            self._wait_for_a_turn()
+
+    def _wait_for_a_turn(self) -> None:
+        if not self._waitingForTransport:
+            self.guard.line.put_off(self)
+
+    def _serve(self, data: bytes) -> None:
         self._begin_if_due()
         super().dataReceived(data)
         if self._buffer or self.requests:  # a part of the next request came with one
@@ -84,6 +163,7 @@ class AdminChannel(HTTPChannel):
         """See IProtocol."""
         self._lost = True
         self._end()
+        self.guard.line.remove(self)
         super().connectionLost(reason)
 
     def _now(self) -> float:

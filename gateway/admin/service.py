@@ -34,9 +34,9 @@ def admin_site(
     probe: Probe,
     metrics: Metrics,
     clock: IReactorTime,
+    guard: Guard,
     more: Mapping[str, Page] | None = None,
     posts: Mapping[str, Post] | None = None,
-    guard: Guard | None = None,
     *,
     trust_loopback: bool = False,
 ) -> AdminSite:
@@ -69,7 +69,7 @@ def admin_site(
         },
         posts=posts or {},
         clock=clock,
-        guard=guard or Guard(),
+        guard=guard,
         trust_loopback=trust_loopback,
     )
 

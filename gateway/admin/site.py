@@ -141,6 +141,7 @@ class AdminSite(Site):
         """See IProtocolFactory."""
         channel = super().buildProtocol(addr)
         channel.guard = self._guard
+        channel.host, _ = address_of(addr)
         return channel
 
     def startFactory(self) -> None:

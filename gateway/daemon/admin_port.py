@@ -19,7 +19,7 @@ from gateway.daemon.protocols import Protocols
 from gateway.feeds.live import Tap
 from gateway.feeds.page import tap_page
 from gateway.interfaces import Refusal
-from gateway.net import Penalties, RejectionLog, Rejections
+from gateway.net import Penalties, RejectionLog, Rejections, Turns
 
 __all__ = ["AdminParts", "make_site"]
 
@@ -39,6 +39,7 @@ class AdminParts:
     """As they are now, whenever that is."""
     rejection_log: RejectionLog
     penalties: Penalties
+    turns: Turns
 
 
 def make_site(parts: AdminParts) -> AdminSite:
@@ -63,6 +64,7 @@ def make_site(parts: AdminParts) -> AdminSite:
         parts.probe,
         parts.metrics,
         clock,
+        _guard(parts),
         posts=protocols.posts(),
         more={
             **{path: page_of(get) for path, get in protocols.gets().items()},
@@ -72,7 +74,6 @@ def make_site(parts: AdminParts) -> AdminSite:
             "/api/connections": page_of(peers.connections),
             "/api/rejections": page_of(peers.rejections),
         },
-        guard=_guard(parts),
         trust_loopback=admin.trust_loopback,
     )
 
@@ -86,4 +87,4 @@ def _guard(parts: AdminParts) -> Guard:
         parts.metrics.wrong_credentials("admin")
         return parts.penalties.add(host)
 
-    return Guard(rejections.reported, wrong_token)
+    return Guard(parts.turns, rejections.reported, wrong_token)

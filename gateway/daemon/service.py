@@ -275,6 +275,7 @@ class Gateway(MultiService):
                 listeners=self.listeners,
                 rejection_log=self._rejection_log,
                 penalties=self._penalties,
+                turns=self._turns,
             )
         )
         self._site.add({}, {"/api/reload": reload_post(self.reloads.ask)})

@@ -10,6 +10,7 @@ from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
 from gateway.net.rejection_log import RejectionLog
 from gateway.net.rejections import Rejections
+from gateway.net.turns import Turns
 
 __all__ = [
     "CannotListen",
@@ -19,6 +20,7 @@ __all__ = [
     "Penalties",
     "RejectionLog",
     "Rejections",
+    "Turns",
     "admin_connections",
     "raise_descriptor_limit",
 ]

@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from gateway.admin.access import check
+from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
 from gateway.admin.site import Page, Post
@@ -24,6 +25,7 @@ from gateway.admin.status import (
     Status,
 )
 from gateway.config.endpoint import parse_endpoint
+from gateway.net.turns import Turns
 from gateway.protocol import Statistic, Statistics
 
 
@@ -132,6 +134,7 @@ class Port:
             self.daemon.probe,
             self.metrics,
             self.clock,
+            Guard(Turns(self.clock)),
             self.more,
             self.posts,
             trust_loopback=self.trust_loopback,

@@ -14,8 +14,10 @@ from gateway.admin.access import check
 from gateway.admin.connections import Guard, LimitedFactory
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
+from gateway.admin.site import Answer
 from gateway.config.endpoint import parse_endpoint
 from gateway.interfaces import Refusal
+from gateway.net.turns import Turns
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -60,8 +62,8 @@ class World:
             daemon.probe,
             Metrics(daemon.probe),
             self.clock,
+            Guard(Turns(self.clock), self._report, self._wrong_token),
             more={"/stream": lambda _: None},
-            guard=Guard(self._report, self._wrong_token),
         )
         self.factory = LimitedFactory(site)
 
@@ -181,6 +183,7 @@ def test_a_request_behind_another_too(world: World, part: bytes) -> None:
     """Though its beginning came with the end of the one before."""
     client = world.connect()
     assert b"200 OK" in client.send(HEALTH + part)
+    world.clock.advance(0)
     world.clock.advance(14)
     assert not client.gone
     world.clock.advance(2)
@@ -232,3 +235,87 @@ def test_the_limit_is_the_daemons(daemon: Any) -> None:
     clients: list[Client] = [world.connect(f"10.0.0.{n}") for n in range(60)]
     assert len(world.factory.protocols) == 32
     assert clients[-1].protocol is None
+
+
+def served(client: Client) -> int:
+    return client.transport.value().count(b"HTTP/1.1 200 OK")
+
+
+def one_turn(world: World) -> None:
+    """Of the reactor."""
+    for call in world.clock.getDelayedCalls():
+        if call.getTime() <= world.clock.seconds():
+            world.clock.calls.remove(call)
+            call.func()
+
+
+@pytest.fixture
+def slow(world: World, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To answer takes ten milliseconds."""
+
+    def answer(_: Any) -> Answer:
+        world.clock.rightNow += 0.01
+        return Answer(b"ok")
+
+    monkeypatch.setitem(world.factory.wrappedFactory._health, "/healthz", answer)
+
+
+@pytest.mark.usefixtures("slow")
+def test_requests_behind_each_other_have_a_turn_each(world: World) -> None:
+    """A read may bring a thousand of them, and others are served in between."""
+    client = world.connect()
+    client.send(HEALTH * 900)
+    assert served(client) == 1
+    for number in range(2, 5):
+        one_turn(world)
+        assert served(client) == number
+    probe = world.connect("192.0.2.9")
+    probe.send(HEALTH)
+    one_turn(world)
+    one_turn(world)
+    assert served(probe) == 1
+    for _ in range(2000):
+        one_turn(world)
+    assert served(client) == 900
+    client.send(HEALTH)
+    one_turn(world)
+    assert served(client) == 1
+
+
+@pytest.mark.usefixtures("slow")
+def test_requests_of_many_stand_in_line(world: World) -> None:
+    """Nobody waits for all of them, and least of all another address."""
+    crowd = [world.connect("198.51.100.7", port) for port in range(20)]
+    probe = world.connect("192.0.2.9")
+    for client in (*crowd, probe):
+        client.send(HEALTH[:20])
+        client.send(HEALTH[20:])
+    assert sum(map(served, crowd)) == 1
+    for _ in range(3):
+        one_turn(world)
+    assert served(probe) == 1
+    assert sum(map(served, crowd)) < 5
+    for _ in range(60):
+        one_turn(world)
+    assert sum(map(served, crowd)) == 20
+    assert {one.transport.producerState for one in crowd} == {"producing"}
+
+
+def test_who_takes_no_answer_gets_no_other(world: World) -> None:
+    """Requests that came behind wait until there is room, or go with their connection."""
+    client = world.connect()
+    client.protocol.wrappedProtocol.pauseProducing()
+    client.send(HEALTH * 10)
+    for _ in range(20):
+        one_turn(world)
+    assert served(client) == 1
+    client.protocol.wrappedProtocol.resumeProducing()
+    for _ in range(20):
+        one_turn(world)
+    assert served(client) == 10
+    client.protocol.wrappedProtocol.pauseProducing()
+    client.send(HEALTH * 10)
+    client.lose()
+    for _ in range(20):
+        one_turn(world)
+    assert served(client) == 1

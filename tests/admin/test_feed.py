@@ -18,6 +18,7 @@ from gateway.admin.history import History
 from gateway.admin.site import AdminSite
 from gateway.config.endpoint import Tcp
 from gateway.config.model import Admin
+from gateway.net.turns import Turns
 
 
 class Viewer:
@@ -71,7 +72,7 @@ class World:
             pages={"/api/feed": self.feed.page},
             posts={},
             clock=self.clock,
-            guard=Guard(),
+            guard=Guard(Turns(self.clock)),
         )
 
     def _list(self) -> bytes:

@@ -13,9 +13,11 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 
 from gateway.admin.access import Misconfigured
+from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
 from gateway.config.endpoint import Tcp, parse_endpoint
+from gateway.net.turns import Turns
 
 
 def make(
@@ -24,7 +26,9 @@ def make(
     reactor, metrics = reactor or MemoryReactorClock(), Metrics(daemon.probe)
     where = parse_endpoint(listen)
     return Admin(
-        admin_site(where, token, daemon.probe, metrics, reactor), metrics, reactor
+        admin_site(where, token, daemon.probe, metrics, reactor, Guard(Turns(reactor))),
+        metrics,
+        reactor,
     )
 
 
@@ -127,7 +131,9 @@ def test_watches_the_reactor(daemon: Any) -> None:
     """While it runs, the reactor's lag is observed every second."""
     reactor = MemoryReactorClock()
     metrics = Metrics(daemon.probe)
-    site = admin_site(Tcp("127.0.0.1", 0), None, daemon.probe, metrics, reactor)
+    site = admin_site(
+        Tcp("127.0.0.1", 0), None, daemon.probe, metrics, reactor, Guard(Turns(reactor))
+    )
     admin = Admin(site, metrics, reactor)
     admin.startService()
     reactor.advance(1)
@@ -141,7 +147,9 @@ def test_a_probe_behind_a_crowd(daemon: Any) -> None:
     """Sockets that came in the same turn of the reactor, before it, take nothing from it."""
     metrics = Metrics(daemon.probe)
     where = Tcp("127.0.0.1", 0)
-    site = admin_site(where, None, daemon.probe, metrics, real_reactor)
+    site = admin_site(
+        where, None, daemon.probe, metrics, real_reactor, Guard(Turns(real_reactor))
+    )
     admin = Admin(site, metrics, real_reactor, most_connections=8)
     admin.startService()
     host, port = admin.address.removeprefix("tcp:").rsplit(":", 1)

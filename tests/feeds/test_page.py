@@ -14,6 +14,7 @@ from gateway.admin.connections import Guard
 from gateway.admin.site import AdminSite
 from gateway.config.endpoint import Tcp
 from gateway.feeds.page import tap_page
+from gateway.net.turns import Turns
 
 
 class Viewer:
@@ -66,7 +67,7 @@ def look(world: Any) -> Any:
         pages={"/api/tap": tap_page(world.tap, world.clock, lambda: ("one", "two"))},
         posts={},
         clock=world.clock,
-        guard=Guard(),
+        guard=Guard(Turns(world.clock)),
     )
     return lambda target="/api/tap", method="GET": Viewer(site, world, target, method)
 
@@ -81,7 +82,7 @@ def look_without_token(world: Any) -> Any:
         pages={"/api/tap": tap_page(world.tap, world.clock)},
         posts={},
         clock=world.clock,
-        guard=Guard(),
+        guard=Guard(Turns(world.clock)),
     )
     return lambda target: Viewer(site, world, target, "GET")
 
