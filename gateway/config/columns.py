@@ -44,6 +44,10 @@ RESERVED = frozenset(
     ]
 )
 
+#: Of what Python knows as ISO 8601 as much as Spark knows.
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?", re.ASCII
+)
 _COLUMN = re.compile(r"[a-z_][a-z0-9_]{0,99}", re.ASCII)
 
 
@@ -162,6 +166,8 @@ def disagreeing(sources: list[Column]) -> Iterator[tuple[Place, str]]:
 
 def _is_instant(text: str) -> bool:
     try:
-        return "T" in text and datetime.fromisoformat(text) is not None
+        return _INSTANT.fullmatch(text) is not None and bool(
+            datetime.fromisoformat(text)
+        )
     except ValueError:
         return False

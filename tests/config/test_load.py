@@ -294,6 +294,9 @@ def test_where_pravega_clients_are_sent(
         ("spark: {columns: {a: {path: a, type: timestamp, default: '2026-02-30T00:00Z'}}}",
          ("spark.columns.a.default: must be an instant like 2026-03-01T12:00:00Z "
          "(type: timestamp), not '2026-02-30T00:00Z' (line 1)")),
+        ("spark: {columns: {a: {path: a, type: timestamp, default: '2026-W01-1T00:00Z'}}}",
+         ("spark.columns.a.default: must be an instant like 2026-03-01T12:00:00Z "
+          "(type: timestamp), not '2026-W01-1T00:00Z' (line 1)")),
         ("spark: {columns: {a: {path: a, default: [1]}}}",
          "spark.columns.a.default: must be text, a number or a boolean, not [1] (line 1)"),
         ("spark: {columns: {a: [{path: a, protocol: pomelo}, {path: b, type: int}]}}",
