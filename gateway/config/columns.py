@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -13,7 +13,14 @@ from gateway.config.fields import Name, OneOrSeveral, Text
 from gateway.config.problems import Place
 from gateway.config.section import Section
 
-__all__ = ["RESERVED", "Column", "ColumnName", "disagreeing"]
+__all__ = [
+    "EVENT_TIME",
+    "RESERVED",
+    "USUAL",
+    "Column",
+    "ColumnName",
+    "disagreeing",
+]
 
 #: Columns that every table has; the audit and the readers rely on them.
 RESERVED = frozenset(
@@ -85,6 +92,19 @@ Default = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean"]}),
 ]
 
+EVENT_TIME = "event_time"
+
+#: Columns that are there unless they are chosen otherwise, and their types.
+USUAL: Mapping[str, Kind] = {
+    EVENT_TIME: "timestamp",
+    "message": "string",
+    "host": "string",
+    "log_file_path": "string",
+    "log_offset": "long",
+    "agent_id": "string",
+    "event_dataset": "string",
+}
+
 #: The least and the greatest, both included.
 _WHOLE = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
 
@@ -120,6 +140,11 @@ class Column(Section):
                 raise ValueError(f"must be keys joined by dots, not {one!r}")
         return path
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it is for all events."""
+        return self.protocol is None and self.listener is None
+
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """Spark would refuse such a default in each batch, and in its own words."""
         if self.default is not None and (wanted := self._wanted(self.default)):
@@ -147,19 +172,28 @@ class Column(Section):
         return None
 
 
-def disagreeing(sources: list[Column]) -> Iterator[tuple[Place, str]]:
-    """What is wrong with several sources of one column, though each is fine."""
+def disagreeing(name: str, given: Column | list[Column]) -> Iterator[tuple[Place, str]]:
+    """What is wrong with the sources of a column together, though each is fine."""
+    listed = isinstance(given, list)
+    sources = given if isinstance(given, list) else [given]
     if not sources:
         yield (), "must name at least one source, or be null"
-    for number, source in enumerate(sources[1:], 1):
-        if source.type != sources[0].type:
+        return
+    if name == EVENT_TIME:  # always an instant
+        return
+    wanted, why = sources[0].type, "as in the first source: a column has one type"
+    if name in USUAL and not any(one.is_for_all for one in sources):
+        wanted, why = (
+            USUAL[name],
+            "as it is for all other events: a column has one type",
+        )
+    for number, source in enumerate(sources):
+        place = (number,) if listed else ()
+        if source.type != wanted:
+            yield (*place, "type"), f"must be {wanted} {why}"
+        if any(one.is_for_all for one in sources[:number]):
             yield (
-                (number, "type"),
-                f"must be {sources[0].type} as in the first source: a column has one type",
-            )
-        if any(one.protocol is one.listener is None for one in sources[:number]):
-            yield (
-                (number,),
+                place,
                 "is never looked at: one before it is for all events; put that last",
             )
 

@@ -314,11 +314,9 @@ class Spark(Section):
                     f"must be catalog.namespace.table, not {self.table!r}",
                 )
         for name, given in self.columns.items():
-            if isinstance(given, list):
-                yield from (
-                    (("columns", name, *place), why)
-                    for place, why in disagreeing(given)
-                )
+            if given is not None:
+                for place, why in disagreeing(name, given):
+                    yield ("columns", name, *place), why
 
     @model_validator(mode="before")
     @classmethod

@@ -15,13 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.config.columns import EVENT_TIME, USUAL
 from gateway.spark.fields import field, micros
-from gateway.spark.ledger import Broken
 from gateway.spark.times import bounded, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
-
-EVENT_TIME = "event_time"
 
 _TYPES = {
     "string": "string",
@@ -61,16 +59,17 @@ class Source:
 
 
 #: What Beats, ECS and older shippers write.
+_PATHS: Mapping[str, tuple[str, ...]] = {
+    EVENT_TIME: ("@timestamp",),
+    "message": ("message", "event.original", "line", "msg"),
+    "host": ("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host"),
+    "log_file_path": ("log.file.path",),
+    "log_offset": ("log.offset",),
+    "agent_id": ("agent.id",),
+    "event_dataset": ("event.dataset",),
+}
 DEFAULTS: Mapping[str, Source] = {
-    EVENT_TIME: Source(("@timestamp",), "timestamp"),
-    "message": Source(("message", "event.original", "line", "msg")),
-    "host": Source(
-        ("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host")
-    ),
-    "log_file_path": Source(("log.file.path",)),
-    "log_offset": Source(("log.offset",), "long"),
-    "agent_id": Source(("agent.id",)),
-    "event_dataset": Source(("event.dataset",)),
+    name: Source(_PATHS[name], kind) for name, kind in USUAL.items()
 }
 
 #: Where a shipper read an event: what `place` is a hash of.
@@ -168,12 +167,6 @@ class Columns:
             sources = [Source(one.paths, "timestamp") for one in sources]
         if all(one.condition for one in sources):
             sources += usual
-        for one in sources:
-            if _TYPES[one.type] != _TYPES[sources[0].type]:
-                raise Broken(
-                    f"spark.columns.{name}: {sources[0].type} for some events and"
-                    f" {one.type} for the others: a column has one type"
-                )
         self._sources[name] = sources
 
     def raw(self) -> dict[str, str]:

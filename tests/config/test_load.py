@@ -302,6 +302,12 @@ def test_where_pravega_clients_are_sent(
         ("spark: {columns: {a: [{path: a, protocol: pomelo}, {path: b, type: int}]}}",
          ("spark.columns.a[1].type: must be string as in the first source: a column has one "
          "type (line 1)")),
+        ("spark: {columns: {log_offset: {path: at, protocol: pomelo}}}",
+         ("spark.columns.log_offset.type: must be long as it is for all other events: a "
+          "column has one type (line 1)")),
+        ("spark: {columns: {host: [{path: a, type: int, listener: x}]}}",
+         ("spark.columns.host[0].type: must be string as it is for all other events: a "
+          "column has one type (line 1)")),
         ("spark: {columns: {a: [{path: a}, {path: b, protocol: pomelo}]}}",
          ("spark.columns.a[1]: is never looked at: one before it is for all events; put that "
          "last (line 1)")),
@@ -478,6 +484,27 @@ def test_a_spool_in_a_bucket_has_a_place_here_too(load: Load) -> None:
     assert loaded.spool.folder == Path("spool")
     assert load("spool: {directory: out}").spool.bucket is None
     assert load("spool: {directory: out}").spool.folder == Path("out")
+
+
+def test_columns_of_ones_own(load: Load) -> None:
+    """One source or several, of one type; a usual column may become another one for all."""
+    loaded = load(
+        """
+        spark:
+          columns:
+            status: {path: http.status, type: int, default: 0}
+            host: [{path: h, protocol: pomelo}, {path: [a, b], listener: x}]
+            log_offset: {path: at}
+            event_time: [{path: ts, protocol: pomelo}]
+            took: [{path: t, type: double, default: 1, listener: x}, {path: d, type: double}]
+            message: null
+        """
+    )
+    columns = loaded.spark.columns
+    assert columns["status"].default == 0
+    assert [one.path for one in columns["host"]] == ["h", ["a", "b"]]
+    assert columns["log_offset"].type == "string"
+    assert columns["message"] is None
 
 
 def test_an_empty_section_is_its_defaults(load: Load) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.spark import stats, tables
 from gateway.spark.columns import Columns, Source
-from gateway.spark.ledger import Broken, Ranges
+from gateway.spark.ledger import Ranges
 from gateway.spark.source import SCHEMA_DDL
 
 pytestmark = pytest.mark.spark
@@ -394,13 +394,6 @@ def test_names_that_are_no_identifiers(make_rows: Callable[..., list[Any]]) -> N
         (None, "5", None),
         (None, None, "6"),
     ]
-
-
-def test_a_column_has_one_type() -> None:
-    """A usual one, which stays as it is for other protocols, keeps its own."""
-    chosen = {"log_offset": [Source(("at",), "string", protocol="pomelo")]}
-    with pytest.raises(Broken, match=r"log_offset: string for some .* long for"):
-        Columns(chosen)
 
 
 #: Names that steps on the way have, and such as mean something in SQL.
