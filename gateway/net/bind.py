@@ -29,6 +29,8 @@ from gateway.net.transport import address_text
 __all__ = ["Bound", "CannotListen", "bind", "listen", "share"]
 
 _BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 32
+"""More wait in the kernel, so that others are served before them."""
 _HANDED_BACKLOG = 4096
 """Of systemd's sockets: connections wait there while the daemon is started again."""
 _KEEPALIVE_SECONDS = 60
@@ -76,6 +78,7 @@ def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> 
             _not_yet(port)
         sends = Sends(reactor)
         sends.serve(port)
+        _accept_few(port)
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why
         reason = getattr(cause, "strerror", None) or str(cause)
@@ -83,6 +86,17 @@ def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> 
             f"listener {settings.name}: {settings.listen}: {reason}"
         ) from why
     return Bound(port, _address(port), sends.flush)
+
+
+def _accept_few(port: Any) -> None:
+    """Twisted's own number grows by twenty in each turn in which that many come."""
+    accept = port.doRead
+
+    def accept_few() -> None:
+        port.numberAccepts = min(port.numberAccepts, _ACCEPTED_AT_ONCE)
+        accept()
+
+    port.doRead = accept_few
 
 
 def listen(port: IListeningPort, settings: config.Listener) -> None:

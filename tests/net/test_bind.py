@@ -59,6 +59,34 @@ def test_a_port_that_is_taken_is_an_error_with_its_address(with_reactor: Run) ->
     assert unix.startswith("listener beats: unix:/proc/nowhere/x: No such file")
 
 
+def test_of_many_who_come_at_once_some_are_accepted_in_each_turn(
+    with_reactor: Run,
+) -> None:
+    """However many wait in the kernel, others are served in between."""
+    result = with_reactor("""
+        def talk():
+            one = make()
+            in_reactor(one.bind)
+            counts = []
+            def look():
+                counts.append(one.traffic.accepted)
+                if counts[-1] < 300:
+                    reactor.callLater(0, look)
+            def begin():
+                waiting.extend(connect(one) for _ in range(300))
+                one.start()
+                look()
+            waiting = []
+            in_reactor(begin)
+            until(lambda: counts and counts[-1] == 300)
+            steps = [after - before for before, after in zip(counts, counts[1:])]
+            result["most"], result["all"] = max(steps), counts[-1]
+        run(talk)
+    """)
+    assert result["all"] == 300
+    assert result["most"] == 32
+
+
 def test_who_shares_a_port_takes_connections_once_it_has_started(
     with_reactor: Run,
 ) -> None:
