@@ -168,9 +168,11 @@ class IcebergTable:
         rewrite = actions.rewriteDataFiles(table)
         if (ledger := self._ledger(table)) is not None:
             rewrite = rewrite.snapshotProperty(LEDGER, ledger.text())
-        if self._order:
+        # Others may have dropped a column, and spark.columns may leave it out.
+        there = [name for name in self._order if table.schema().findField(name)]
+        if there:
             order = jvm.org.apache.iceberg.SortOrder.builderFor(table.schema())
-            for name in self._order:
+            for name in there:
                 order = order.asc(name)
             rewrite = rewrite.sort(order.build())
         done = rewrite.option("min-input-files", "2").execute()

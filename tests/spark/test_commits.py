@@ -7,10 +7,12 @@ has one, in a process of its own.  Checkpoints are played, as in `test_parquet.p
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import os
 import shutil
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from deadlines import eventually
 from gateway.audit import audit
 from gateway.config.columns import Column
 from gateway.spark import job, session, sinks
@@ -172,6 +175,81 @@ def test_killed_at_any_point(world: World, point: str, checkpoint: str) -> None:
     """What was committed is not committed again, and what was not is."""
     world.survive(point, 3, lost=checkpoint == "lost")
     world.check_complete()
+
+
+class Reader(threading.Thread):
+    """Reads a table again and again; keeps what it must not see."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+        self._over = threading.Event()
+        self.looks = 0
+        self.wrong: list[Any] = []
+
+    def run(self) -> None:
+        before: Counter[Any] = Counter()
+        events = self._world.events()
+        while not self._over.wait(0.01):
+            rows = events.rows().select("node", "lsn").collect()
+            seen = Counter((row.node, row.lsn) for row in rows)
+            self.looks += 1
+            if set(seen.values()) != {1} or len(seen) % SIZE or before - seen:
+                self.wrong.append(seen)
+            before = seen
+
+    def look_again(self) -> None:
+        """Wait until it has."""
+        seen = self.looks
+        eventually(lambda: self.looks > seen + 1 or not self.is_alive(), "a look")
+        assert self.is_alive()
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+
+def test_a_reader_that_looks_all_the_while(world: World) -> None:
+    """Cut off at every point, started again, compacted: it sees whole batches, each event
+    once, and never less than before."""
+    batches = 6
+    for batch in range(3, batches):
+        world.spool.events("gw", 1 + batch * SIZE, SIZE)
+    world.run(1)
+    reader = Reader(world)
+    reader.start()
+    try:
+        points = itertools.cycle(("begun", "committed", "counted"))
+        for batch in range(1, batches - 1):
+            world.cut = next(points)
+            with pytest.raises(PowerCut):
+                world.run(batch + 1)
+            world.cut = None
+            if batch % 3 == 0:
+                list(sinks.maintain(world.config, world.spark, Lake(), 7))
+            reader.look_again()
+        world.run(batches)
+        reader.look_again()
+    finally:
+        reader.stop()
+    assert reader.wrong == []
+    world.check_complete()
+
+
+def test_columns_of_ones_own(world: World) -> None:
+    """Called as SQL's own words, and without one that a compaction would sort by."""
+    names = ("null", "order", "text", "current_date")
+    world.config.spark.columns = {name: Column(path=name) for name in names}
+    world.config.spark.columns["host"] = None
+    world.spool.put("gw", 1 + 3 * SIZE, [b'{"null": "a", "order": "b", "text": "c"}'])
+    world.run(1)
+    world.run(2)
+    world.run(1 + 3)
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    world.check_complete()
+    (row,) = world.events().rows().where(f"lsn = {1 + 3 * SIZE}").collect()
+    assert [row[name] for name in names] == ["a", "b", "c", None]
+    assert "host" not in row.asDict()
 
 
 def test_of_two_jobs_one_commits(world: World) -> None:
@@ -395,17 +473,20 @@ def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> Non
         "ADD COLUMN mine STRING FIRST",
         "DROP COLUMN flaw",
         "RENAME COLUMN host TO machine",
+        "DROP COLUMN host",
     ],
 )
 def test_columns_that_others_change_while_the_job_runs(
     iceberg: World, change: str
 ) -> None:
-    """Theirs are null in what comes; ours that are gone begin again."""
+    """Theirs are null in what comes; ours that are gone begin again.  A compaction sorts by
+    those that are there."""
     world = iceberg
     sink = world.sink()
     sink.recover()
     world.run(1, sink=sink)
     world.spark.sql(f"ALTER TABLE {world.events().name} {change}")
+    list(sinks.maintain(world.config, world.spark, Lake(), 7))
     world.run(3, sink=sink)
     world.check_complete()
     found = world.events().rows()
