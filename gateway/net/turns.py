@@ -140,14 +140,17 @@ class Turns:
         if not self._put_off:
             return
         try:
-            for call in self.before:
-                call()
+            self._let_others_go_first()
             while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
                 next_.take_turn()
         finally:
             if self._put_off and not self._noted:
                 self._noted = True
                 self._clock.callLater(0, self._begin)
+
+    def _let_others_go_first(self) -> None:
+        for call in self.before:
+            call()
 
     def _schedule(self) -> None:
         if self._waiting and not self._scheduled:
@@ -159,8 +162,7 @@ class Turns:
         if not self._waiting:
             return
         try:
-            for call in self.before:
-                call()
+            self._let_others_go_first()
             if (connection := self._waiting.pop()) is not None:  # else just lost
                 connection.take_turn()
         finally:
