@@ -58,6 +58,13 @@ class Whole:
         retention = pravega_client.StreamRetentionPolicy.none()
         return bool(method(scope, name, scaling, retention, tags))
 
+    def limited(self, manager: Any, scope: str, name: str, how: str, most: int) -> bool:
+        """Make a stream that is kept *by_time*, in milliseconds, or *by_size*."""
+        scaling = pravega_client.StreamScalingPolicy.fixed_scaling_policy(1)
+        retention = getattr(pravega_client.StreamRetentionPolicy, how)(most)
+        create = manager.create_stream_with_policy
+        return bool(create(scope, name, scaling, retention, []))
+
     def resize(self, manager: Any, scope: str, name: str, segments: int) -> bool:
         """Scale a stream to so many segments."""
         scaling = pravega_client.StreamScalingPolicy.fixed_scaling_policy(segments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from deadlines import Deadline
 
 pytestmark = pytest.mark.needs_pravega
 
-MiB = 2**20
+KiB, MiB = 2**10, 2**20
 
 
 def numbered(what: str, count: int) -> list[bytes]:
@@ -542,3 +543,68 @@ def test_a_group_that_pauses_longer_than_the_archive(
     assert Counter(client.whole.read(reader, 40)) == Counter(second + third)
     other = client.manager.create_reader_group("h", "s", "t").create_reader("q")
     assert Counter(client.whole.read(other, 140)) == Counter(first + second + third)
+
+
+def test_what_streams_let_go_of_leaves_the_disk(
+    serve: Callable[..., Any],
+    pravega_client: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    """By time, by size, truncated, deleted: soon the disk has what streams keep, and
+    little more; all of that is read, what comes then, too.
+    """
+    streams = serve(
+        spool={"after": "keep", "retention": "1s", "compression": "none"},
+        options={"recent_bytes": "64KiB"},
+    )
+    daemon = streams.daemon
+    client = pravega_client(streams.controller)
+    manager, whole = client.manager, client.whole
+    manager.create_scope("s")
+    for name in ("kept", "bytes", "deleted"):
+        assert manager.create_stream("s", name, 1)
+    assert whole.limited(manager, "s", "old", "by_time", 1)
+    assert whole.limited(manager, "s", "big", "by_size", MiB)
+    stream = manager.create_byte_stream("s", "bytes")
+    names = ("kept", "deleted", "old", "big")
+    writers = {name: manager.create_writer("s", name) for name in names}
+    events = {name: [] for name in names}
+    data = b""
+    for _ in range(16):
+        for name, writer in writers.items():
+            some = [os.urandom(16 * KiB) for _ in range(16)]
+            whole.write_flushed(writer, [(event, "k") for event in some])
+            events[name] += some
+        data += (piece := os.urandom(256 * KiB))
+        stream.write(piece)
+        stream.flush()
+    stream.truncate(3 * MiB)
+    assert manager.seal_stream("s", "deleted")
+    assert manager.delete_stream("s", "deleted")
+    least = (4 + 1 + 1) * MiB  # kept, big, bytes
+
+    def on_disk() -> int:
+        places = (daemon.spool, daemon.archive, daemon.archive.parent / "retained")
+        files = [path for place in places for path in place.rglob("*.parquet")]
+        return sum(path.stat().st_size for path in files)
+
+    # A mark more of each, and what Parquet needs.
+    eventually(lambda: on_disk() < least + MiB, "the disk is freed", 180)
+    daemon.settled()
+    assert on_disk() > least
+    daemon.kill()
+    daemon.start()
+
+    def reader_of(name: str) -> Any:
+        return manager.create_reader_group(f"of-{name}", "s", name).create_reader("r")
+
+    assert whole.read(reader_of("kept"), 256) == events["kept"]
+    stream.seek(3 * MiB, 0)
+    assert whole.readinto(stream, MiB) == data[3 * MiB :]
+    for name, least_left in (("big", 65), ("old", 1)):
+        whole.write_flushed(writers[name], [(b"new", "k")])
+        found, reader = [], reader_of(name)
+        while b"new" not in found[-1:]:
+            found += whole.read(reader, 1)
+        assert found == [*events[name], b"new"][-len(found) :]
+        assert len(found) <= least_left + 20
