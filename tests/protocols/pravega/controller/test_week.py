@@ -241,7 +241,7 @@ class Week:
         disk, some = self.files.disk, self.random
         disk.left = self.left
         try:
-            if self.clock.seconds() % ROLL == 0:
+            if self.clock.seconds() % ROLL < STEP:
                 self.files.publish()
             self.files.look()
             self.left, disk.left = disk.left, float("inf")
