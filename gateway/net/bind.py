@@ -19,6 +19,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.tcp import Port as SocketPort
 from twisted.internet.tcp import makeBinding
 
 from gateway import config
@@ -78,7 +79,8 @@ def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> 
             _not_yet(port)
         sends = Sends(reactor)
         sends.serve(port)
-        _accept_few(port)
+        if isinstance(port, SocketPort):  # one of a unix socket is, too
+            _accept_few(port)
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why
         reason = getattr(cause, "strerror", None) or str(cause)
@@ -88,7 +90,7 @@ def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> 
     return Bound(port, _address(port), sends.flush)
 
 
-def _accept_few(port: Any) -> None:
+def _accept_few(port: SocketPort) -> None:
     """Twisted's own number grows by twenty in each turn in which that many come."""
     accept = port.doRead
 
@@ -96,7 +98,7 @@ def _accept_few(port: Any) -> None:
         port.numberAccepts = min(port.numberAccepts, _ACCEPTED_AT_ONCE)
         accept()
 
-    port.doRead = accept_few
+    port.doRead = accept_few  # type: ignore[method-assign]
 
 
 def listen(port: IListeningPort, settings: config.Listener) -> None:
