@@ -12,7 +12,7 @@ comes last and is never part of SQL: it may be that of a step (`text`) or SQL's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gateway.config.columns import EVENT_TIME, USUAL
@@ -164,7 +164,7 @@ class Columns:
             return
         sources = [source_of(one) for one in _listed(given)]
         if name == EVENT_TIME:
-            sources = [Source(one.paths, "timestamp") for one in sources]
+            sources = [replace(one, type="timestamp", default=None) for one in sources]
         if all(one.condition for one in sources):
             sources += usual
         self._sources[name] = sources

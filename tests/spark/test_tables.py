@@ -350,8 +350,12 @@ def test_columns_of_some_listeners(
     chosen = {
         "message": [Source(("text",), protocol="pomelo"), Source(("m",), listener="x")],
         "score": Source(("points",), "long", listener="game"),
+        "event_time": [Source(("at",), protocol="pomelo")],
     }
-    payload = b'{"text": "t", "m": "m", "message": "usual", "points": 3}'
+    payload = (
+        b'{"text": "t", "m": "m", "message": "usual", "points": 3, "at": 1772366400,'
+        b' "@timestamp": "2026-03-02T12:00:00Z"}'
+    )
     for number, (protocol, listener) in enumerate(
         [("pomelo", "game"), ("rsio", "x"), ("lumberjack", "beats")]
     ):
@@ -365,6 +369,11 @@ def test_columns_of_some_listeners(
         ("t", 3),
         ("m", None),
         ("usual", None),
+    ]
+    assert [(row.event_time.day, row.event_time_source) for row in rows] == [
+        (1, "at"),
+        (2, "@timestamp"),
+        (2, "@timestamp"),
     ]
 
 
