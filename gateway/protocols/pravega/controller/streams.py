@@ -179,13 +179,19 @@ class Streams:
         stream = self._find_open(info)
         if isinstance(stream, int):
             return status(stream)
-        if (
-            request.scaling
-            != messages.decode(messages.StreamConfig, stream.config).scaling
-        ):
-            self._scalings.resize(info.scope, info.stream, request.scaling)
+        before = stream.config, stream.tags
         stream.config = request.SerializeToString()
         stream.tags = sorted(set(request.tags.tag))
+        known = messages.decode(messages.StreamConfig, before[0]).scaling
+        try:
+            # One change has both: with one of them a client would ask again in vain.
+            if request.scaling != known and self._scalings.resize(
+                info.scope, info.stream, request.scaling
+            ):
+                return status(SUCCESS)
+        except Exception:
+            stream.config, stream.tags = before
+            raise
         self._catalog.save_stream(info.scope, info.stream, stream)
         return status(SUCCESS)
 

@@ -60,6 +60,11 @@ class Scaled:
         found = self.peer.call("getCurrentSegments", self.info).ranges
         return [(each.segment.number, each.low, each.high) for each in found]
 
+    @property
+    def configured(self) -> tuple[int, list[str]]:
+        found = self.peer.call("getStreamConfiguration", self.info)
+        return found.scaling.segments, list(found.tags.tag)
+
     def following(self, number: int) -> dict[int, list[int]]:
         id_ = new("SegmentId", stream_info=self.info, number=number)
         found = self.peer.call("getSegmentsImmediatelyFollowing", id_).segments
@@ -242,6 +247,26 @@ def test_after_a_restart(scaled: Scaled) -> None:
         assert again.following(0) == scaled.following(0)
         assert again.service.names == scaled.service.names
     assert end == begin + 1
+
+
+def test_an_update_that_a_kill_interrupts(scaled: Scaled, config: Make) -> None:
+    """All of it is done or nothing, so what is asked for then is done, be it the same or
+    what was before; one that is refused for want of room changes nothing.
+    """
+    begin = len(scaled.service.journal.stored)
+    assert scaled.update(config("st", 3, "tag")) == 0
+    for changes in range(begin, len(scaled.service.journal.stored) + 1):
+        for count in (3, 2):
+            again = scaled.on(scaled.service.restarted(changes=changes).peer())
+            assert again.configured in ((2, []), (3, ["tag"]))
+            assert again.configured[0] == len(again.current)
+            assert again.update(config("st", count)) == 0
+            assert again.configured == (count, [])
+            assert len(again.current) == count
+    for _ in range(2):
+        refused = scaled.peer.try_("updateStream", config("st", 20_000))
+        assert refused.status == Code.INVALID_ARGUMENT
+    assert scaled.configured == (3, ["tag"])
 
 
 def test_a_snapshot_has_it(scaled: Scaled, make_service: Make) -> None:
