@@ -74,6 +74,7 @@ class Streams:
     ) -> None:
         self.controller = free_port()
         options = {"controller": f"tcp:127.0.0.1:{self.controller}"}
+        spool = more.pop("spool", {})
         listener = {
             "name": "streams",
             "protocol": "pravega",
@@ -81,7 +82,7 @@ class Streams:
             **more,
             "options": options | more.pop("options", {}),
         }
-        self.daemon = prepare(listeners=[listener])
+        self.daemon = prepare(listeners=[listener], spool=spool)
         self.daemon.start()
         self._java = java
         self._log = self.daemon.config.with_name("java.log")
@@ -261,6 +262,34 @@ def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> N
         for file in files:
             file.unlink()
         streams.daemon.start()
+
+
+def test_a_group_that_is_never_empty(
+    serve: Callable[..., Streams], eventually: Callable[..., Any]
+) -> None:
+    """Readers join and leave it long after the files of its first days have left the
+    archive, and after the gateway was killed; each event is read once.
+    """
+    streams = serve(
+        spool={"after": "keep", "retention": "1s"}, options={"recent_bytes": "64KiB"}
+    )
+    daemon, rounds = streams.daemon, 4
+    program = streams.begin("joined")
+    for round_ in range(rounds):
+        program.stdin.write("join\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == f"read {20 * (round_ + 1)}\n", streams.log()
+        daemon.settled()
+
+        def gone() -> bool:
+            left = [*daemon.spool.glob("events-*"), *daemon.archive.glob("events-*")]
+            return not left
+
+        eventually(gone, "every file leaves the archive")
+        daemon.kill()
+        daemon.start()
+    said = streams.said(program, "enough\n")
+    assert (program.returncode, said) == (0, f"events {20 * rounds}\n"), streams.log()
 
 
 def test_hello_world(serve: Callable[..., Streams]) -> None:

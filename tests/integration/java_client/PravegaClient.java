@@ -106,6 +106,7 @@ public final class PravegaClient implements AutoCloseable {
         case "followed" -> client.samples.followed();
         case "tables" -> client.samples.tables();
         case "watermarks" -> client.samples.watermarks();
+        case "joined" -> client.samples.joined(lines(System.in));
         case "consumption" -> client.samples.consumption();
         case "huge" -> client.samples.huge(Integer.parseInt(words[2]));
         default -> throw new IllegalArgumentException(words[0]);
@@ -538,7 +539,7 @@ public final class PravegaClient implements AutoCloseable {
   }
 
   /** The lines of an input as they come, and "enough" at its end. */
-  private static BlockingQueue<String> lines(java.io.InputStream input) {
+  static BlockingQueue<String> lines(java.io.InputStream input) {
     BlockingQueue<String> found = new LinkedBlockingQueue<>();
     var reader = new BufferedReader(new InputStreamReader(input, StandardCharsets.UTF_8));
     var thread = new Thread(() -> {
@@ -591,8 +592,12 @@ public final class PravegaClient implements AutoCloseable {
     private volatile Throwable failure;
 
     Readers(String group, int count) {
+      this(group, count, "reader-");
+    }
+
+    Readers(String group, int count, String names) {
       for (int n = 0; n < count; n++) {
-        String name = "reader-" + n;
+        String name = names + n;
         threads.add(new Thread(() -> read(group, name)));
       }
       threads.forEach(Thread::start);

@@ -36,6 +36,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -306,6 +308,34 @@ final class Samples {
       check(window.getLowerTimeBound() <= time, "and that is past");
     }
     System.out.println("events " + count);
+  }
+
+  /**
+   * A group that is never without a reader: each time it is told to, another one comes,
+   * both read, and it goes again.
+   */
+  void joined(BlockingQueue<String> told) throws Exception {
+    client.created("t", 2);
+    client.group("g", "t");
+    int written = 0;
+    List<String> read = new ArrayList<>();
+    try (var always = client.new Readers("g", 1)) {
+      for (int round = 0; !told.take().equals("enough"); round++) {
+        try (var other = client.new Readers("g", 1, "late-" + round + "-")) {
+          client.write("t", PravegaClient.numbered("round " + round, 20));
+          written += 20;
+          for (int tries = 0; read.size() + always.count() + other.count() < written; tries++) {
+            check(tries < 1200, "all that was written is read");
+            Thread.sleep(100);
+          }
+          read.addAll(other.take(other.count()));
+        }
+        read.addAll(always.take(always.count()));
+        System.out.println("read " + read.size());
+      }
+    }
+    check(Set.copyOf(read).size() == written, "each once");
+    System.out.println("events " + written);
   }
 
   /** What a subscriber has let go of goes, and nothing else. */
