@@ -72,6 +72,7 @@ def write(
     previous: Callable[[], str] = str,
     incarnation: str = "",
     progress: Callable[[], None] = lambda: None,
+    decoded: Callable[[], None] = lambda: None,
     executor: Executor | None = None,
 ) -> Written:
     """Write a whole file to *sink* (a writable binary file object).
@@ -79,7 +80,8 @@ def write(
     *previous*, asked when all rows are written, gives the link of the file before it
     (`gateway.store.digests`), and *incarnation* is who publishes it
     (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
-    called after each group of rows.  With an *executor*, groups are encoded in one of its
+    called after each group of rows, and *decoded* when the last one has its values.  With
+    an *executor*, groups are encoded in one of its
     threads, and *sink* is written to there.
     """
     done = Written()
@@ -97,6 +99,7 @@ def write(
                     progress()
             if columns.rows:
                 encoding.begin(columns)
+            decoded()
         writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
         if link := previous():
             writer.add_key_value_metadata({PREVIOUS_KEY: link})

@@ -3,8 +3,9 @@
     python -m gateway.store.spool.process FD
 
 What comes over that descriptor (of a `multiprocessing` pipe) is the options of each
-protocol's listeners, and then, again and again, a `Task` and the link of the file before
-it.  What goes is None for each row group, and then the `WrittenFile`, or what went wrong.
+protocol's listeners, and then a `Task` for each file, and its path with the link of the
+file before it.  What goes is a file's path with None for each row group, and then with
+the `WrittenFile`, or what went wrong.
 """
 
 from __future__ import annotations
@@ -14,25 +15,24 @@ import os
 import pickle
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
 from gateway.store.disk import RealDisk
-from gateway.store.spool.writing import Task, WrittenFile, write
+from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile, write
 
 if TYPE_CHECKING:
     from gateway.event import Decode
 
 __all__ = ["decoders", "main", "work"]
-
-
-class _Alone(BaseException):
-    """The daemon has ended."""
 
 
 def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
@@ -52,57 +52,88 @@ def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
 
 
 def work(connection: Any) -> None:
-    """Until the daemon ends."""
+    """Until the daemon ends, which raises EOFError or OSError."""
     protocols = connection.recv_bytes()
     known = cache(lambda: decoders(pickle.loads(protocols)))  # noqa: S301 - ours
     with contextlib.suppress(Exception):  # it is said with the task
         known()
-    with ThreadPoolExecutor(1, "encoding") as executor:
-        executor.submit(bool).result()  # its thread begins while there is memory
-        while True:
-            task = connection.recv()
-            connection.send(_attempt(task, known, connection, executor))
+    files = _Files(connection, known)
+    while True:
+        said = connection.recv()
+        if isinstance(said, Task):
+            files.begin(said)
+        else:
+            files.follow(*said)
 
 
-def _attempt(
-    task: Task,
-    known: Callable[[], Mapping[str, Decode]],
-    connection: Any,
-    executor: Executor,
-) -> WrittenFile | Exception:
-    asked: list[str] = []
+class _Files:
+    """Those in hand, `AT_ONCE` at most; the daemon sees to that.
 
-    def previous() -> str:
-        if not asked:
-            asked.append(_received(connection))
-        return asked[0]
+    The rows of one are decoded at a time, and a thread encodes those of all in turn: two
+    that decode at once would only wait for each other.
+    """
 
-    def progress() -> None:
-        try:
-            connection.send(None)
-        except OSError as why:
-            raise _Alone from why
+    def __init__(
+        self, connection: Any, known: Callable[[], Mapping[str, Decode]]
+    ) -> None:
+        self._connection = connection
+        self._known = known
+        self._links: dict[Path, SimpleQueue[str]] = {}
+        self._saying, self._decoding = Lock(), Lock()
+        self._encoder = ThreadPoolExecutor(1, "encoding")
+        self._writers = ThreadPoolExecutor(AT_ONCE, "writing")
+        # The threads begin while there is memory.
+        self._encoder.submit(bool).result()
+        all_there = Barrier(AT_ONCE + 1)
+        for _ in range(AT_ONCE):
+            self._writers.submit(all_there.wait)
+        all_there.wait()
 
-    try:
-        return write(task, RealDisk(), known(), previous, progress, executor)
-    except _Alone:
-        raise
-    except OSError as why:
-        previous()
-        return type(why)(why.errno, why.strerror, why.filename)
-    except MemoryError:
-        previous()
-        return MemoryError(f"publisher process {os.getpid()} is out of memory")
-    except Exception as why:
-        previous()
-        return RuntimeError(f"{type(why).__name__}: {why}")
+    def begin(self, task: Task) -> None:
+        """Write this one."""
+        self._links[task.path] = SimpleQueue()
+        self._writers.submit(self._write, task)
 
+    def follow(self, path: Path, link: str) -> None:
+        """The link of the file before that one."""
+        self._links[path].put(link)
 
-def _received(connection: Any) -> Any:
-    try:
-        return connection.recv()
-    except (OSError, EOFError) as why:
-        raise _Alone from why
+    def _write(self, task: Task) -> None:
+        done = self._attempt(task)
+        del self._links[task.path]
+        self._say(task, done)
+
+    def _say(self, task: Task, what: WrittenFile | Exception | None) -> None:
+        with self._saying, contextlib.suppress(OSError):  # the daemon ended: so do we
+            self._connection.send((task.path, what))
+
+    def _attempt(self, task: Task) -> WrittenFile | Exception:
+        """What becomes of it; that it failed is told when it is asked for."""
+        links = self._links[task.path]
+        asked = cache(links.get)
+        failed: Exception
+        with contextlib.ExitStack() as turn:
+            turn.enter_context(self._decoding)
+            try:
+                return write(
+                    task,
+                    RealDisk(),
+                    self._known(),
+                    asked,
+                    lambda: self._say(task, None),
+                    turn.close,
+                    self._encoder,
+                )
+            except OSError as why:
+                failed = type(why)(why.errno, why.strerror, why.filename)
+            except MemoryError:
+                failed = MemoryError(
+                    f"publisher process {os.getpid()} is out of memory"
+                )
+            except Exception as why:
+                failed = RuntimeError(f"{type(why).__name__}: {why}")
+        asked()
+        return failed
 
 
 def main() -> None:
@@ -113,8 +144,15 @@ def main() -> None:
     # systemd and terminals signal all processes of a service; the daemon decides.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(_Alone, EOFError, BrokenPipeError, ConnectionError):
+    status = 0
+    try:
         work(Connection(int(sys.argv[1])))
+    except (EOFError, OSError):  # what is in hand is the next start's to remove
+        pass
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    os._exit(status)  # threads may wait for a daemon that is not there
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from typing import Any
 
 from gateway.store.disk import Disk
 from gateway.store.names import hidden_name
-from gateway.store.spool.writing import Task, WrittenFile
+from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile
 
 __all__ = ["Lost", "Processes", "usual_number"]
 
@@ -71,8 +71,8 @@ class Processes:
         self._protocols = pickle.dumps(protocols)
         self._disk = disk
         self._hung_seconds = hung_seconds
-        self._idle: list[_Process] = []
-        self._busy: dict[Task, _Process] = {}
+        self._all: list[_Process] = []
+        self._begun: dict[Task, _Process] = {}
         self._numbers = itertools.count()
 
     def begin(self, task: Task) -> None:
@@ -81,37 +81,38 @@ class Processes:
             self._begin(task)
 
     def _begin(self, task: Task) -> None:
-        if task in self._busy:
+        if task in self._begun or (process := self._free()) is None:
             return
-        if not self._idle:
-            if len(self._busy) == self._most:
-                return
-            self.start()
-        process = self._idle.pop()
         own = hidden_name(task.path.name[1:], (os.getpid(), next(self._numbers)))
-        process.begin(replace(task, path=task.path.with_name(own)))
-        self._busy[task] = process
+        process.begin(task, task.path.with_name(own))
+        self._begun[task] = process
+
+    def _free(self) -> _Process | None:
+        """One that can take a file: such as has none, if there is one or may be."""
+        least = min(self._all, key=lambda each: len(each.paths), default=None)
+        if least is None or (least.paths and len(self._all) < self._most):
+            self.start()
+            least = self._all[-1]
+        return least if len(least.paths) < AT_ONCE else None
 
     def start(self) -> None:
         """Have one that is ready before it is needed."""
-        self._idle.append(_Process(self._protocols))
+        self._all.append(_Process(self._protocols))
 
     def finish(self, task: Task, previous: str) -> WrittenFile:
         """See `Writer`.  Raises `Lost`, too."""
         self._begin(task)
-        if task not in self._busy:  # all are at what was to come after it
-            self._busy.popitem()[1].end(0)
+        if task not in self._begun:  # all are at what was to come after it
+            self._drop(next(reversed(self._begun.values())))
             self._begin(task)
-        process = self._busy.pop(task)
+        process = self._begun.pop(task)
         try:
-            path, written = process.finish(previous, lambda: self._hung_seconds)
+            path, written = process.finish(task, previous, lambda: self._hung_seconds)
         except Lost:
-            process.end(0)
+            self._drop(process)
             raise
-        except Exception:  # it did what it could, and goes on
+        finally:
             self._rest(process)
-            raise
-        self._rest(process)
         try:
             self._disk.rename(path, task.path)
         except OSError:
@@ -120,12 +121,23 @@ class Processes:
             raise
         return written
 
+    def _drop(self, process: _Process) -> None:
+        """End it, with all that it has in hand."""
+        self._all.remove(process)
+        self._begun = {
+            task: one for task, one in self._begun.items() if one is not process
+        }
+        process.end(0)
+
     def _rest(self, process: _Process) -> None:
         """It may be needed; of several the one that was not for long ends."""
-        self._idle.append(process)
         process.used = time.monotonic()
-        if len(self._idle) > 1 and process.used - self._idle[0].used > _IDLE_SECONDS:
-            self._idle.pop(0).end(_END_SECONDS)
+        idle = [each for each in self._all if not each.paths]
+        if len(idle) > 1:
+            longest = min(idle, key=lambda each: each.used)
+            if process.used - longest.used > _IDLE_SECONDS:
+                self._all.remove(longest)
+                longest.end(_END_SECONDS)
 
     def hurry(self) -> None:
         """See `Writer`."""
@@ -133,14 +145,14 @@ class Processes:
 
     def close(self) -> None:
         """See `Writer`."""
-        for process in (*self._idle, *self._busy.values()):
+        for process in self._all:
             process.end(_END_SECONDS)
-        self._idle.clear()
-        self._busy.clear()
+        self._all.clear()
+        self._begun.clear()
 
 
 class _Process:
-    """One of them, which has at most one task at a time."""
+    """One of them, which has `AT_ONCE` files in hand at most."""
 
     def __init__(self, protocols: bytes) -> None:
         self._connection, theirs = Pipe()
@@ -155,42 +167,42 @@ class _Process:
                 },
             )
         self._untold: bytes | None = protocols
-        self._task: Task | None = None
-        """Whose file it may have begun."""
+        self.paths: dict[Task, Path] = {}
+        """Of the files that it may have begun."""
         self.used = time.monotonic()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def begin(self, task: Task) -> None:
-        """Write that file.  What fails is told by `finish`."""
-        self._task = task
+    def begin(self, task: Task, path: Path) -> None:
+        """Write that file, at that path.  What fails is told by `finish`."""
+        self.paths[task] = path
         with contextlib.suppress(OSError):
             if self._untold is not None:
                 self._connection.send_bytes(self._untold)
                 self._untold = None
-            self._connection.send(task)
+            self._connection.send(replace(task, path=path))
 
     def finish(
-        self, previous: str, patience: Callable[[], float]
+        self, task: Task, previous: str, patience: Callable[[], float]
     ) -> tuple[Path, WrittenFile]:
         """The file's path, and the file; raises what went wrong, or `Lost`."""
-        assert self._task is not None
-        path = self._task.path
+        path = self.paths[task]
+        said: Any = None
         try:
-            self._connection.send(previous)
-            while (said := self._next(patience)) is None:
-                pass
+            self._connection.send((path, previous))
+            while said is None:  # it got on, with this one or the next
+                _, said = self._next(patience)
         except (OSError, EOFError) as why:
             raise Lost(self._end()) from why
-        self._task = None
+        del self.paths[task]
         if isinstance(said, Exception):
             raise said
         return path, said
 
     def _next(self, patience: Callable[[], float]) -> Any:
-        """What it says; None that it got on."""
+        """What it says of which file; None that it got on."""
         begun = time.monotonic()
         while not self._connection.poll(min(_LOOK_SECONDS, patience())):
             waited = time.monotonic() - begun
@@ -220,6 +232,6 @@ class _Process:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
-        if self._task is not None:
+        for path in self.paths.values():
             with contextlib.suppress(OSError):
-                self._task.path.unlink()
+                path.unlink()

@@ -23,7 +23,11 @@ from gateway.store.journal import segment
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
 
-__all__ = ["Here", "Task", "Writer", "WrittenFile", "write"]
+__all__ = ["AT_ONCE", "Here", "Task", "Writer", "WrittenFile", "write"]
+
+AT_ONCE = 2
+"""So many files a process has in hand: one is decoded while the end of the one before it
+is encoded, synced and entered in the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +124,23 @@ def write(
     decoders: Mapping[str, Decode],
     previous: Callable[[], str],
     progress: Callable[[], None] = lambda: None,
+    decoded: Callable[[], None] = lambda: None,
     executor: Executor | None = None,
 ) -> WrittenFile:
     """Write the file of a segment; *decoders* by protocol.
 
     *previous* is asked for the link of the file before it when all rows are written.
-    *progress* is called for each group of rows; *executor* encodes and writes one while the
-    next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
+    *progress* is called for each group of rows, *decoded* when nothing is left to decode, at
+    least once; *executor* encodes and writes one while the next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
     """
+    more = (previous, progress, decoded, executor)
     try:
-        return _write(task, disk, Decoder(decoders), previous, progress, executor)
+        return _write(task, disk, Decoder(decoders), *more)
     except (MemoryError, OSError):
         raise
     except Exception:  # rows that can not be columns: find out whose they are
         decoder = Decoder(decoders, careful=True)
-        return _write(task, disk, decoder, previous, progress, executor)
+        return _write(task, disk, decoder, *more)
 
 
 def _write(
@@ -143,6 +149,7 @@ def _write(
     decoder: Decoder,
     previous: Callable[[], str],
     progress: Callable[[], None],
+    decoded: Callable[[], None],
     executor: Executor | None,
 ) -> WrittenFile:
     disk.unlink(task.path)
@@ -159,6 +166,7 @@ def _write(
             previous=previous,
             incarnation=task.incarnation,
             progress=progress,
+            decoded=decoded,
             executor=executor,
         )
         sink.flush()

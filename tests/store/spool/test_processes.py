@@ -8,6 +8,7 @@ import os
 import signal
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def task(place: Any, one: Segment, name: str | None = None) -> Task:
 
 
 def pids(processes: Processes) -> list[int]:
-    return [each.pid for each in (*processes._idle, *processes._busy.values())]
+    return [each.pid for each in processes._all]
 
 
 def is_there(pid: int) -> bool:
@@ -123,9 +124,8 @@ def test_one_that_is_killed_costs_nothing_but_time(
     publisher._begin(one)
     [pid] = pids(processes)
     os.kill(pid, signal.SIGKILL)
-    [begun] = processes._busy.values()
-    assert begun._task is not None
-    begun._task.path.touch()  # it had come so far
+    [begun] = processes._begun.values()
+    begun.paths[next(iter(begun.paths))].touch()  # it had come so far
     with pytest.raises(Lost, match=rf"process {pid} was killed .*want of memory"):
         publisher.publish(one)
     assert place.public() == []
@@ -161,6 +161,57 @@ def test_what_is_wanted_now_goes_before_what_was_begun(
     assert len(pids(processes)) == 1
 
 
+def test_one_has_the_next_file_in_hand_too(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """It is decoded while the end of the one before is encoded and synced; no third is."""
+    tasks = [task(place, sealed(b"{}")) for _ in range(3)]
+    processes = make()
+    for each in tasks:
+        processes.begin(each)
+    assert [*processes._begun] == tasks[:2]
+    for each in tasks:
+        assert processes.finish(each, NOTHING).sha256
+    assert len(pids(processes)) == 1
+
+
+def test_one_that_is_killed_leaves_nothing_of_the_next_file(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """It is begun anew."""
+    one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
+    processes = make()
+    processes.begin(one)
+    processes.begin(two)
+    [pid] = pids(processes)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not is_there(pid), "it has ended")
+    for path in processes._all[0].paths.values():
+        path.touch()
+    with pytest.raises(Lost):
+        processes.finish(one, NOTHING)
+    assert not place.public()
+    for each in (one, two):
+        assert processes.finish(each, NOTHING).sha256
+    assert place.public() == sorted(each.path.name for each in (one, two))
+
+
+def test_a_next_file_that_fails_stops_no_other(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """Whether it was begun before or behind it; that it failed is told with it."""
+    processes = make()
+    one, two, three = (task(place, sealed(b"{}")) for _ in range(3))
+    wrong = replace(two, path=place.spool / "none" / ".x")
+    for first, second in ((one, wrong), (wrong, three)):
+        processes.begin(first)
+        processes.begin(second)
+        right = one if first is one else three
+        assert processes.finish(right, NOTHING).sha256
+        with pytest.raises(FileNotFoundError, match=r"none/\.x"):
+            processes.finish(wrong, NOTHING)
+
+
 def test_what_the_disk_refuses_is_told_as_it_is(
     place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
 ) -> None:
@@ -181,7 +232,7 @@ def test_it_ends_with_the_daemon_and_with_nothing_else(
     """A service is signalled as a whole; what is in hand is still to be published."""
     processes = make()
     processes.start()
-    [process] = processes._idle
+    [process] = processes._all
     eventually(lambda: "S" in ignored(process.pid), "signals are ignored")
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(process.pid, number)
@@ -222,7 +273,7 @@ def test_a_file_whose_entry_failed_is_not_written_again(
         publisher.publish(one)
     publisher._catalog.add = add
     assert publisher.publish(one) is not None
-    assert not processes._busy
+    assert not processes._begun
 
 
 def full(_: object) -> None:
