@@ -129,6 +129,8 @@ class AdminChannel(HTTPChannel):
         """It is answered; the next one, if it came already, has a turn of its own."""
         if self._buffer or any(self._dataBuffer):
             self._answered = request
+            if self._savedTimeOut:  # of a peer that does not take its answers, too
+                self.setTimeout(self._savedTimeOut)
             self._wait_for_a_turn()
         else:
             super().requestDone(request)
@@ -148,6 +150,8 @@ class AdminChannel(HTTPChannel):
         super().dataReceived(data)
         if self._buffer or self.requests:  # a part of the next request came with one
             self._begin_if_due()
+        if any(self._dataBuffer):  # more behind a request than is served now
+            self._networkProducer.pauseProducing()
 
     def _begin_if_due(self) -> None:
         if self._deadline is None and not (self._handlingRequest or self._lost):

@@ -64,8 +64,16 @@ class Bound(NamedTuple):
     """Sends what its connections have written, before the reactor's turn ends."""
 
 
-def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> Bound:
-    """Listen where *settings* say.  Raises `CannotListen`."""
+def bind(
+    reactor: Any,
+    settings: config.Listener,
+    factory: IProtocolFactory,
+    room: Callable[[], int],
+) -> Bound:
+    """Listen where *settings* say.  Raises `CannotListen`.
+
+    *room*: as many bytes may be read of a connection now.
+    """
     try:
         match settings.listen:
             case Tcp() as tcp:
@@ -77,7 +85,7 @@ def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> 
         _tune(port)
         if settings.reuse_port:
             _not_yet(port)
-        sends = Sends(reactor)
+        sends = Sends(reactor, room)
         sends.serve(port)
         if isinstance(port, SocketPort):  # one of a unix socket is, too
             _accept_few(port)

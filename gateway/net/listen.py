@@ -184,7 +184,10 @@ class Listener:
         """
         self.prepare()
         self._port, self.address, self._flush = bind(
-            self._reactor, self._settings, ConnectionFactory(self)
+            self._reactor,
+            self._settings,
+            ConnectionFactory(self),
+            lambda: self.turns.room,
         )
         self.turns.before.append(self._flush)
         self._port.stopReading()  # type: ignore[attr-defined]

@@ -208,10 +208,10 @@ class Reading(Handshake):
     def take_turn(self) -> None:
         """It is this connection's turn."""
         if self._put_off:
-            data, self._put_off = self._put_off, b""
-            self._turn_due = False
-            self._take(data)
-            if not self._turn_due:
+            self._take(self._no_longer_put_off())
+            if self._turn_due:  # it may have asked for one before
+                self._listener.turns.add(self)
+            else:
                 self._read_or_not()
             self._ask_to_deliver()
             return
@@ -258,10 +258,16 @@ class Reading(Handshake):
         turns = self._listener.turns
         if self._put_off or (turns.crowded and not self._closing):
             self._put_off += data
+            turns.put_off_bytes += len(data)
             turns.put_off(self)
             self._read_or_not()
         else:
             self._take(data)
+
+    def _no_longer_put_off(self) -> bytes:
+        data, self._put_off = self._put_off, b""
+        self._listener.turns.put_off_bytes -= len(data)
+        return data
 
     # Reading ahead
 
@@ -319,7 +325,7 @@ class Reading(Handshake):
     def _discard_input(self) -> None:
         super()._discard_input()
         self._ending = True
-        self._put_off = b""
+        self._no_longer_put_off()
         self._over = False
         ahead, self._ahead = self._ahead, None
         if ahead is not None:

@@ -29,10 +29,14 @@ _BYTES_AT_ONCE = 1 << 20
 class Sends:
     """The sockets of one port that have something to send."""
 
-    __slots__ = ("_clock", "_scheduled", "_waiting")
+    __slots__ = ("_clock", "_scheduled", "_waiting", "room")
 
-    def __init__(self, clock: IReactorTime) -> None:
+    def __init__(
+        self, clock: IReactorTime, room: Callable[[], int] = lambda: 1 << 30
+    ) -> None:
         self._clock = clock
+        self.room = room
+        """As many bytes may be read of one of them now."""
         self._waiting: dict[_Server, None] = {}
         self._scheduled = False
 
@@ -117,7 +121,7 @@ class _Server(tcp.Server):
     def doRead(self) -> Exception | None:  # type: ignore[override]
         """See IReadDescriptor."""
         try:
-            data = self.socket.recv(self.read_bytes)
+            data = self.socket.recv(min(self.read_bytes, self.sends.room()))
         except BlockingIOError:
             return None
         except OSError:

@@ -30,6 +30,9 @@ __all__ = ["Turns", "Waiting"]
 
 _AT_ONCE_SECONDS = 0.004
 """So long input is served that nobody has charged to a turn, before other things are."""
+_PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10
+"""What is put off takes no more memory, and so much for each connection beyond that."""
+_ALL = 1 << 30
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
@@ -90,6 +93,7 @@ class Turns:
         "_spent",
         "_waiting",
         "before",
+        "put_off_bytes",
     )
 
     def __init__(self, clock: IReactorTime) -> None:
@@ -97,6 +101,8 @@ class Turns:
         self._waiting = _Line()
         self._scheduled = False
         self._put_off = _Line()
+        self.put_off_bytes = 0
+        """What was read of those, and is in no account."""
         self._spent = 0.0
         """Seconds that reads took in this turn of the reactor."""
         self._noted = False
@@ -118,6 +124,13 @@ class Turns:
     def crowded(self) -> bool:
         """What is read now is to be put off."""
         return bool(self._put_off) or self._spent >= _AT_ONCE_SECONDS
+
+    @property
+    def room(self) -> int:
+        """As many bytes may be read of a connection now: all if they are served at once."""
+        if not self.crowded:
+            return _ALL
+        return max(_LEAST_BYTES, _PUT_OFF_BYTES - self.put_off_bytes)
 
     def spent(self, seconds: float) -> None:
         """To serve a read took so long."""

@@ -160,7 +160,7 @@ class Health:
         """Write how far the tables are, and which files wait."""
         self._looked = self._monotonic()
         oldest = waiting.oldest
-        if oldest is None:
+        if not waiting.files:
             self._known |= _NO_FAILURES
         self.say(
             committed_lsn=ledger.committed.last(),

@@ -319,3 +319,14 @@ def test_who_takes_no_answer_gets_no_other(world: World) -> None:
     for _ in range(20):
         one_turn(world)
     assert served(client) == 1
+
+
+def test_who_takes_no_answer_is_read_no_more_and_leaves(world: World) -> None:
+    """What it sends beyond that stays in its own kernel, and its time runs out."""
+    client = world.connect()
+    channel = client.protocol.wrappedProtocol
+    channel.pauseProducing()
+    client.send(HEALTH * 10)
+    assert client.transport.producerState == "paused"
+    world.clock.advance(channel.timeOut + 1)
+    assert client.transport.disconnecting

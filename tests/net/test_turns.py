@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from gateway.interfaces import Refusal
 
 Make = Callable[..., Any]
@@ -181,3 +183,38 @@ def test_an_address_has_one_turn_then_the_next(make_net: Make) -> None:
         net.peer(host).send(b"much")
     net.clock.advance(0)
     assert order == ["s1", "s2", "s3", "s1", "s3", "s2", "s3", "s1", "s2"]
+
+
+def test_what_is_put_off_is_bounded(net: Any) -> None:
+    """However many are read at one moment: the more is put off, the less is read."""
+    slow(net, [])
+    turns = net.listener.turns
+    all_ = turns.room
+    first, second, third = (net.peer() for _ in range(3))
+    first.send(b"1")
+    assert turns.room == 16 << 20 < all_
+    second.send(b"2" * (1 << 20))
+    assert turns.room == 15 << 20
+    third.send(b"3" * (16 << 20))
+    assert turns.room == 2 << 10
+    third.lose()
+    net.clock.advance(0)
+    assert turns.put_off_bytes == 0
+    assert turns.room == all_
+
+
+def test_a_turn_that_was_asked_for_is_not_lost(
+    net: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what was put off and had nothing for the server, as a ping has."""
+    slow(net, [])
+    first, second = net.peer(), net.peer()
+    first.send(b"1")
+    second.send(b"ping")
+    connection = net.servers[1].connection
+    connection.again()
+    monkeypatch.setattr(connection, "_on_socket", lambda *_: None)
+    net.clock.advance(0)
+    net.clock.advance(0)
+    assert net.servers[1].chunks == [b""]
+    assert second.transport.producerState == "producing"

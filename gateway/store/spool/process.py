@@ -112,26 +112,22 @@ class _Files:
         links = self._links[task.path]
         asked = cache(links.get)
         failed: Exception
-        with contextlib.ExitStack() as turn:
-            turn.enter_context(self._decoding)
-            try:
-                return write(
-                    task,
-                    RealDisk(),
-                    self._known(),
-                    asked,
-                    lambda: self._say(task, None),
-                    turn.close,
-                    self._encoder,
-                )
-            except OSError as why:
-                failed = type(why)(why.errno, why.strerror, why.filename)
-            except MemoryError:
-                failed = MemoryError(
-                    f"publisher process {os.getpid()} is out of memory"
-                )
-            except Exception as why:
-                failed = RuntimeError(f"{type(why).__name__}: {why}")
+        try:
+            return write(
+                task,
+                RealDisk(),
+                self._known(),
+                asked,
+                lambda: self._say(task, None),
+                self._decoding,
+                self._encoder,
+            )
+        except OSError as why:
+            failed = type(why)(why.errno, why.strerror, why.filename)
+        except MemoryError:
+            failed = MemoryError(f"publisher process {os.getpid()} is out of memory")
+        except Exception as why:
+            failed = RuntimeError(f"{type(why).__name__}: {why}")
         asked()
         return failed
 

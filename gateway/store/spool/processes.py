@@ -107,18 +107,20 @@ class Processes:
             self._begin(task)
         process = self._begun.pop(task)
         try:
-            path, written = process.finish(task, previous, lambda: self._hung_seconds)
-        except Lost:
+            path, said = process.finish(task, previous, lambda: self._hung_seconds)
+        except BaseException:  # nobody knows what it says next
             self._drop(process)
             raise
-        finally:
-            self._rest(process)
+        self._rest(process)
+        if isinstance(said, Exception):  # it did what it could, and goes on
+            raise said
         try:
             self._disk.rename(path, task.path)
         except OSError:
             with contextlib.suppress(OSError):
                 self._disk.unlink(path)
             raise
+        written: WrittenFile = said
         return written
 
     def _drop(self, process: _Process) -> None:
@@ -186,19 +188,17 @@ class _Process:
 
     def finish(
         self, task: Task, previous: str, patience: Callable[[], float]
-    ) -> tuple[Path, WrittenFile]:
-        """The file's path, and the file; raises what went wrong, or `Lost`."""
+    ) -> tuple[Path, Any]:
+        """The file's path, and the file, or what went wrong.  Raises `Lost`."""
         path = self.paths[task]
-        said: Any = None
+        of, said = path, None
         try:
             self._connection.send((path, previous))
-            while said is None:  # it got on, with this one or the next
-                _, said = self._next(patience)
+            while said is None or of != path:  # it got on, with this one or the next
+                of, said = self._next(patience)
         except (OSError, EOFError) as why:
             raise Lost(self._end()) from why
         del self.paths[task]
-        if isinstance(said, Exception):
-            raise said
         return path, said
 
     def _next(self, patience: Callable[[], float]) -> Any:

@@ -13,6 +13,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,16 +125,17 @@ def write(
     decoders: Mapping[str, Decode],
     previous: Callable[[], str],
     progress: Callable[[], None] = lambda: None,
-    decoded: Callable[[], None] = lambda: None,
+    decoding: AbstractContextManager[object] | None = None,
     executor: Executor | None = None,
 ) -> WrittenFile:
     """Write the file of a segment; *decoders* by protocol.
 
     *previous* is asked for the link of the file before it when all rows are written.
-    *progress* is called for each group of rows, *decoded* when nothing is left to decode, at
-    least once; *executor* encodes and writes one while the next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
+    *progress* is called for each group of rows, *decoding* is held while there is something
+    to decode; *executor* encodes and writes one while the next is decoded.  Blocks; raises
+    OSError, MemoryError, and leaves no file then.
     """
-    more = (previous, progress, decoded, executor)
+    more = (previous, progress, decoding, executor)
     try:
         return _write(task, disk, Decoder(decoders), *more)
     except (MemoryError, OSError):
@@ -149,35 +151,38 @@ def _write(
     decoder: Decoder,
     previous: Callable[[], str],
     progress: Callable[[], None],
-    decoded: Callable[[], None],
+    decoding: AbstractContextManager[object] | None,
     executor: Executor | None,
 ) -> WrittenFile:
-    disk.unlink(task.path)
-    data, readable = read_patiently(disk, task.segment)
-    scan, unreadable = _scan(data, task)
-    sink = _Sink(disk.create(task.path))
-    try:
-        written = parquet.write(
-            fill_gaps(scan, task.first_lsn, task.last_lsn, task.copies),
-            sink,
-            node=task.node,
-            decoder=decoder,
-            compression=task.compression,
-            previous=previous,
-            incarnation=task.incarnation,
-            progress=progress,
-            decoded=decoded,
-            executor=executor,
-        )
-        sink.flush()
-        progress()
-        sink.file.sync()
-    except BaseException:
-        with contextlib.suppress(OSError):
-            disk.unlink(task.path)
-        raise
-    finally:
-        sink.file.close()
+    with contextlib.ExitStack() as turn:
+        if decoding is not None:
+            turn.enter_context(decoding)
+        disk.unlink(task.path)
+        data, readable = read_patiently(disk, task.segment)
+        scan, unreadable = _scan(data, task)
+        sink = _Sink(disk.create(task.path))
+        try:
+            written = parquet.write(
+                fill_gaps(scan, task.first_lsn, task.last_lsn, task.copies),
+                sink,
+                node=task.node,
+                decoder=decoder,
+                compression=task.compression,
+                previous=previous,
+                incarnation=task.incarnation,
+                progress=progress,
+                decoded=turn.close,
+                executor=executor,
+            )
+            sink.flush()
+            progress()
+            sink.file.sync()
+        except BaseException:
+            with contextlib.suppress(OSError):
+                disk.unlink(task.path)
+            raise
+        finally:
+            sink.file.close()
     return WrittenFile(
         payloads=written.digest.hexdigest(),
         sha256=sink.sha256.hexdigest(),
