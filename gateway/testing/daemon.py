@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -63,11 +64,12 @@ def spawn(
         )
 
 
-_RESERVED: list[socket.socket] = []
+_RESERVED: deque[socket.socket] = deque()
+_MOST_RESERVED = 64
 
 
 def free_port() -> int:
-    """A port that is free, and that is given to nobody else while this process lives.
+    """A port that is free, and that is given to nobody else soon.
 
     No outgoing connection gets it either.  A socket stays bound to it that does not
     listen: whoever sets SO_REUSEADDR, as servers do, can listen there beside it, and
@@ -86,6 +88,8 @@ def free_port() -> int:
             continue
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _RESERVED.append(bound)
+        if len(_RESERVED) > _MOST_RESERVED:
+            _RESERVED.popleft().close()
         return port
 
 

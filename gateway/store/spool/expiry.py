@@ -171,10 +171,9 @@ class Expiry:
             noted = self._note([one.path.name for one in some])
             del self._due[: len(some)]  # what fails now is found again in a minute
             self._due[:0] = self._remove(some, noted=noted)
-            if self._clock() >= until:
+            if (ended := self._clock()) >= until:
+                self._goes_on = ended + (ended - begun)
                 break
-        ended = self._clock()
-        self._goes_on = ended + (ended - begun)
 
     def make_room(self, enough: Callable[[], bool]) -> list[int]:
         """Remove the oldest files until there is *enough* room, or none is left, or a
