@@ -18,7 +18,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 from uuid import UUID
 
 import msgspec
@@ -379,8 +379,18 @@ _decode = msgspec.msgpack.Decoder(Body).decode
 
 
 def pack(number: int, records: list[Record]) -> bytes:
-    """Encode the body of change *number*."""
-    return _encode(Body(_FORMAT, number, records))
+    """Encode the body of change *number*, in no more memory than it needs.
+
+    It stays for long where its data is read again, and msgspec leaves half as much room
+    behind what it encodes.
+    """
+    if any(map(_is_large, records)):
+        return b"".join(pieces(number, records))
+    return bytes(memoryview(_encode(Body(_FORMAT, number, records))))
+
+
+def _is_large(record: Record) -> TypeGuard[Append | Merge]:
+    return isinstance(record, Append | Merge) and len(record.data) >= _BIN_32
 
 
 def pieces(number: int, records: list[Record]) -> list[bytes | memoryview]:
@@ -392,13 +402,13 @@ def pieces(number: int, records: list[Record]) -> list[bytes | memoryview]:
     around = bytearray(_encode((_FORMAT, number, [None] * len(records))))
     del around[len(around) - len(records) :]
     for record in records:
-        if not isinstance(record, Append | Merge) or len(record.data) < _BIN_32:
+        if _is_large(record):
+            around += _encode(msgspec.structs.replace(record, data=memoryview(b"")))
+            around[-2:] = b"\xc6" + len(record.data).to_bytes(4)  # bin 32, not bin 8
+            found += (bytes(around), record.data)
+            around.clear()
+        else:
             around += _encode(record)
-            continue
-        around += _encode(msgspec.structs.replace(record, data=memoryview(b"")))
-        around[-2:] = b"\xc6" + len(record.data).to_bytes(4)  # bin 32, not bin 8
-        found += (bytes(around), record.data)
-        around.clear()
     return [*found, bytes(around)]
 
 

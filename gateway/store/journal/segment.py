@@ -276,8 +276,8 @@ class _Record:
 class Scan:
     """Reads a segment, whatever a crash left of it.
 
-    Iterate to get the batches in order; then `end`, `next_lsn`, `batches`, `sealed`
-    and `damage` tell how it went.  Never raises once the header was read.
+    Iterate, once, to get the batches in order; then `end`, `next_lsn`, `batches`, `sealed`
+    and `damage` tell how it went, and its bytes are let go.  Never raises once the header was read.
     """
 
     def __init__(
@@ -325,6 +325,7 @@ class Scan:
                 yield self._batch(record)
             yield from self._as_expected()
         self._origins.clear()
+        self._data = b""
 
     def of_before(self) -> tuple[str, int] | None:
         """Name and synced bytes of the segment before, if the first record tells them."""

@@ -37,6 +37,9 @@ _LOOK_SECONDS = 1.0
 _STOPPING_SECONDS = 10.0
 """The same while the daemon is stopping."""
 _IDLE_SECONDS = 60.0
+_MEMORY = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+"""Unless the environment says otherwise: its threads take turns with large pieces, of which
+each thread's own heap, and Arrow's, would keep some for itself (a third of all)."""
 _END_SECONDS = 1.0
 _MOST = 4
 """One event loop does not take what more of them could publish."""
@@ -164,6 +167,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env={
+                    **_MEMORY,
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                 },

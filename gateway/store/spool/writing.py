@@ -160,6 +160,7 @@ def _write(
         disk.unlink(task.path)
         data, readable = read_patiently(disk, task.segment)
         scan, unreadable = _scan(data, task)
+        del data  # it is the scan's, until that is over
         sink = _Sink(disk.create(task.path))
         try:
             written = parquet.write(

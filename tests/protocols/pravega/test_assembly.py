@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.protocols.pravega import assembly, records, segments
 from gateway.protocols.pravega.codec import AttributeUpdate
-from gateway.protocols.pravega.records import Attribute, Merge
+from gateway.protocols.pravega.records import Append, Attribute, Merge
 from gateway.protocols.pravega.wire import AppendBlockEnd, DataAppended
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
@@ -35,8 +37,9 @@ def test_pieces_are_the_body(sizes: tuple[int, ...], updates: int) -> None:
     ]
     made += [Attribute("s", W, n) for n in range(updates)]
     for number in (1, 1 << 40):
-        whole = records.pack(number, made)
+        whole = msgspec.msgpack.encode(records.Body(1, number, made))
         assert b"".join(records.pieces(number, made)) == whole
+        assert records.pack(number, made) == whole
 
 
 def test_as_many_records_as_there_may_be() -> None:
@@ -44,6 +47,19 @@ def test_as_many_records_as_there_may_be() -> None:
     for count in (1, 15, 16, 1000, 70_000):
         made: list[Any] = [Attribute("s", W, 1)] * count
         assert b"".join(records.pieces(7, made)) == records.pack(7, made)
+
+
+@pytest.mark.parametrize("size", [20_000, 131_072])
+def test_a_body_takes_no_more_memory_than_its_bytes(size: int) -> None:
+    """Thousands of them are kept for readers at the tail."""
+    made: list[Any] = [Append("s", 0, b"w" * 16, 1, 1, 1, memoryview(b"m" * size))]
+    tracemalloc.start()
+    try:
+        bodies = [records.pack(number, made) for number in range(100)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.02 * sum(map(len, bodies))
 
 
 @pytest.fixture

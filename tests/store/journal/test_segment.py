@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import sys
 from collections.abc import Callable, Iterator
 
 import google_crc32c
@@ -52,6 +53,16 @@ def test_everything_that_went_in_comes_out(make: Make, origin: Origin) -> None:
     assert second.batch.origin.principal is None
     assert third.batch.origin is first.batch.origin
     assert (scan.next_lsn, scan.sealed, scan.damage) == (10, True, [])
+
+
+def test_what_was_read_is_let_go_of(make: Make) -> None:
+    """A file's end is written and synced while the next segment is in memory."""
+    data, _ = build([make(b"one" * 1000)], seal=True)
+    scan = segment.Scan(data)
+    held = sys.getrefcount(data)
+    assert len(list(scan)) == 1
+    assert sys.getrefcount(data) == held - 1
+    assert (scan.next_lsn, scan.sealed) == (6, True)
 
 
 def test_a_group_that_is_written_again_means_the_same(make: Make) -> None:
