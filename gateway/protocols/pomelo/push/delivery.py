@@ -5,7 +5,6 @@ A push to everyone is a write for each client: 10,000 of them take a quarter of 
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import Any
 
 from twisted.internet.task import deferLater
@@ -27,14 +26,15 @@ class Slices:
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
-        self._began, self._done = monotonic(), 0
+        self._began, self._done = reactor.seconds(), 0
 
     async def count(self, done: int) -> None:
         """So much was done; returns in the next slice if this one is over."""
         self._done += done
-        if self._done >= _AT_ONCE or monotonic() - self._began >= _SECONDS:
-            await deferLater(self._reactor, 0)
-            self._began, self._done = monotonic(), 0
+        reactor = self._reactor
+        if self._done >= _AT_ONCE or reactor.seconds() - self._began >= _SECONDS:
+            await deferLater(reactor, 0)
+            self._began, self._done = reactor.seconds(), 0
 
     async def deliver(self, delivery: Delivery) -> None:
         """Write it to all its clients."""
