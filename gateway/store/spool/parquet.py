@@ -8,6 +8,7 @@ flipped bits otherwise.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future, wait
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.digests import PAYLOADS_KEY, PREVIOUS_KEY, PayloadDigest
 from gateway.store.incarnation import KEY as INCARNATION_KEY
-from gateway.store.spool.columns import Columns
+from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Written", "open_writer", "write"]
@@ -39,11 +40,17 @@ class Written:
     """Of the payloads."""
 
 
-def open_writer(sink: Any, compression: str) -> pq.ParquetWriter:
-    """A writer of events to *sink* (a writable binary file object), a context manager."""
-    return pq.ParquetWriter(
+def open_writer(
+    sink: Any, compression: str, schema: pa.Schema = SCHEMA
+) -> pq.ParquetWriter:
+    """A writer of events to *sink* (a writable binary file object), a context manager.
+
+    They come in *schema*, `SCHEMA` or `ENCODED`, and Arrow reads them in `SCHEMA`.
+    """
+    writer = pq.ParquetWriter(
         sink,
-        SCHEMA,
+        schema,
+        store_schema=False,
         compression=compression,
         compression_level=1 if compression == "zstd" else None,
         use_dictionary=[
@@ -60,6 +67,8 @@ def open_writer(sink: Any, compression: str) -> pq.ParquetWriter:
         write_page_checksum=True,
         coerce_timestamps="us",
     )
+    writer.add_key_value_metadata({b"ARROW:schema": b64encode(SCHEMA.serialize())})
+    return writer
 
 
 def write(
@@ -81,11 +90,11 @@ def write(
     (`gateway.store.digests`), and *incarnation* is who publishes it
     (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
     called after each group of rows, and *decoded* when the last one has its values.  With
-    an *executor*, groups are encoded in one of its
-    threads, and *sink* is written to there.
+    an *executor*, a group is encoded and written to *sink* in one of its threads, and
+    digested in another.
     """
     done = Written()
-    with open_writer(sink, compression) as writer:
+    with open_writer(sink, compression, ENCODED) as writer:
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
         with _Encoding(writer, done, executor) as encoding:
@@ -117,7 +126,7 @@ class _Encoding:
         self._writer = writer
         self._done = done
         self._executor = executor
-        self._begun: Future[None] | None = None
+        self._begun: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -125,27 +134,29 @@ class _Encoding:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._end()
-        elif self._begun is not None:
-            wait((self._begun,))  # what it raises comes too late
+        else:
+            wait(self._begun)  # what they raise comes too late
 
     def begin(self, columns: Columns) -> None:
         """Encode these, behind those before; raises what went wrong with either."""
+        batch = columns.batch(ENCODED)
         self._end()
+        done = self._done
+        done.events += batch.num_rows
+        done.flaws.update(columns.flaws)
         if self._executor is None:
-            _flush(columns, self._writer, self._done)
+            self._write(batch)
+            done.digest.add(batch.column("payload"))
         else:
-            flush = self._executor.submit
-            self._begun = flush(_flush, columns, self._writer, self._done)
+            submit = self._executor.submit
+            self._begun.append(submit(self._write, batch))
+            self._begun.append(submit(done.digest.add, batch.column("payload")))
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch, row_group_size=batch.num_rows)
 
     def _end(self) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.result()
-
-
-def _flush(columns: Columns, writer: pq.ParquetWriter, done: Written) -> None:
-    batch = columns.batch()
-    writer.write_batch(batch, row_group_size=batch.num_rows)
-    done.digest.add(batch.column("payload"))
-    done.events += batch.num_rows
-    done.flaws.update(columns.flaws)
+        begun, self._begun = self._begun, []
+        wait(begun)
+        for each in begun:
+            each.result()

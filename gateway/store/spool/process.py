@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["decoders", "main", "work"]
 
+_ENCODERS = 2
+
 
 def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
     """What reads the batches of each protocol, whose listeners have these options.
@@ -69,8 +71,8 @@ def work(connection: Any) -> None:
 class _Files:
     """Those in hand, `AT_ONCE` at most; the daemon sees to that.
 
-    The rows of one are decoded at a time, and a thread encodes those of all in turn: two
-    that decode at once would only wait for each other.
+    The rows of one are decoded at a time: two that decode at once would only wait for each
+    other.  Two threads encode and digest those of all in turn.
     """
 
     def __init__(
@@ -80,11 +82,12 @@ class _Files:
         self._known = known
         self._links: dict[Path, SimpleQueue[str]] = {}
         self._saying, self._decoding = Lock(), Lock()
-        self._encoder = ThreadPoolExecutor(1, "encoding")
+        self._encoders = ThreadPoolExecutor(_ENCODERS, "encoding")
         self._writers = ThreadPoolExecutor(AT_ONCE, "writing")
         # The threads begin while there is memory.
-        self._encoder.submit(bool).result()
-        all_there = Barrier(AT_ONCE + 1)
+        all_there = Barrier(_ENCODERS + AT_ONCE + 1)
+        for _ in range(_ENCODERS):
+            self._encoders.submit(all_there.wait)
         for _ in range(AT_ONCE):
             self._writers.submit(all_there.wait)
         all_there.wait()
@@ -120,7 +123,7 @@ class _Files:
                 asked,
                 lambda: self._say(task, None),
                 self._decoding,
-                self._encoder,
+                self._encoders,
             )
         except OSError as why:
             failed = type(why)(why.errno, why.strerror, why.filename)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.event import Batch, Origin, Rows, Stored
+from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 from gateway.store.spool.parquet import write
@@ -90,10 +90,40 @@ def _decode(body: bytes) -> Rows:
     return Rows([body + b"%04d" % at for at in range(4096)])
 
 
-def test_groups_that_are_encoded_beside_are_the_same_file() -> None:
+_ATTRIBUTES: list[dict[str, str]] = [
+    {"window": "1", "version": "2"},
+    {},
+    {"window": "2"},
+    {"window": "1", "version": "2"},
+]
+
+
+@pytest.mark.parametrize("attributes", [_ATTRIBUTES, [{}, {}], _ATTRIBUTES[2:3]])
+def test_a_file_reads_in_the_schema_of_events(
+    attributes: Sequence[Mapping[str, str]],
+) -> None:
+    """Whatever attributes its batches have, and however its columns were encoded."""
+    columns, batches = Columns("gw"), []
+    decoded = iter(Rows([b"1", b"2"], attributes=each) for each in attributes)
+    for at, each in enumerate(attributes):
+        batches.append(Stored(Batch(ORIGIN, at, 2, b"", 2), 1 + 2 * at))
+        columns.add(batches[-1], Rows([b"1", b"2"], attributes=each))
+    sink = io.BytesIO()
+    decoder = Decoder({"rsio": lambda _: next(decoded)})
+    write(batches, sink, node="gw", decoder=decoder, compression="zstd")
+    found = pq.read_table(sink)
+    assert found.schema == SCHEMA
+    assert found.to_pylist() == columns.batch().to_pylist()
+    assert found["attributes"].to_pylist() == [
+        list(each.items()) or None for each in attributes for _ in range(2)
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_groups_that_are_encoded_beside_are_the_same_file(threads: int) -> None:
     """Byte for byte, with the same digest; the link is asked for when all is written."""
     sinks, digests = [], set()
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(threads) as beside:
         for executor in (None, beside):
             sink = io.BytesIO()
             sinks.append(sink)
