@@ -17,7 +17,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Disk", "File", "RealDisk", "read_patiently", "replace_file", "what_to_do"]
+__all__ = [
+    "NO_ROOM",
+    "Disk",
+    "File",
+    "RealDisk",
+    "read_patiently",
+    "replace_file",
+    "what_to_do",
+]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What a write fails with when disk or quota are full."""
 
 _IOV_MAX = 1024
 _SECTOR = 4096

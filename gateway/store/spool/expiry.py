@@ -8,7 +8,6 @@ readers of streams still need of it is kept before that (`retained`).
 from __future__ import annotations
 
 import contextlib
-import errno
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 from attrs import define
 
-from gateway.store.disk import Disk
+from gateway.store.disk import NO_ROOM, Disk
 from gateway.store.names import parse_file_name
 from gateway.store.spool.retained import Retained
 
@@ -270,7 +269,7 @@ class Expiry:
         try:
             self._before([*self._unsaid, *names])
         except OSError as why:
-            if why.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if why.errno not in NO_ROOM:
                 raise
             return False
         self._unsaid.clear()

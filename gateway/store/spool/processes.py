@@ -144,6 +144,11 @@ class Processes:
                 self._all.remove(longest)
                 longest.end(_END_SECONDS)
 
+    def drop(self) -> None:
+        """See `Writer`."""
+        for process in set(self._begun.values()):
+            self._drop(process)
+
     def hurry(self) -> None:
         """See `Writer`."""
         self._hung_seconds = min(self._hung_seconds, _STOPPING_SECONDS)

@@ -24,7 +24,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from gateway.config import model
-from gateway.store.disk import Disk
+from gateway.store.disk import NO_ROOM, Disk
 from gateway.store.journal.log import Segment
 from gateway.store.names import parse_file_name
 from gateway.store.spool.expiry import Expiry
@@ -245,12 +245,17 @@ class Spool:
 
     def _publish(self, sealed: Segment) -> bool:
         """Until it worked; false if the daemon is stopping and it did not."""
-        pause = _TICK_SECONDS
+        pause, alone = _TICK_SECONDS, False
         while True:
             try:
-                done = self._publisher.publish(sealed, self._upcoming())
+                upcoming = () if alone else self._upcoming()
+                done = self._publisher.publish(sealed, upcoming)
             except Exception as why:  # the segment is safe; publishing must go on
                 self._failed(sealed, why)
+                if isinstance(why, OSError) and why.errno in NO_ROOM:
+                    # What waits for this file may have the last room.
+                    self._publisher.writer.drop()
+                    alone = True
                 if self._stopping_after(pause):
                     return False
                 if isinstance(why, Lost):  # to start a process costs half a second

@@ -91,6 +91,9 @@ class Writer(Protocol):
         MemoryError; the same task may be tried again.
         """
 
+    def drop(self) -> None:
+        """Let go of what was begun and not finished, and of the room that it takes."""
+
     def hurry(self) -> None:
         """The daemon is stopping: wait for nothing that hangs.  Any thread may call."""
 
@@ -111,6 +114,9 @@ class Here:
     def finish(self, task: Task, previous: str) -> WrittenFile:
         """See `Writer`."""
         return write(task, self._disk, self._decoders, lambda: previous)
+
+    def drop(self) -> None:
+        """See `Writer`."""
 
     def hurry(self) -> None:
         """See `Writer`."""

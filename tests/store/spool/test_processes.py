@@ -276,6 +276,24 @@ def test_a_file_whose_entry_failed_is_not_written_again(
     assert not processes._begun
 
 
+def test_what_was_begun_is_let_go_of(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """With its room; whatever is finished then is written anew."""
+    tasks = [task(place, sealed(b'{"a":1}')) for _ in range(4)]
+    processes = make(2)
+    for one in tasks:
+        processes.begin(one)
+    eventually(lambda: len(place.public()) == len(tasks), "files were begun")
+    processes.drop()
+    assert not processes._begun
+    assert not place.public()
+    link = NOTHING
+    for one in tasks:
+        link = processes.finish(one, link).sha256
+    assert len(place.public()) == len(tasks)
+
+
 def full(_: object) -> None:
     raise OSError(errno.ENOSPC, "no room")
 

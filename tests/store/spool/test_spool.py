@@ -14,6 +14,7 @@ from gateway.config import model
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
 from gateway.store.spool import Spool, file_name
+from gateway.store.spool.writing import Here, Task, WrittenFile
 from gateway.testing.reactor import QueuedReactor
 from gateway.testing.settings import options_of
 
@@ -141,6 +142,43 @@ def test_a_failure_is_tried_again(place: Any) -> None:
     assert spool.publish_error is None
     turns.wait(spool.stop())
     assert len(place.public()) == 1
+
+
+class Crowded(Here):
+    """On a disk with room for one file, whoever began it."""
+
+    def __init__(self, place: Any) -> None:
+        super().__init__(place.disk, place.decoders)
+        self.begun: set[Task] = set()
+        self.failed = 0
+
+    def begin(self, task: Task) -> None:
+        self.begun.add(task)
+
+    def finish(self, task: Task, previous: str) -> WrittenFile:
+        self.begun.add(task)
+        if len(self.begun) > 1:
+            self.failed += 1
+            raise OSError(errno.ENOSPC, "no room", str(task.path))
+        self.begun.remove(task)
+        return super().finish(task, previous)
+
+    def drop(self) -> None:
+        self.begun.clear()
+
+
+def test_files_that_are_begun_early_never_keep_the_one_in_hand_from_its_room(
+    place: Any,
+) -> None:
+    """On a full disk they are let go of, and begun again when that one is public."""
+    segments = [place.sealed(b"a,b") for _ in range(4)]
+    spool, journal, turns = start(place)
+    writer = spool._publisher.writer = Crowded(place)
+    spool.start(journal, segments)
+    turns.run(lambda: journal.last == 8)
+    turns.wait(spool.stop())
+    assert len(place.public()) == 4
+    assert writer.failed == 3, "the last one has nobody behind it"
 
 
 def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
