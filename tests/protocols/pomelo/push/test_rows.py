@@ -215,3 +215,31 @@ def test_attributes_in_parquet(tmp_path: Path, attributes: Any) -> None:
     pq.write_table(pa.table(columns), path)
     team = Addressee(attributes={"team": "red"})
     assert rows(path.read_bytes(), path.name) == [Push("r", b"1", team)]
+
+
+@pytest.mark.parametrize("body_bytes", [8, 50_000])
+def test_millions_of_rows_in_a_small_file(tmp_path: Path, body_bytes: int) -> None:
+    """A few are decoded at a time: the first of them takes no more memory than one of a
+    short file, and so do those behind it.
+    """
+    count, path = 2_000_000, tmp_path / "a.parquet"
+    body = pa.array(['{"a":"' + "x" * body_bytes + '"}'])
+    pq.write_table(
+        pa.table(
+            {
+                "route": pa.repeat("onNews", count),
+                "body": pa.DictionaryArray.from_arrays(pa.repeat(0, count), body),
+                "all": pa.repeat(True, count),
+            }
+        ),
+        path,
+        compression="zstd",
+    )
+    assert path.stat().st_size < 1 << 16
+    with path.open("rb") as file:
+        before = pa.total_allocated_bytes()
+        found = read(file, path.name, 1 << 20)
+        for _ in range(3000):
+            assert isinstance(next(found), Push)
+            assert pa.total_allocated_bytes() - before < 4 << 20
+        found.close()
