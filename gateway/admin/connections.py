@@ -184,10 +184,13 @@ class AdminChannel(HTTPChannel):
 
     def _too_late(self) -> None:
         self._deadline = None
+        self.drop("request not complete", _REQUEST_SECONDS)
+
+    def drop(self, rule: str, seconds: float) -> None:
+        """End it for what took longer than so many *seconds*, and say so."""
         transport: Any = self.transport
         host, peer = address_of(transport.getPeer())
-        why = Refusal("request not complete", limit=f"{_REQUEST_SECONDS:g} s")
-        self.guard.report(host, peer, why)
+        self.guard.report(host, peer, Refusal(rule, limit=f"{seconds:g} s"))
         transport.abortConnection()
 
 

@@ -59,6 +59,7 @@ class World:
         self.clock = Clock()
         self.rejections = [{"why": "too long"}]
         self.listed = 0
+        self.reported: list[tuple[str, Any]] = []
         self.feed = Feed(
             daemon.probe,
             History(),
@@ -72,7 +73,10 @@ class World:
             pages={"/api/feed": self.feed.page},
             posts={},
             clock=self.clock,
-            guard=Guard(Turns(self.clock)),
+            guard=Guard(
+                Turns(self.clock),
+                report=lambda host, _, why: self.reported.append((host, why)),
+            ),
         )
 
     def _list(self) -> bytes:
@@ -138,6 +142,31 @@ def test_a_viewer_that_does_not_read(world: World) -> None:
     viewer.transport.producer.resumeProducing()
     world.clock.advance(2)
     assert viewer.names[2:] == ["status", "rejections"]
+
+
+def test_a_viewer_that_never_reads_is_let_go_of(world: World) -> None:
+    """Its place is for another; who reads in time stays, however slowly."""
+    slow, deaf = world.look(), world.look()
+    for viewer in (slow, deaf):
+        viewer.transport.producer.pauseProducing()
+    world.clock.advance(44)
+    assert not deaf.transport.disconnected
+    slow.transport.producer.resumeProducing()
+    deaf.transport.producer.pauseProducing()
+    world.clock.advance(44)
+    slow.transport.producer.pauseProducing()
+    assert deaf.transport.disconnected
+    assert not slow.transport.disconnected
+    [(host, why)] = world.reported
+    assert (host, str(why)) == (
+        "192.168.1.1",
+        "viewer does not read what we send, limit 45 s",
+    )
+    slow.lose()
+    deaf.lose()
+    world.clock.advance(100)
+    assert len(world.reported) == 1
+    assert not world.clock.getDelayedCalls()
 
 
 def test_another_token_ends_what_was_begun(world: World) -> None:
