@@ -38,7 +38,13 @@ from typing import Any
 
 import google_crc32c
 from attrs import define
-from twisted.internet.defer import Deferred, FirstError, gatherResults, maybeDeferred
+from twisted.internet.defer import (
+    CancelledError,
+    Deferred,
+    FirstError,
+    gatherResults,
+    maybeDeferred,
+)
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
@@ -231,6 +237,14 @@ class Checkpoint:
             await self._save_and_remove()
         except Exception as why:  # nothing was removed: it can be tried for ever
             first = why.subFailure.value if isinstance(why, FirstError) else why
+            if isinstance(first, CancelledError):  # only the stop gives up
+                self._log.warn(
+                    "{path} is not written: that would take longer than the {seconds:g} s "
+                    "that a stop waits; the next start reads the journal instead",
+                    path=self._directory,
+                    seconds=_STOP_SECONDS,
+                )
+                return
             text = f"{type(first).__name__}: {first}"
             if self.trouble is None:
                 self._log.error(
@@ -319,6 +333,8 @@ def _snapshot(name: str, memory: Memory) -> Deferred[tuple[str, bytes]]:
             data: object = await maybeDeferred(memory.snapshot)
             if not isinstance(data, (bytes, bytearray, memoryview)):
                 raise TypeError(f"it gives {data!r}, and no bytes"[:200])
+        except CancelledError:
+            raise
         except RAISED as why:
             raise RuntimeError(failure(name, "memory.snapshot", why)) from why
         return name, bytes(data)

@@ -6,6 +6,7 @@ import errno
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -346,8 +347,10 @@ def test_stopping_leaves_nothing_to_replay(place: Place) -> None:
 
 
 def test_stopping_does_not_wait_for_ever(place: Place) -> None:
-    """A memory that does not answer costs the next start a replay."""
+    """A memory that does not answer costs the next start a replay; that is no failure."""
     checkpoint, words = place.running()
+    said: list[str] = []
+    checkpoint._log = SimpleNamespace(warn=lambda text, **_: said.append(text))  # type: ignore[assignment]
     words.by_hand = True
     checkpoint.published(place.sealed(b"1"))
     ended: list[None] = []
@@ -357,6 +360,7 @@ def test_stopping_does_not_wait_for_ever(place: Place) -> None:
     assert ended == [None]
     assert len(place.segments()) == 1
     assert not place.clock.getDelayedCalls()
+    assert (len(said), checkpoint.failed, checkpoint.trouble) == (1, 0, None)
 
 
 def test_stopping_does_not_wait_for_ever_for_what_was_begun(place: Place) -> None:
