@@ -3,7 +3,8 @@
 A Lumberjack writer sends windows of 50 events, each when the last one is acknowledged:
 first alone, then beside one connection that sends what an attack of
 tests/plugins/attacks sends, again and again, as fast as it is read.  An attacker that is
-refused connects again.  The claim: the honest sender's longest wait is at most ten times
+refused connects again.  With `--connections` there are several attackers, of an address of
+their own (127.0.0.2).  The claim: the honest sender's longest wait is at most ten times
 that of the same run without attack.
 
 Beside each wait stands the longest sync of the disk meanwhile.  Where the longest wait
@@ -19,7 +20,9 @@ import multiprocessing
 import socket
 import struct
 import sys
+import threading
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.synchronize import Event
@@ -110,19 +113,34 @@ class Honest:
         self._socket.close()
 
 
-def _connect(address: str) -> socket.socket:
+def _connect(address: str, source: str | None = None) -> socket.socket:
     host, _, port = address.rpartition(":")
-    made = socket.create_connection((host, int(port)), timeout=60)
+    made = socket.create_connection(
+        (host, int(port)), timeout=60, source_address=source and (source, 0)
+    )
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return made
 
 
-def attack(which: int, address: str, stop: Event) -> None:
+def attack(which: int, address: str, connections: int, stop: Event) -> None:
     """Send its unit again and again until *stop*; read what comes."""
     one = ATTACKS[which]
     data = b"".join(one.reads(one.most))
+    source = "127.0.0.2" if connections > 1 else None
+    one_of_them = partial(_attack, one, data, address, source, stop)
+    others = [threading.Thread(target=one_of_them) for _ in range(connections - 1)]
+    for other in others:
+        other.start()
+    one_of_them()
+    for other in others:
+        other.join()
+
+
+def _attack(
+    one: Attack, data: bytes, address: str, source: str | None, stop: Event
+) -> None:
     while not stop.is_set():
-        with contextlib.suppress(OSError), _connect(address) as sock:
+        with contextlib.suppress(OSError), _connect(address, source) as sock:
             for piece in one.opening:
                 sock.sendall(piece)
             sock.setblocking(False)
@@ -172,17 +190,19 @@ def _measured(honest: Honest, disk: Disk, seconds: float) -> Waits:
 
 
 def _beside(
-    gateway: Gateway, disk: Disk, which: int, listener: str, seconds: float
+    gateway: Gateway, disk: Disk, which: int, listener: str, options: Namespace
 ) -> Waits:
     context = multiprocessing.get_context("fork")
     stop = context.Event()
     address = gateway.address(listener)
-    process = context.Process(target=attack, args=(which, address, stop), daemon=True)
+    process = context.Process(
+        target=attack, args=(which, address, options.connections, stop), daemon=True
+    )
     honest = Honest(gateway.address("honest"))
     process.start()
     try:
         time.sleep(0.3)
-        return _measured(honest, disk, seconds)
+        return _measured(honest, disk, options.seconds)
     finally:
         stop.set()
         process.join(30)
@@ -195,6 +215,9 @@ def bench() -> int:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each attack")
     parser.add_argument("--protocol", help="only this one's attacks")
     parser.add_argument("--attack", default="", help="only those named like this")
+    parser.add_argument(
+        "--connections", type=int, default=1, help="that attack at once"
+    )
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report("fairness", machine(home))
@@ -216,7 +239,7 @@ def bench() -> int:
             report.add("alone", _text(alone))
             for which in chosen:
                 beside = partial(
-                    _beside, gateway, disk, which, attacked[which], options.seconds
+                    _beside, gateway, disk, which, attacked[which], options
                 )
                 runs = [beside()]
                 if _by_the_disk(runs[0], alone):

@@ -31,6 +31,7 @@ __all__ = [
     "Origin",
     "Rows",
     "Stored",
+    "address_of",
     "network_of",
 ]
 
@@ -110,6 +111,8 @@ class Origin:
     """`received_at` of its newest batch: set by the journal only."""
     unacknowledged: int = 0
     """Bytes of its batches that wait to be acknowledged: set by the journal only."""
+    address: str = ""
+    """Whom its batches are counted with while they wait: set by the journal only."""
 
 
 def network_of(host: str) -> str:
@@ -126,6 +129,13 @@ def network_of(host: str) -> str:
     if address.ipv4_mapped:
         return str(address.ipv4_mapped)
     return str(IPv6Address(int(address) >> 64 << 64)) + "/64"
+
+
+def address_of(peer: str) -> str:
+    """The `network_of` a peer, or the user of this machine who it is."""
+    if peer.startswith("unix:"):
+        return peer.partition(",")[0]
+    return network_of(peer.rpartition(":")[0].strip("[]"))
 
 
 #: What a batch that waits for the disk takes in memory beside its body, with whoever

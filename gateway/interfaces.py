@@ -89,6 +89,16 @@ class Journal(Protocol):
         full for days, and holds what its waiters hold.
         """
 
+    def over_share(self, origin: Origin) -> bool:
+        """The address of *origin* has so much in the queue for the disk that others would
+        wait for it: no connection of it that has some of that is to bring more.
+        """
+
+    def when_share(self, origin: Origin) -> Deferred[None]:
+        """Fires when `over_share(origin)`, which is true, is so no longer; for one
+        connection of an address after the other.  As `when_room`, it can be cancelled.
+        """
+
     def reserve(self, change: int) -> bool:
         """Count *change* bytes that are held beside batches, by whatever has no
         connection; what connections hold, `Connection.hold` counts.

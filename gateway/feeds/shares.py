@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gateway.event import Origin, network_of
+from gateway.event import Origin, address_of
 from gateway.feeds.publisher import Fault
 
 __all__ = ["Shares", "client_of"]
@@ -18,10 +18,7 @@ def client_of(origin: Origin) -> str:
     """Whom a peer is counted with; empty for the gateway's own pages."""
     if origin.principal:
         return f"name {origin.principal}"
-    peer = origin.peer
-    if peer.startswith("unix:"):
-        return peer.partition(",")[0]
-    return network_of(peer.rpartition(":")[0].strip("[]"))
+    return address_of(origin.peer)
 
 
 class Shares:

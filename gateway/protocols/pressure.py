@@ -28,13 +28,14 @@ def batch_bytes(limit: int) -> int:
 
 @define(eq=False)
 class Valve:
-    """Pauses a connection while the journal is full, or has too much of it to store.
+    """Pauses a connection while the journal is full, or has too much of it to store, or
+    has some of it and too much of its address.
 
     The connection goes on when there is room, and half of its limit is free.
 
     *limit* is `limits.unacknowledged_bytes`.
 
-    *room* is called when the journal is no longer full; it has to call `regulate`.
+    *room* is called when the journal has room again; it has to call `regulate`.
     """
 
     _connection: Connection
@@ -52,15 +53,22 @@ class Valve:
 
         A connection that is not *feeding* the journal is read even if that is full.
         """
-        full = feeding and self._journal.full
-        if full and self._asked is None and not self._closed:
-            self._asked = self._journal.when_room()
+        journal = self._journal
+        full = feeding and journal.full
+        # One that has nothing there is never held back for what its neighbours have.
+        over = unacknowledged > 0 and journal.over_share(self._connection.origin)
+        if (full or over) and self._asked is None and not self._closed:
+            self._asked = (
+                journal.when_room()
+                if full
+                else journal.when_share(self._connection.origin)
+            )
             self._asked.addCallbacks(self._has_room, waits_no_more)
         if not self.paused:
-            if full or unacknowledged >= self._limit:
+            if full or over or unacknowledged >= self._limit:
                 self.paused = True
                 self._connection.pause()
-        elif not full and unacknowledged <= self._limit // 2:
+        elif not (full or over) and unacknowledged <= self._limit // 2:
             self.paused = False
             self._connection.resume()
 

@@ -15,7 +15,7 @@ from typing import cast
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
-from gateway.event import Batch, Origin, Stored
+from gateway.event import Batch, Origin, Stored, address_of
 from gateway.interfaces import NotStored, Refusal, Server
 from gateway.net.memory import MemoryBudget
 
@@ -239,6 +239,9 @@ class ManualJournal:
         self.why_full: str | None = None
         """See `interfaces.Journal`: what the test says, beside `full`."""
         self._wants_room: list[Deferred[None]] = []
+        self.over: set[str] = set()
+        """Addresses that have more in the queue than their share; `share` ends it."""
+        self._want_share: list[tuple[str, Deferred[None]]] = []
         self.errors: list[Exception] = []
         """What servers raised when told that a batch is durable, or is not."""
         self.reserved = 0
@@ -278,6 +281,26 @@ class ManualJournal:
         room: Deferred[None] = Deferred()
         self._wants_room.append(room)
         return room
+
+    def over_share(self, origin: Origin) -> bool:
+        """Whether the test has put its address into `over`."""
+        return address_of(origin.peer) in self.over
+
+    def when_share(self, origin: Origin) -> Deferred[None]:
+        """Fires when the test calls `share`."""
+        waiter: Deferred[None] = Deferred()
+        self._want_share.append((address_of(origin.peer), waiter))
+        return waiter
+
+    def share(self, address: str) -> None:
+        """That address has less in the queue than it may: it is taken out of `over`."""
+        self.over.discard(address)
+        wanted, self._want_share = self._want_share, []
+        for who, waiter in wanted:
+            if who == address:
+                waiter.callback(None)
+            else:
+                self._want_share.append((who, waiter))
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `interfaces.Journal`."""

@@ -58,3 +58,35 @@ def test_who_is_gone_waits_for_no_room() -> None:
     assert kept() is None
     journal.full = False
     assert not told
+
+
+def test_a_crowd_is_read_no_further() -> None:
+    """Who has something in the queue waits until its address has less there; who has
+    nothing there is read whatever its neighbours do.
+    """
+    journal = ManualJournal()
+    told: list[str] = []
+    one, other = (
+        Valve(FakeConnection(protocol="a"), journal, 100, lambda: told.append("room"))
+        for _ in range(2)
+    )
+    journal.over.add("192.0.2.1")
+    for _ in range(3):
+        one.regulate(1)
+        other.regulate(0)
+    assert (one.paused, other.paused) == (True, False)
+    journal.share("192.0.2.1")
+    assert told == ["room"]
+    one.regulate(1)
+    assert not one.paused
+
+
+def test_what_it_has_itself_is_stored() -> None:
+    """Then a connection goes on, though its address still has too much."""
+    journal = ManualJournal()
+    valve = Valve(FakeConnection(protocol="a"), journal, 100, lambda: None)
+    journal.over.add("192.0.2.1")
+    valve.regulate(1)
+    assert valve.paused
+    valve.regulate(0)
+    assert not valve.paused

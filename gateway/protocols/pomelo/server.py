@@ -414,8 +414,12 @@ class PomeloServer(Closing):
         listener, most = self._listener, self._listener.unacknowledged_bytes
         if self._session.waits:  # somebody is asked who the client is: it is not read
             unacknowledged = most
-        if self._valve is None and (listener.journal.full or unacknowledged >= most):
-            connection, journal = self._connection, listener.journal
+        connection, journal = self._connection, listener.journal
+        if self._valve is None and (
+            journal.full
+            or unacknowledged >= most
+            or (unacknowledged > 0 and journal.over_share(connection.origin))
+        ):
             self._valve = Valve(connection, journal, most, self._regulate)
         if self._valve is not None:
             was_paused = self._valve.paused

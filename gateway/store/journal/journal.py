@@ -20,7 +20,6 @@ the oldest batch has waited: after `stall_after` the journal says so (`why_full`
 
 from __future__ import annotations
 
-import errno
 import math
 import struct
 import time
@@ -33,8 +32,9 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.config import model
-from gateway.event import BATCH_BYTES, Batch, Stored
+from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.interfaces import NotStored
+from gateway.store.disk import NO_ROOM
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.lead import Lead
 from gateway.store.journal.log import Log, Segment, SyncFailed
@@ -46,13 +46,13 @@ from gateway.store.journal.queues import (
     Waiting,
     telling,
 )
+from gateway.store.journal.shares import Shares
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
 
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _BYTES = (bytes, bytearray, memoryview)
 _numbers = struct.Struct("<IQ").pack
 """Of what the numbers of a record are: see `segment`."""
@@ -120,7 +120,8 @@ class Journal:
         self._measure()
         self._room: OrderedDict[Deferred[None], None] = OrderedDict()
         """Who waits for some."""
-        self._making_room = False
+        self._shares = Shares()
+        self._making_room = self._waking = False
         self._unpublished: deque[Waiting] = deque()
         self._published = self.durable_lsn
         self._telling = False
@@ -273,6 +274,7 @@ class Journal:
             self._make_room()
         else:
             self._holds[who] = why
+            self._wake()
         self._holding_log.update(self._holds)
 
     def when_room(self) -> Deferred[None]:
@@ -281,6 +283,15 @@ class Journal:
         self._room[waiter] = None
         self._make_room()
         return waiter
+
+    def over_share(self, origin: Origin) -> bool:
+        """See `gateway.interfaces.Journal`."""
+        # What holds the journal holds its queue: then `full` says who is read.
+        return not self._holds and self._shares.over(origin)
+
+    def when_share(self, origin: Origin) -> Deferred[None]:
+        """See `gateway.interfaces.Journal`."""
+        return self._shares.when_less(origin)
 
     def _forget(self, waiter: Deferred[None]) -> None:
         self._room.pop(waiter, None)
@@ -306,6 +317,7 @@ class Journal:
         origin.unacknowledged += len(batch.body)
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
+        self._shares.add(batch)
         self._queues.submit(waiting)
         return waiting.done
 
@@ -317,6 +329,7 @@ class Journal:
         """See `gateway.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
             return False
+        self._shares.remove(batch)
         self._held -= len(batch.body) + BATCH_BYTES
         batch.origin.unacknowledged -= len(batch.body)
         batch.body = b""
@@ -384,6 +397,8 @@ class Journal:
             self.hold("commit", None)
         self._told += len(group)
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
+        for waiting in group:
+            self._shares.remove(waiting.batch)
         if self._acknowledge_when_published:
             self._unpublished.extend(group)
             # Of metadata nothing is published; behind what is, it need not wait.
@@ -407,11 +422,26 @@ class Journal:
             while self._room and not self.full:
                 waiter, _ = self._room.popitem(last=False)
                 waiter.callback(None)
+            self._wake()
         finally:
             self._making_room = False
 
+    def _wake(self) -> None:
+        """Let those go on whose addresses have less in the queue: some, and soon more."""
+        if self._waking:
+            return
+        self._waking = True
+        if self._shares.wake(all_of_them=bool(self._holds)):
+            self._reactor.callLater(0, self._wake_more)
+        else:
+            self._waking = False
+
+    def _wake_more(self) -> None:
+        self._waking = False
+        self._wake()
+
     def _failed(self, why: OSError) -> None:
-        if why.errno not in _NO_ROOM:
+        if why.errno not in NO_ROOM:
             self._on_failure("sync" if isinstance(why, SyncFailed) else "write")
         if self._queues.nothing_waits:
             return  # the next batch finds out whether the disk still fails
@@ -470,7 +500,7 @@ class Journal:
             self._queues.give_back(group)
             self._pass_on_abandoned()
             self._reactor.callFromThread(self._failed, why)
-            if isinstance(why, SyncFailed) and why.errno not in _NO_ROOM:
+            if isinstance(why, SyncFailed) and why.errno not in NO_ROOM:
                 self._failed_syncs += 1
                 if self._failed_syncs > 1:
                     self._reactor.callFromThread(self._on_fatal, str(why))

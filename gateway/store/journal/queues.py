@@ -21,10 +21,19 @@ from gateway.event import Batch, Stored
 from gateway.store.journal.log import Synced
 from gateway.store.threads import Threads
 
-__all__ = ["TOLD_AT_ONCE", "Durable", "Queues", "Reactor", "Waiting", "telling"]
+__all__ = [
+    "GROUP_BATCHES",
+    "GROUP_BYTES",
+    "TOLD_AT_ONCE",
+    "Durable",
+    "Queues",
+    "Reactor",
+    "Waiting",
+    "telling",
+]
 
-_GROUP_BYTES = 4 * 2**20
-_GROUP_BATCHES = 512
+GROUP_BYTES = 4 * 2**20
+GROUP_BATCHES = 512
 """Of one commit, so that those behind tiny ones need not wait for all of them."""
 TOLD_AT_ONCE = 512
 """So many batches are acknowledged in one turn of the reactor, …"""
@@ -225,11 +234,11 @@ class Queues:
     def take(self, *, one: bool) -> list[Waiting]:
         """The next group, or *one* batch of it."""
         group: list[Waiting] = []
-        size, most = 0, 1 if one else _GROUP_BATCHES
+        size, most = 0, 1 if one else GROUP_BATCHES
         with self._condition:
             self._drop_withdrawn()
             for waiting in self._submitted:
-                if len(group) >= most or size >= _GROUP_BYTES:
+                if len(group) >= most or size >= GROUP_BYTES:
                     break
                 size += len(waiting.batch.body)
                 waiting.batch.taken = True

@@ -71,6 +71,7 @@ class CountedJournal:
         self.handed_when_full: set[str] = set()
         """Sessions that did so, since it is."""
         self.reserve = journal.reserve
+        self.over_share, self.when_share = journal.over_share, journal.when_share
 
     @property
     def full(self) -> bool:

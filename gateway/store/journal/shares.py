@@ -1,0 +1,106 @@
+"""How much of the queue for the disk one address may fill before it is read no further.
+
+Batches leave that queue in the order in which they came, over all connections: an event's
+number is its place in it, and what a protocol keeps is changed in this order.  So nobody
+passes a crowd by; instead the crowd is not let in.  What one address may have in the queue
+is a share of a few commit groups, the smaller the more addresses have something there, and
+never less than a few batches.  The disk has enough to do meanwhile, so nobody is slower.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from twisted.internet.defer import Deferred
+
+from gateway.event import Batch, Origin, address_of
+from gateway.store.journal.queues import GROUP_BATCHES, GROUP_BYTES
+
+__all__ = ["Shares"]
+
+_ALL = 8 * GROUP_BATCHES
+"""What an address may have that is alone, …"""
+_LEAST = 32
+"""… and among however many, in batches …"""
+_BYTES = GROUP_BYTES // GROUP_BATCHES
+"""… of as many bytes: a larger one counts as several."""
+_AT_ONCE = 128
+"""So many connections are read again in one turn of the reactor."""
+
+
+def _counted(batch: Batch) -> int:
+    return 1 + len(batch.body) // _BYTES
+
+
+class Shares:
+    """Of one journal; for the reactor's thread.  An address is `event.address_of`."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, int] = {}
+        """What each address has in the queue, if anything."""
+        self._asked: dict[str, OrderedDict[Deferred[None], None]] = {}
+        """Who waits until it is less, if anybody."""
+
+    def add(self, batch: Batch) -> None:
+        """It comes into the queue."""
+        origin, waiting = batch.origin, self._waiting
+        address = origin.address
+        if not address:
+            address = origin.address = address_of(origin.peer)
+        waiting[address] = waiting.get(address, 0) + _counted(batch)
+
+    def remove(self, batch: Batch) -> None:
+        """It leaves the queue, with the body that it came with."""
+        address, waiting = batch.origin.address, self._waiting
+        left = waiting[address] - _counted(batch)
+        if left:
+            waiting[address] = left
+        else:
+            del waiting[address]
+
+    def over(self, origin: Origin) -> bool:
+        """Its address has all that it may have."""
+        waiting = self._waiting
+        address = origin.address
+        return address in waiting and waiting[address] >= self._most
+
+    @property
+    def _most(self) -> int:
+        return max(_LEAST, _ALL // max(1, len(self._waiting)))
+
+    def when_less(self, origin: Origin) -> Deferred[None]:
+        """Fires when `over` is no longer true, for one after another."""
+        address = origin.address
+        waiter: Deferred[None] = Deferred(lambda gone: self._forget(address, gone))
+        self._asked.setdefault(address, OrderedDict())[waiter] = None
+        return waiter
+
+    def _forget(self, address: str, waiter: Deferred[None]) -> None:
+        asked = self._asked.get(address)
+        if asked is not None:
+            asked.pop(waiter, None)
+            if not asked:
+                del self._asked[address]
+
+    def wake(self, *, all_of_them: bool) -> bool:
+        """Tell those who wait, one for each batch that their addresses may have more.
+
+        True if that was enough for one turn, and others are to be told in the next.
+        """
+        left = _AT_ONCE
+        for address in tuple(self._asked):
+            waiting = self._waiting.get(address, 0)
+            room = self._most - waiting
+            if (
+                all_of_them or not waiting
+            ):  # nothing will leave the queue, so once for all
+                room = len(self._asked.get(address, ()))
+            while room > 0 and (asked := self._asked.get(address)):
+                if not left:
+                    return True
+                left -= 1
+                room -= 1
+                waiter = next(iter(asked))
+                self._forget(address, waiter)
+                waiter.callback(None)
+        return False

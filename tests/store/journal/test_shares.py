@@ -1,0 +1,309 @@
+"""Nobody waits behind a crowd of one address, and nothing is stored in another order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.internet.defer import CancelledError, Deferred
+
+from gateway.event import Batch, Origin, Stored
+from gateway.protocols.pressure import Valve
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Commit, Journal, Log
+from gateway.store.journal.shares import Shares
+from gateway.testing import FakeConnection
+from sections import journal_settings
+
+Make = Callable[..., Batch]
+
+_GROUPS = 8
+"""What an address that is alone may have in the queue, in commit groups …"""
+_BATCHES = 512
+"""… of so many batches."""
+
+
+def origin(number: int, session: str = "s") -> Origin:
+    return Origin("plain", "beats", session, f"192.0.2.{number}:9")
+
+
+def fill(shares: Shares, batch: Batch) -> int:
+    """As often as it may be added before its address has its share."""
+    count = 0
+    while not shares.over(batch.origin):
+        shares.add(batch)
+        count += 1
+    return count
+
+
+def test_an_address_that_is_alone_has_a_few_groups(make: Make) -> None:
+    """As much as keeps the disk at work, by their number or by their bytes."""
+    assert fill(Shares(), make(b"tiny", of=origin(1))) == _GROUPS * _BATCHES
+    one_mib = fill(Shares(), make(bytes(1 << 20), of=origin(1)))
+    assert _GROUPS * 4 - 1 <= one_mib <= _GROUPS * 4
+
+
+def test_several_share_it(make: Make) -> None:
+    """The more addresses have something in the queue, the less each may have."""
+    for others in (1, 3, 15):
+        shares = Shares()
+        for number in range(others):
+            shares.add(make(b"x", of=origin(2 + number)))
+        whole = _GROUPS * _BATCHES
+        assert fill(shares, make(b"x", of=origin(1))) == whole // (1 + others)
+
+
+def test_however_many_there_are_each_may_have_some(make: Make) -> None:
+    """A fleet of small senders is never held back for its size."""
+    shares = Shares()
+    for number in range(10_000):
+        peer = Origin("plain", "beats", "s", f"10.0.{number // 256}.{number % 256}:9")
+        shares.add(make(b"x", of=peer))
+    assert fill(shares, make(b"x", of=origin(1))) == 32
+
+
+def test_ports_and_ipv6_networks_are_one_address(make: Make) -> None:
+    """Nobody gets more by connecting from another port, or another address of its /64."""
+    shares = Shares()
+    peers = ["192.0.2.1:1", "192.0.2.1:2", "[::ffff:192.0.2.1]:3"]
+    first, *others = [Origin("plain", "beats", "s", peer) for peer in peers]
+    fill(shares, make(b"x", of=first))
+    for other in others:
+        shares.add(make(b"x", of=other))
+        assert shares.over(other)
+    fill(shares, make(b"x", of=Origin("plain", "beats", "s", "[2001:db8::1]:1")))
+    neighbour = Origin("plain", "beats", "s", "[2001:db8::2]:1")
+    shares.add(make(b"x", of=neighbour))
+    assert shares.over(neighbour)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 8191, 8192, 100_000])),
+        max_size=60,
+    ),
+    st.data(),
+)
+def test_what_is_counted_is_what_waits(
+    submitted: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Whatever comes and goes in whatever order: in the end nothing is left."""
+    shares = Shares()
+    model: Counter[str] = Counter()
+    there: list[Batch] = []
+    for number, size in submitted:
+        batch = Batch(origin(number), 0, 1, bytes(size), size)
+        shares.add(batch)
+        there.append(batch)
+        model[batch.origin.address] += 1 + size // 8192
+        if data.draw(st.booleans()):
+            gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
+            shares.remove(gone)
+            model[gone.origin.address] -= 1 + len(gone.body) // 8192
+        assert shares._waiting == +model
+    for batch in there:
+        shares.remove(batch)
+    assert not shares._waiting
+
+
+class Waiters:
+    """Connections of one address that wait until it has less in the queue."""
+
+    def __init__(self, shares: Shares, who: Origin, count: int) -> None:
+        self.told: list[int] = []
+        self.waiting = [self._ask(shares, who, number) for number in range(count)]
+
+    def _ask(self, shares: Shares, who: Origin, number: int) -> Deferred[None]:
+        waiter = shares.when_less(who)
+        waiter.addCallbacks(
+            lambda _: self.told.append(number), lambda why: why.trap(CancelledError)
+        )
+        return waiter
+
+
+def test_as_many_go_on_as_there_is_room_for(make: Make) -> None:
+    """One for each batch, in the order in which they asked; whoever is gone is not told."""
+    shares, batch = Shares(), make(b"x", of=origin(1))
+    fill(shares, batch)
+    waiters = Waiters(shares, batch.origin, 5)
+    assert not shares.wake(all_of_them=False)
+    assert not waiters.told
+    waiters.waiting[1].cancel()
+    for _ in range(2):
+        shares.remove(batch)
+    assert not shares.wake(all_of_them=False)
+    assert waiters.told == [0, 2]
+
+
+def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
+    """No batch will leave it to tell the others; but not all in one turn."""
+    shares, batch = Shares(), make(b"x", of=origin(1))
+    count = fill(shares, batch)
+    waiters = Waiters(shares, batch.origin, 5000)
+    for _ in range(count):
+        shares.remove(batch)
+    turns = 1
+    while shares.wake(all_of_them=False):
+        assert len(waiters.told) == 128 * turns
+        turns += 1
+    assert waiters.told == list(range(5000))
+    assert not shares._asked
+
+
+class Running:
+    """A journal with its thread, and the test as its reactor."""
+
+    def __init__(self, directory: Path, turns: Any) -> None:
+        self.turns = turns
+        self.commits: list[Commit] = []
+        self.durable: list[Batch] = []
+        self.journal = Journal(
+            Log(directory, RealDisk(), 1),
+            reactor=turns,
+            **journal_settings(commit_interval=0.0),
+            on_sealed=lambda _: None,
+            on_fatal=lambda _: None,
+            on_commit=self.commits.append,
+            on_durable=self._durable,
+        )
+        self.started = False
+
+    def _durable(self, stored: list[Stored]) -> None:
+        self.durable += [one.batch for one in stored]
+
+    def start(self) -> None:
+        self.started = True
+        self.journal.start()
+
+    def stop(self) -> None:
+        if self.started:
+            self.turns.wait(self.journal.stop())
+
+
+@pytest.fixture
+def running(directory: Path, turns: Any) -> Iterator[Running]:
+    running = Running(directory, turns)
+    yield running
+    running.stop()
+
+
+class Flood:
+    """A connection that submits whenever it is read, as servers do."""
+
+    def __init__(self, running: Running, make: Make, who: Origin) -> None:
+        self.running, self.make = running, make
+        self.connection = FakeConnection(protocol="plain", origin=who)
+        self.valve = Valve(
+            self.connection, running.journal, 2 * _BATCHES * _GROUPS, self.regulate
+        )
+        self.sent: list[Batch] = []
+        self.stored: list[Batch] = []
+
+    def regulate(self) -> None:
+        self.valve.regulate(len(self.sent) - len(self.stored))
+
+    def submit(self) -> None:
+        """One batch."""
+        batch = self.make(b"%d" % len(self.sent), of=self.connection.origin)
+        self.sent.append(batch)
+        self.running.journal.submit(batch).addCallback(self._stored)
+        self.regulate()
+
+    def _stored(self, stored: Stored) -> None:
+        self.stored.append(stored.batch)
+        self.regulate()
+
+    def flood(self, most: int) -> None:
+        """All that it may, or *most* batches."""
+        while not self.valve.paused and most > 0:
+            self.submit()
+            most -= 1
+
+
+@pytest.mark.parametrize("connections", [1, 20, 200])
+def test_an_honest_batch_waits_for_a_few_groups(
+    running: Running, make: Make, connections: int
+) -> None:
+    """However many connections of one address have tiny batches without end: they have as
+    much in the queue as one of them could have, and one batch each.
+    """
+    floods = [
+        Flood(running, make, origin(1, f"s-{number}")) for number in range(connections)
+    ]
+    for flood in floods:
+        flood.flood(10_000)
+    ahead = sum(len(flood.sent) for flood in floods)
+    assert ahead <= _GROUPS * _BATCHES + connections
+    assert all(flood.sent for flood in floods), "each of them may have one"
+    honest = Flood(running, make, origin(2))
+    honest.submit()
+    running.start()
+    while not honest.stored:
+        running.turns.turn()
+        for flood in floods:
+            flood.flood(100)
+    events, groups = 0, 0
+    while events <= ahead:  # its own is the next one
+        events += running.commits[groups].events
+        groups += 1
+    assert groups <= _GROUPS + connections // _BATCHES + 1
+
+
+def test_all_of_a_crowd_is_stored_in_order(running: Running, make: Make) -> None:
+    """Who was held back goes on; what each connection sent keeps its order, and so does
+    the whole: batches become durable as they were submitted.
+    """
+    running.start()
+    order: list[Batch] = []
+    submit = running.journal.submit
+
+    def submitted(batch: Batch) -> Any:
+        order.append(batch)
+        return submit(batch)
+
+    running.journal.submit = submitted  # type: ignore[method-assign]
+    floods = [Flood(running, make, origin(n % 3, f"s-{n}")) for n in range(60)]
+    held = 0
+    while any(len(flood.sent) < 300 for flood in floods):
+        for flood in floods:
+            flood.flood(300 - len(flood.sent))
+        held += sum(flood.valve.paused for flood in floods)
+        running.turns.turn()
+    running.turns.run(lambda: len(running.durable) == len(order))
+    assert held, "nobody was held back: this shows nothing"
+    assert running.durable == order
+    for flood in floods:
+        assert flood.stored == flood.sent
+        assert not flood.valve.paused
+
+
+def test_a_crowd_that_goes_makes_room(running: Running, make: Make) -> None:
+    """What is withdrawn is in nobody's way, though the disk does nothing."""
+    first, second = (Flood(running, make, origin(1, name)) for name in "ab")
+    first.flood(10_000)
+    second.flood(10_000)
+    assert second.valve.paused
+    for batch in first.sent:
+        running.journal.withdraw(batch)
+    assert not second.valve.paused
+
+
+def test_what_holds_the_journal_says_who_is_read(running: Running, make: Make) -> None:
+    """While a disk is full no batch leaves the queue: whoever is read even then, as one
+    that only asks, is not held back for its address.
+    """
+    first, second = (Flood(running, make, origin(1, name)) for name in "ab")
+    first.flood(10_000)
+    second.flood(10_000)
+    assert second.valve.paused
+    second.regulate = lambda: second.valve.regulate(1, feeding=False)  # type: ignore[method-assign]
+    second.valve._room = second.regulate
+    running.journal.hold("commit", "the disk is full")
+    assert not second.valve.paused
+    assert first.valve.paused
+    running.journal.hold("commit", None)
