@@ -11,10 +11,13 @@ from twisted.python.failure import Failure
 from gateway.event import BATCH_BYTES
 from gateway.interfaces import Connection, Journal
 
-__all__ = ["Valve", "batch_bytes", "waits_no_more"]
+__all__ = ["Valve", "batch_bytes", "crowds", "waits_no_more"]
 
 _BATCHES = 2048
-"""As many batches of one connection may wait for the disk."""
+"""As many batches of one connection may wait for the disk, …"""
+_OWN = 2
+"""… and about so many whatever its neighbours have there: who asks and waits for the answer
+is never held back for them."""
 
 
 def batch_bytes(limit: int) -> int:
@@ -24,6 +27,16 @@ def batch_bytes(limit: int) -> int:
     batches, and not for their bytes alone.
     """
     return max(BATCH_BYTES, limit // _BATCHES)
+
+
+def crowds(
+    connection: Connection, journal: Journal, limit: int, unacknowledged: int
+) -> bool:
+    """Whether the connection, with so much that waits for the disk, is to bring no more
+    because its address has its share there.
+    """
+    own = limit * _OWN // _BATCHES
+    return unacknowledged > own and journal.over_share(connection.origin)
 
 
 @define(eq=False)
@@ -55,8 +68,7 @@ class Valve:
         """
         journal = self._journal
         full = feeding and journal.full
-        # One that has nothing there is never held back for what its neighbours have.
-        over = unacknowledged > 0 and journal.over_share(self._connection.origin)
+        over = crowds(self._connection, journal, self._limit, unacknowledged)
         if (full or over) and self._asked is None and not self._closed:
             self._asked = (
                 journal.when_room()

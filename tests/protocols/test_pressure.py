@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from gateway.protocols.pressure import Valve
+from gateway.protocols.pressure import Valve, batch_bytes
 from gateway.testing import FakeConnection, ManualJournal
 
 
@@ -61,23 +61,23 @@ def test_who_is_gone_waits_for_no_room() -> None:
 
 
 def test_a_crowd_is_read_no_further() -> None:
-    """Who has something in the queue waits until its address has less there; who has
-    nothing there is read whatever its neighbours do.
+    """Who has some batches in the queue waits until its address has less there; who asks
+    and waits for the answer is read whatever its neighbours do.
     """
-    journal = ManualJournal()
+    journal, limit = ManualJournal(), 8 << 20
     told: list[str] = []
     one, other = (
-        Valve(FakeConnection(protocol="a"), journal, 100, lambda: told.append("room"))
+        Valve(FakeConnection(protocol="a"), journal, limit, lambda: told.append("room"))
         for _ in range(2)
     )
     journal.over.add("192.0.2.1")
     for _ in range(3):
-        one.regulate(1)
-        other.regulate(0)
+        one.regulate(2 * batch_bytes(limit) + 1)
+        other.regulate(batch_bytes(limit) + 100)
     assert (one.paused, other.paused) == (True, False)
     journal.share("192.0.2.1")
     assert told == ["room"]
-    one.regulate(1)
+    one.regulate(2 * batch_bytes(limit) + 1)
     assert not one.paused
 
 

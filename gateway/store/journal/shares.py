@@ -60,9 +60,8 @@ class Shares:
 
     def over(self, origin: Origin) -> bool:
         """Its address has all that it may have."""
-        waiting = self._waiting
-        address = origin.address
-        return address in waiting and waiting[address] >= self._most
+        count = self._waiting.get(origin.address, 0)
+        return count >= _LEAST and count >= self._most
 
     @property
     def _most(self) -> int:

@@ -198,14 +198,14 @@ class Flood:
     def __init__(self, running: Running, make: Make, who: Origin) -> None:
         self.running, self.make = running, make
         self.connection = FakeConnection(protocol="plain", origin=who)
-        self.valve = Valve(
-            self.connection, running.journal, 2 * _BATCHES * _GROUPS, self.regulate
-        )
+        self.valve = Valve(self.connection, running.journal, 8 << 20, self.regulate)
+        self.feeding = True
         self.sent: list[Batch] = []
         self.stored: list[Batch] = []
 
     def regulate(self) -> None:
-        self.valve.regulate(len(self.sent) - len(self.stored))
+        waiting = len(self.sent) - len(self.stored)
+        self.valve.regulate(waiting * 4100, feeding=self.feeding)
 
     def submit(self) -> None:
         """One batch."""
@@ -225,12 +225,12 @@ class Flood:
             most -= 1
 
 
-@pytest.mark.parametrize("connections", [1, 20, 200])
+@pytest.mark.parametrize("connections", [1, 3, 20, 200])
 def test_an_honest_batch_waits_for_a_few_groups(
     running: Running, make: Make, connections: int
 ) -> None:
     """However many connections of one address have tiny batches without end: they have as
-    much in the queue as one of them could have, and one batch each.
+    much in the queue as two of them could have, and two batches each.
     """
     floods = [
         Flood(running, make, origin(1, f"s-{number}")) for number in range(connections)
@@ -238,8 +238,8 @@ def test_an_honest_batch_waits_for_a_few_groups(
     for flood in floods:
         flood.flood(10_000)
     ahead = sum(len(flood.sent) for flood in floods)
-    assert ahead <= _GROUPS * _BATCHES + connections
-    assert all(flood.sent for flood in floods), "each of them may have one"
+    assert ahead <= _GROUPS * _BATCHES + 2 * connections
+    assert all(len(flood.sent) >= 2 for flood in floods), "each may have two"
     honest = Flood(running, make, origin(2))
     honest.submit()
     running.start()
@@ -251,7 +251,7 @@ def test_an_honest_batch_waits_for_a_few_groups(
     while events <= ahead:  # its own is the next one
         events += running.commits[groups].events
         groups += 1
-    assert groups <= _GROUPS + connections // _BATCHES + 1
+    assert groups <= _GROUPS + 2 * connections // _BATCHES + 1
 
 
 def test_all_of_a_crowd_is_stored_in_order(running: Running, make: Make) -> None:
@@ -282,28 +282,36 @@ def test_all_of_a_crowd_is_stored_in_order(running: Running, make: Make) -> None
         assert not flood.valve.paused
 
 
-def test_a_crowd_that_goes_makes_room(running: Running, make: Make) -> None:
+@pytest.fixture
+def crowd(running: Running, make: Make) -> list[Flood]:
+    """Three connections of one address: the first two have all that it may have."""
+    crowd = [Flood(running, make, origin(1, name)) for name in "abc"]
+    for flood in crowd:
+        flood.flood(10_000)
+    assert len(crowd[2].sent) == 2
+    return crowd
+
+
+def test_a_crowd_that_goes_makes_room(running: Running, crowd: list[Flood]) -> None:
     """What is withdrawn is in nobody's way, though the disk does nothing."""
-    first, second = (Flood(running, make, origin(1, name)) for name in "ab")
-    first.flood(10_000)
-    second.flood(10_000)
-    assert second.valve.paused
+    first, _, third = crowd
+    assert third.valve.paused
     for batch in first.sent:
         running.journal.withdraw(batch)
-    assert not second.valve.paused
+    assert not third.valve.paused
 
 
-def test_what_holds_the_journal_says_who_is_read(running: Running, make: Make) -> None:
+def test_what_holds_the_journal_says_who_is_read(
+    running: Running, crowd: list[Flood]
+) -> None:
     """While a disk is full no batch leaves the queue: whoever is read even then, as one
-    that only asks, is not held back for its address.
+    that mostly asks, is not held back for its address.
     """
-    first, second = (Flood(running, make, origin(1, name)) for name in "ab")
-    first.flood(10_000)
-    second.flood(10_000)
-    assert second.valve.paused
-    second.regulate = lambda: second.valve.regulate(1, feeding=False)  # type: ignore[method-assign]
-    second.valve._room = second.regulate
+    first, _, asking = crowd
+    asking.feeding = False
+    asking.regulate()
+    assert asking.valve.paused
     running.journal.hold("commit", "the disk is full")
-    assert not second.valve.paused
+    assert not asking.valve.paused
     assert first.valve.paused
     running.journal.hold("commit", None)
