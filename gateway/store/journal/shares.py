@@ -39,7 +39,9 @@ class Shares:
         self._waiting: dict[str, int] = {}
         """What each address has in the queue, if anything."""
         self._asked: dict[str, OrderedDict[Deferred[None], None]] = {}
-        """Who waits until it is less, if anybody."""
+        """Who waits until it is less, if anybody, …"""
+        self._less: dict[str, None] = {}
+        """… and where it is, since `wake` has looked."""
 
     def add(self, batch: Batch) -> None:
         """It comes into the queue."""
@@ -57,6 +59,8 @@ class Shares:
             waiting[address] = left
         else:
             del waiting[address]
+        if address in self._asked:
+            self._less[address] = None
 
     def over(self, origin: Origin) -> bool:
         """Its address has all that it may have."""
@@ -87,7 +91,7 @@ class Shares:
         True if that was enough for one turn, and others are to be told in the next.
         """
         left = _AT_ONCE
-        for address in tuple(self._asked):
+        for address in tuple(self._asked if all_of_them else self._less):
             waiting = self._waiting.get(address, 0)
             room = self._most - waiting
             if (
@@ -102,4 +106,5 @@ class Shares:
                 waiter = next(iter(asked))
                 self._forget(address, waiter)
                 waiter.callback(None)
+            self._less.pop(address, None)
         return False

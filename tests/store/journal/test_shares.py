@@ -140,6 +140,36 @@ def test_as_many_go_on_as_there_is_room_for(make: Make) -> None:
     assert waiters.told == [0, 2]
 
 
+def test_whoever_waits_elsewhere_is_not_looked_at(make: Make) -> None:
+    """Thousands of addresses that have their share cost nothing when another has less."""
+    shares = Shares()
+    batches = [make(b"x", of=origin(number)) for number in range(200)]
+    for batch in batches:
+        fill(shares, batch)
+        while (
+            not shares.over(batch.origin) or shares._waiting[batch.origin.address] < 32
+        ):
+            shares.add(batch)
+    waiters = [Waiters(shares, batch.origin, 1) for batch in batches]
+    looked: list[str] = []
+
+    class Counts(dict[str, int]):
+        def get(self, address: str, default: Any = None) -> Any:
+            looked.append(address)
+            return super().get(address, default)
+
+    shares.wake(all_of_them=False)
+    shares._waiting = Counts(shares._waiting)
+    for _ in range(10_000):
+        if not shares.over(batches[7].origin):
+            break
+        shares.remove(batches[7])
+    looked.clear()
+    shares.wake(all_of_them=False)
+    assert set(looked) == {batches[7].origin.address}
+    assert [bool(one.told) for one in waiters].count(True) == 1
+
+
 def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
     """No batch will leave it to tell the others; but not all in one turn."""
     shares, batch = Shares(), make(b"x", of=origin(1))
