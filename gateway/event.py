@@ -132,10 +132,10 @@ def network_of(host: str) -> str:
 
 
 def address_of(peer: str) -> str:
-    """The `network_of` a peer, or the user of this machine who it is."""
+    """The `network_of` a peer, or the user of this machine who it is; or else itself."""
     if peer.startswith("unix:"):
         return peer.partition(",")[0]
-    return network_of(peer.rpartition(":")[0].strip("[]"))
+    return network_of((peer.rpartition(":")[0] or peer).strip("[]"))
 
 
 #: What a batch that waits for the disk takes in memory beside its body, with whoever

@@ -213,6 +213,7 @@ def test_a_client_takes_its_share_of_queries(world: Any) -> None:
         ("unix:uid=1000,pid=7", None, "unix:uid=1000"),
         ("", None, ""),
         ("strange:1", None, "strange"),
+        ("strange", None, "strange"),
     ],
 )
 def test_who_is_one_client(peer: str, principal: str | None, client: str) -> None:

@@ -181,7 +181,7 @@ def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
 class Running:
     """A journal with its thread, and the test as its reactor."""
 
-    def __init__(self, directory: Path, turns: Any) -> None:
+    def __init__(self, directory: Path, turns: Any, **more: Any) -> None:
         self.turns = turns
         self.commits: list[Commit] = []
         self.durable: list[Batch] = []
@@ -193,6 +193,7 @@ class Running:
             on_fatal=lambda _: None,
             on_commit=self.commits.append,
             on_durable=self._durable,
+            **more,
         )
         self.started = False
 
@@ -322,6 +323,24 @@ def test_a_crowd_that_goes_makes_room(running: Running, crowd: list[Flood]) -> N
     for batch in first.sent:
         running.journal.withdraw(batch)
     assert not third.valve.paused
+
+
+def test_the_wait_for_a_file_is_not_that_for_the_disk(
+    directory: Path, turns: Any, make: Make
+) -> None:
+    """With `ack: spool` who was held back goes on when the queue is shorter, though
+    nobody is acknowledged before the file is there.
+    """
+    running = Running(directory, turns, acknowledge_when_published=True)
+    crowd = [Flood(running, make, origin(1, name)) for name in "abc"]
+    for flood in crowd:
+        flood.flood(10_000)
+    held_back = crowd[2]
+    assert held_back.valve.paused
+    running.start()
+    turns.run(lambda: not held_back.valve.paused)
+    assert not held_back.stored
+    running.stop()
 
 
 def test_what_holds_the_journal_says_who_is_read(
