@@ -181,19 +181,18 @@ def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
 class Running:
     """A journal with its thread, and the test as its reactor."""
 
-    def __init__(self, directory: Path, turns: Any, **more: Any) -> None:
+    def __init__(self, directory: Path, turns: Any, **settings: Any) -> None:
         self.turns = turns
         self.commits: list[Commit] = []
         self.durable: list[Batch] = []
         self.journal = Journal(
             Log(directory, RealDisk(), 1),
             reactor=turns,
-            **journal_settings(commit_interval=0.0),
+            **journal_settings(commit_interval=0.0, **settings),
             on_sealed=lambda _: None,
             on_fatal=lambda _: None,
             on_commit=self.commits.append,
             on_durable=self._durable,
-            **more,
         )
         self.started = False
 
