@@ -20,7 +20,7 @@ __all__ = ["Shares"]
 
 _ALL = 8 * GROUP_BATCHES
 """What an address may have that is alone, …"""
-_LEAST = 32
+_LEAST = 4
 """… and among however many, in batches …"""
 _BYTES = GROUP_BYTES // GROUP_BATCHES
 """… of as many bytes: a larger one counts as several."""
@@ -65,11 +65,11 @@ class Shares:
     def over(self, origin: Origin) -> bool:
         """Its address has all that it may have."""
         count = self._waiting.get(origin.address, 0)
-        return count >= _LEAST and count >= self._most
+        return count >= _LEAST and count * len(self._waiting) >= _ALL
 
     @property
     def _most(self) -> int:
-        return max(_LEAST, _ALL // max(1, len(self._waiting)))
+        return max(_LEAST, -(-_ALL // max(1, len(self._waiting))))
 
     def when_less(self, origin: Origin) -> Deferred[None]:
         """Fires when `over` is no longer true, for one after another."""
