@@ -94,9 +94,8 @@ class Shares:
         for address in tuple(self._asked if all_of_them else self._less):
             waiting = self._waiting.get(address, 0)
             room = self._most - waiting
-            if (
-                all_of_them or not waiting
-            ):  # nothing will leave the queue, so once for all
+            if all_of_them or not waiting:
+                # Nothing may leave the queue for long, so nobody may be left.
                 room = len(self._asked.get(address, ()))
             while room > 0 and (asked := self._asked.get(address)):
                 if not left:
@@ -107,4 +106,4 @@ class Shares:
                 self._forget(address, waiter)
                 waiter.callback(None)
             self._less.pop(address, None)
-        return False
+        return bool(self._less)  # meanwhile, by those who were told

@@ -178,6 +178,26 @@ def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
     assert not shares._asked
 
 
+def test_who_is_told_may_take_what_others_wait_for(make: Make) -> None:
+    """A connection that ends when it is told withdraws its batches: the next turn."""
+    shares = Shares()
+    one, other = (make(b"x", of=origin(number)) for number in (1, 2))
+    counts = {batch: fill(shares, batch) for batch in (one, other)}
+    waiters = Waiters(shares, other.origin, 1)
+
+    def ends(_: None) -> None:
+        for _ in range(counts[other]):
+            shares.remove(other)
+
+    shares.when_less(one.origin).addCallback(ends)
+    for _ in range(counts[one]):
+        shares.remove(one)
+    assert shares.wake(all_of_them=False)
+    assert not waiters.told
+    assert not shares.wake(all_of_them=False)
+    assert waiters.told
+
+
 class Running:
     """A journal with its thread, and the test as its reactor."""
 
