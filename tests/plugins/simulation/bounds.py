@@ -199,7 +199,9 @@ class Bounds:
         self._counts_from = max(self._counts_from, after)
 
     def looks_after_archive(self, *, troubled: bool) -> None:
-        """The spool's thread begins to; *troubled*: what it did before may have failed."""
+        """The spool's thread begins to; *troubled*: what it did before may have failed, or
+        had no time for all.
+        """
         most = self._settings.spool.archive_bytes
         if most is None:
             return

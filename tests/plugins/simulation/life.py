@@ -148,8 +148,10 @@ class Life:
 
     def _measure(self, measure: Callable[[], None]) -> None:
         """What the spool does first whenever it looks after the archive."""
-        if self.scheduler.current == "spool":
-            self.world.bounds.looks_after_archive(troubled=self.disk.in_trouble())
+        if self.scheduler.current == "spool" and self.storage is not None:
+            unfinished = bool(self.storage.spool._expiry._due)  # its time ran out
+            troubled = unfinished or self.disk.in_trouble()
+            self.world.bounds.looks_after_archive(troubled=troubled)
         measure()
 
     def look(self) -> None:
