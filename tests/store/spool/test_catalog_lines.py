@@ -10,6 +10,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, parse
 from gateway.store.summed import encode
+from gateway.testing.disk import RecordingDisk
 
 
 def entry(first: int, last: int) -> Entry:
@@ -32,17 +33,21 @@ def opened(place: Path, data: bytes, *names: str) -> Catalog:
     return Catalog(place, RealDisk(), "gw", names)
 
 
-def test_whatever_bit_flips_all_stays_published(tmp_path: Path) -> None:
+def test_whatever_bit_flips_all_stays_published() -> None:
     """With the files still there nothing is forgotten, and each repair is told once."""
     names = [each.name for each in ENTRIES]
+    place = Path("/journal")
     for bit in range(len(DATA) * 8):
         data = flipped(DATA, bit)
-        catalog = opened(tmp_path, data, *names)
-        assert (tmp_path / "catalog").read_bytes() == data
+        disk = RecordingDisk()
+        disk.make_directory(place)
+        disk.create(place / "catalog").write([data])
+        catalog = Catalog(place, disk, "gw", names)
+        assert disk.read(place / "catalog") == data
         catalog.settle()
         assert catalog.last_lsn == 9
         assert [catalog.find(each.first) for each in ENTRIES] == ENTRIES
-        assert parse((tmp_path / "catalog").read_bytes()) == ENTRIES
+        assert parse(disk.read(place / "catalog")) == ENTRIES
         damaged = parse(data).count(None)
         # Only that of the last newline leaves every line readable.
         assert damaged == len(catalog.repairs) or damaged == 2
