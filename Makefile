@@ -1,7 +1,8 @@
 # `make demo` and `make test` set up all they need in .venv and run.
 VENV   ?= .venv
 PY      = $(VENV)/bin/python
-PYTEST  = $(PY) -m pytest
+# Tests start a thousand Pythons: each would compile all modules again.
+PYTEST  = env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest
 NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >= (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
