@@ -152,8 +152,11 @@ def run_once(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """The one Spark session of a test process."""
-    settings = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
+    """The one Spark session of a test process; few tasks make groups of a few rows."""
+    conf = {"spark.sql.shuffle.partitions": "4"}
+    settings = SimpleNamespace(
+        master="local[2]", driver_memory="1g", ui=False, conf=conf
+    )
     running = session.start(settings)
     yield running
     running.stop()
