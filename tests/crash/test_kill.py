@@ -159,6 +159,7 @@ def audited(
     return report
 
 
+@pytest.mark.slow
 def test_kill_the_daemon(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:

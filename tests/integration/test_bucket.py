@@ -78,6 +78,7 @@ def audited(daemon: Daemon, acked: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:

@@ -508,6 +508,7 @@ def test_empty_events(begun: Callable[[int], tuple[Any, Any]]) -> None:
     assert streams.payloads() == [b"one", b"", b"", b"two"]
 
 
+@pytest.mark.slow
 def test_a_group_that_pauses_longer_than_the_archive(
     serve: Callable[..., Any],
     pravega_client: Callable[..., Any],
@@ -545,6 +546,7 @@ def test_a_group_that_pauses_longer_than_the_archive(
     assert Counter(client.whole.read(other, 140)) == Counter(first + second + third)
 
 
+@pytest.mark.slow
 def test_what_streams_let_go_of_leaves_the_disk(
     serve: Callable[..., Any],
     pravega_client: Callable[..., Any],

@@ -218,6 +218,7 @@ def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> Non
         streams.finished(wrong)
 
 
+@pytest.mark.slow
 def test_killed_in_between(
     serve: Callable[..., Streams], eventually: Callable[..., Any]
 ) -> None:
@@ -245,6 +246,7 @@ def test_killed_in_between(
     assert Counter(stored) == Counter(numbered("event", len(stored)))
 
 
+@pytest.mark.slow
 def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> None:
     """A state synchronizer and a reader group go on where they were after the gateway
     was killed and retention has deleted every file: nothing of their state was in one.
@@ -264,6 +266,7 @@ def test_what_programs_share_does_not_expire(serve: Callable[..., Streams]) -> N
         streams.daemon.start()
 
 
+@pytest.mark.slow
 def test_a_group_that_is_never_empty(
     serve: Callable[..., Streams], eventually: Callable[..., Any]
 ) -> None:
@@ -306,6 +309,7 @@ def test_scaled_while_it_is_written_to(serve: Callable[..., Streams]) -> None:
     assert max(Counter(stored).values()) == 1
 
 
+@pytest.mark.slow
 def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
     """Two readers of a group read each event once, those of a key in order.  It takes
     this client up to half a minute to leave a segment that has ended.
@@ -319,11 +323,13 @@ def test_key_value_tables(serve: Callable[..., Streams]) -> None:
     assert serve().run("tables") == []
 
 
+@pytest.mark.slow
 def test_time_windows(serve: Callable[..., Streams]) -> None:
     """A reader knows the time that writers noted; marks are made every ten seconds."""
     serve().run("watermarks")
 
 
+@pytest.mark.slow
 def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
     """What a subscribed group has released is deleted, at the gateway's next look, which
     is once a minute; the rows stay.
