@@ -100,7 +100,7 @@ def test_killed_under_the_eyes_of_a_reader(
 ) -> None:
     """Through kill, start, what is left of a batch, and compaction by the job itself: no
     read has a row twice, or less than one before, or a part of a batch where it asks for
-    whole ones; in the end all is there once."""
+    whole ones; in the end all is there once, and each file is archived."""
     words = "--config", settings_file(trigger="0s", compact=True)
     with running() as start:
         for point, times in DEATHS:
@@ -120,6 +120,8 @@ def test_killed_under_the_eyes_of_a_reader(
         assert job.returncode == 0
     assert watch.end() == []
     assert lake_events() == spool.produced
+    archived = list((tmp_path / "data" / "archive").iterdir())
+    assert len(archived) == len(spool.produced) // SIZE
     counted = table_rows(tmp_path / "data" / "lake" / "stats")
     assert sum(row["events"] for row in counted) == len(spool.produced)
     assert watch.looks[-1] == len(spool.produced) // SIZE * (SIZE - 1)

@@ -1,15 +1,15 @@
-"""The Spark job as a process: killed at random, stopped by SIGTERM, started twice."""
+"""The Spark job as a process: stopped by SIGTERM, started twice, by spark-submit.
+
+It is killed in test_watched.py, and at random in crash/test_kill.py.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import random
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +23,6 @@ from programs import running
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LakeEvents = Callable[..., Counter[tuple[str, int]]]
-_WAITING = 50
-"""Files, at the most."""
 
 
 @pytest.fixture
@@ -41,28 +39,6 @@ def start(settings: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield lambda *options: start(*words, *options, stderr=subprocess.DEVNULL)
 
 
-@pytest.fixture
-def feeding(spool: Any) -> Iterator[threading.Event]:
-    """Publishes files of 100 events until the event is set: one every 50 ms, while few
-    wait, so that a slow machine has no more to do than another.
-    """
-    enough = threading.Event()
-
-    def feed() -> None:
-        first = 1
-        while not enough.is_set():
-            if len(spool.names()) < _WAITING:
-                spool.events("gw", first, 100)
-                first += 100
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=feed)
-    thread.start()
-    yield enough
-    enough.set()
-    thread.join()
-
-
 def status(job: subprocess.Popen[str]) -> int | None:
     """The exit status, once it has ended."""
     finish(job, seconds=120)
@@ -74,40 +50,6 @@ def read_news(job: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     assert job.stdout is not None
     for line in job.stdout:
         yield json.loads(line)
-
-
-def test_killed_again_and_again(
-    start: Callable[..., subprocess.Popen[str]],
-    feeding: threading.Event,
-    spool: Any,
-    spark: Any,
-    tmp_path: Path,
-    lake_events: LakeEvents,
-) -> None:
-    """kill -9 while files keep coming: every event is there once, for every reader,
-    and every file is archived once."""
-    dice = random.Random(20260301)
-    for _ in range(3):
-        job = start("--json")
-        for news in read_news(job):
-            if "rows" in news or news.get("state") == "running":
-                time.sleep(dice.uniform(0, 1.5))
-                if "rows" in news or dice.random() < 0.5:
-                    break
-        job.kill()
-        job.wait()
-        # At any moment: nothing twice, whoever reads.
-        assert set(lake_events().values()) <= {1}
-    feeding.set()
-    assert status(start("--once")) == 0
-
-    lake = tmp_path / "data" / "lake"
-    assert lake_events(lake) == spool.produced
-    rows = spark.read.parquet(f"file://{lake}/events").select("node", "lsn")
-    assert rows.count() == rows.distinct().count() == len(spool.produced)
-    assert spool.names() == []
-    archived = list((tmp_path / "data" / "archive").iterdir())
-    assert len(archived) == len(spool.produced) // 100
 
 
 def test_a_signal_ends_it_cleanly(
