@@ -283,10 +283,8 @@ def _restored(saved: _Segment) -> Segment:
     segment.attributes = saved.attributes
     segment.writers, segment.idle = saved.writers, saved.idle
     if saved.table is not None:
-        segment.table = table = Table(saved.table.key_bytes)
-        for key, value, version in saved.table.entries:
-            table.put(version, [(key, value)])
-        table.position = saved.table.position
+        table = saved.table
+        segment.table = Table.restored(table.key_bytes, table.position, table.entries)
     segment.marked_at = saved.marked_at
     if saved.kept is not None:
         segment.kept = KeptData(*saved.kept)

@@ -7,12 +7,13 @@ next one.  So the entries *from a position on* are those that were put since.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.errors import BadKeyVersion, BadOffset, KeyNotFound
+from gateway.protocols.pravega.sorted_keys import SortedKeys
 from gateway.protocols.pravega.wire import NEVER
 
 __all__ = ["ENTRY_BYTES", "Table"]
@@ -44,8 +45,23 @@ class Table:
         self._versions = array("q")
         self._keys: list[bytes] = []
         """The key that was put at each of `_versions`; perhaps put again or removed."""
-        self._sorted: list[bytes] | None = None
-        """All keys, once somebody has asked for them in this order."""
+        self._sorted = SortedKeys() if key_bytes else None
+        """All keys, if they may be asked for in this order."""
+
+    @classmethod
+    def restored(
+        cls, key_bytes: int, position: int, entries: Iterable[tuple[bytes, bytes, int]]
+    ) -> Table:
+        """A table with these keys, values and versions, in the order of versions."""
+        table = cls(key_bytes)
+        table.position = position
+        for key, value, version in entries:
+            table.entries[key] = value, version
+            table.bytes += ENTRY_BYTES + len(key) + len(value)
+        table._index()
+        if key_bytes:
+            table._sorted = SortedKeys(table.entries)
+        return table
 
     def check(self, keys: Iterable[Entry], position: int) -> None:
         """Check the conditions of a put or removal.
@@ -70,7 +86,7 @@ class Table:
         """Put keys and values; the first gets *version*, each other one the next."""
         for number, (key, value) in enumerate(entries, version):
             if self._sorted is not None and key not in self.entries:
-                insort(self._sorted, key)
+                self._sorted.add(key)
             self._drop(key)
             self.entries[key] = value, number
             self._versions.append(number)
@@ -83,7 +99,7 @@ class Table:
         """Remove keys, existing or not."""
         for key in keys:
             if self._sorted is not None and key in self.entries:
-                del self._sorted[bisect_left(self._sorted, key)]
+                self._sorted.remove(key)
             self._drop(key)
         self.position = version + len(keys)
         self._compact()
@@ -100,13 +116,10 @@ class Table:
 
     def between(self, first: bytes, last: bytes, count: int) -> list[Entry]:
         """At most *count* entries, by their keys, both ends included; an empty *last* is
-        behind all keys.
+        behind all keys.  Of a table whose keys have one size.
         """
-        if self._sorted is None:
-            self._sorted = sorted(self.entries)
-        begin = bisect_left(self._sorted, first)
-        end = bisect_right(self._sorted, last) if last else len(self._sorted)
-        keys = islice(self._sorted, begin, min(end, begin + max(count, 1)))
+        assert self._sorted is not None
+        keys = islice(self._sorted.between(first, last), max(count, 1))
         return list(_up_to_reply_size(map(self.get, keys)))
 
     def since(self, position: int, count: int) -> tuple[list[Entry], int, bool]:
@@ -129,8 +142,11 @@ class Table:
     def _compact(self) -> None:
         """Drop keys that were put again or removed, once they are many."""
         if len(self._keys) > len(self.entries) + len(self.entries) // 16 + 1024:
-            self._keys = list(self.entries)
-            self._versions = array("q", (each for _, each in self.entries.values()))
+            self._index()
+
+    def _index(self) -> None:
+        self._keys = list(self.entries)
+        self._versions = array("q", (each for _, each in self.entries.values()))
 
 
 def _up_to_reply_size(entries: Iterable[Entry]) -> Iterator[Entry]:
