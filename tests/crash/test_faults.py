@@ -95,7 +95,7 @@ def test_the_disk_fails_anywhere_and_then_the_power_too(
     crash: Any, quick_files: None, kind: str
 ) -> None:
     """Tried again it works, and a crash at any step from then on loses nothing."""
-    assert fail_then_crash(crash, kind, work, most=6, every=2) > 1000
+    assert fail_then_crash(crash, kind, work, most=6, every=4) > 1000
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -104,7 +104,7 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
 ) -> None:
     """The journal keeps what no checkpoint could save; a later one saves it."""
     states = fail_then_crash(
-        crash, kind, work_with_metadata, most=5, every=4, remembers=True
+        crash, kind, work_with_metadata, most=5, every=8, remembers=True
     )
     assert states > 1000
 

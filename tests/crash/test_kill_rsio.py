@@ -40,7 +40,7 @@ from gateway.protocols.rsio.streams import Served
 SEED = int(
     os.environ.get("GATEWAY_KILL_SEED", str(random.SystemRandom().getrandbits(32)))
 )
-KILLS = 20
+KILLS = 10
 
 Ports = dict[str, int]
 
@@ -283,7 +283,7 @@ def daemon(prepare: Callable[..., Any], ports: Ports) -> Any:
 def test_kill_the_daemon_while_publishers_stream(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
-    """Twenty kills: what demand acknowledged is in the files, from named publishers
+    """Ten kills: what demand acknowledged is in the files, from named publishers
     exactly once and without a hole, from others at least once.
     """
     print(f"GATEWAY_KILL_SEED={SEED}")

@@ -24,7 +24,7 @@ from daemons import ROLLING, Daemon, listener, spawn
 from deadlines import eventually
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261123"))
-ROLLS = int(os.environ.get("GATEWAY_ROLLS", "10"))
+ROLLS = int(os.environ.get("GATEWAY_ROLLS", "8"))
 """About one a second; for a minute: 60."""
 
 FLEETS = {

@@ -12,7 +12,7 @@ import pytest
 from deadlines import run
 
 _HERE = Path(__file__).parent
-_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
+_SECONDS = os.environ.get("FUZZ_SECONDS", "5")
 
 
 @pytest.mark.slow

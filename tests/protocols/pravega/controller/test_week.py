@@ -524,6 +524,7 @@ class Week:
 
 
 # Seeds are found by chance; of what fails the seed is in the test's name.
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("WEEKS", "1"))))
 def test_a_week(
     make_service: Callable[..., Any],
