@@ -32,6 +32,9 @@ PATIENCE = 60.0
 """Fair seconds that anything may take before it counts as hung."""
 
 _SAMPLE_SECONDS = 0.5
+_SELDOM = 200
+"""A look at all threads, of which a Java has hundreds, takes no more than one of so many
+seconds."""
 _SLOWEST = 10
 """However busy the machine, so many times the fair seconds are enough."""
 
@@ -50,9 +53,12 @@ class FairClock(threading.Thread):
         self.start()
 
     def run(self) -> None:
+        took = 0.0
         while True:
-            time.sleep(_SAMPLE_SECONDS)
-            at, waits = time.monotonic(), _waits()
+            time.sleep(max(_SAMPLE_SECONDS, _SELDOM * took))
+            at, begun = time.monotonic(), time.thread_time()
+            waits = _waits()
+            took = time.thread_time() - begun
             waited = sum(
                 max(0, nanoseconds - self._waits.get(thread, 0))
                 for thread, nanoseconds in waits.items()
