@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, archiving, listener
-from deadlines import environment, eventually, finish
+from deadlines import environment, eventually, finish, rest
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 
@@ -97,7 +96,7 @@ class World:
 
         def still() -> bool:
             before = self.progress()
-            time.sleep(1.0)
+            rest(1.0)
             _, acked, *_ = before  # whoever comes late has a first window, too
             waiting = all(each.outbox.unsent == 1 for each in self.programs)
             return waiting and acked > 0 and full() and self.progress() == before
@@ -119,7 +118,7 @@ class World:
     def assert_flat(self, before: int) -> None:
         """They stay suspended, and that costs nothing."""
         still = self.progress()
-        time.sleep(3.0)
+        rest(3.0)
         assert self.progress() == still
         assert self.daemon.memory() - before < 8 << 20
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from daemons import archiving
-from deadlines import Deadline
+from deadlines import Deadline, rest
 
 pytestmark = pytest.mark.needs_pravega
 
@@ -174,7 +174,7 @@ def test_a_reader_waits_at_the_tail(
     reader = two.manager.create_reader_group("g", "s", "t").create_reader("r")
     for n in range(3):
         two.begin(-1, "read", reader, 1)
-        time.sleep(0.3)
+        rest(0.3)
         assert two.waits
         one.whole.write(writer, [(b"event %d" % n, None)])
         assert two.finish() == [b"event %d" % n]

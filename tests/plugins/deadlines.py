@@ -25,7 +25,16 @@ import pytest_timeout
 
 from gateway.testing.daemon import environment
 
-__all__ = ["PATIENCE", "ROOT", "Deadline", "environment", "eventually", "finish", "run"]
+__all__ = [
+    "PATIENCE",
+    "ROOT",
+    "Deadline",
+    "environment",
+    "eventually",
+    "finish",
+    "rest",
+    "run",
+]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -114,6 +123,13 @@ def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T
             pytest.fail(f"in {seconds:g} s not seen: {what}")
         time.sleep(0.02)
     return found
+
+
+def rest(seconds: float) -> None:
+    """Let so many fair seconds pass, for what must not happen by itself."""
+    deadline = Deadline(seconds)
+    while deadline.left() > 0:
+        time.sleep(0.05)
 
 
 def finish(
