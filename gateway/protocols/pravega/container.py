@@ -41,8 +41,6 @@ PROTOCOL = "pravega"
 
 _UNHURRIED = 64
 """So many changes are submitted in one turn that nobody waits for."""
-_FORGET_AGAIN_SECONDS = 1.0
-"""Writers are not forgotten while a snapshot is made."""
 
 
 class Reader(Protocol):
@@ -147,6 +145,8 @@ class Container:
         self._snapshot_waiters: list[Deferred[bytes]] = []
         """Asked for, and to be answered with `_snapshot`."""
         self._forgetting: IDelayedCall | None = None
+        self._forget_after_snapshot = False
+        """Writers are not forgotten while one is made."""
 
     # -- start and stop -------------------------------------------------------------
 
@@ -186,6 +186,7 @@ class Container:
     def stop(self) -> None:
         """Submit nothing more: what else is to be deleted the next start deletes."""
         self._unhurried.clear()
+        self._forget_after_snapshot = False
         if self._forgetting is not None:
             self._forgetting.cancel()
             self._forgetting = None
@@ -232,6 +233,9 @@ class Container:
         data = writer.finish()
         for done in waiters:
             done.callback(data)
+        if self._forget_after_snapshot:  # also where the next one is asked for already
+            self._forget_after_snapshot = False
+            self._forget()
         self._begin_snapshot()
 
     def _forget_later(self) -> None:
@@ -241,8 +245,9 @@ class Container:
         )
 
     def _forget(self) -> None:
+        self._forgetting = None
         if self._snapshot is not None:  # it would have to encode all segments before
-            self._forgetting = self.clock.callLater(_FORGET_AGAIN_SECONDS, self._forget)
+            self._forget_after_snapshot = True
             return
         self.submit(self.state.forget_idle_writers(self.now))
         self._forget_later()
