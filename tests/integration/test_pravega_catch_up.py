@@ -4,12 +4,16 @@ retention was quicker.
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from daemons import Daemon
 from gateway.protocols.pravega.client import V17Writer
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
 from gateway.protocols.pravega.frames import Frames
@@ -20,6 +24,7 @@ from gateway.protocols.pravega.wire_segments import (
     SegmentRead,
     StreamSegmentInfo,
 )
+from pravega_python import Streams
 from seaweeds import settings_of
 from small_s3 import small_s3
 
@@ -153,6 +158,115 @@ def test_where_the_spool_is_a_bucket(serve: Callable[..., Any]) -> None:
         assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
         late.restart()
         assert Peer(late.port).read(0, 1000 * KiB) == events(0, 1000)
+
+
+_SITE = """
+import os, pyarrow.parquet as pq
+
+begin, read = pq.ParquetFile.__init__, pq.ParquetFile.read_row_group
+calls = os.open({calls!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def __init__(self, source, *more, **options):
+    self._name = os.path.basename(str(source))
+    begin(self, source, *more, **options)
+
+def read_row_group(self, number, columns=None, **options):
+    what = "payload" if columns is None or "payload" in columns else "index"
+    os.write(calls, b"%s %s %d\\n" % (what.encode(), self._name.encode(), number))
+    return read(self, number, columns=columns, **options)
+
+pq.ParquetFile.__init__, pq.ParquetFile.read_row_group = __init__, read_row_group
+"""
+
+
+class Counting(Daemon):
+    """Writes down which row groups it reads, and whether with payloads."""
+
+    def __init__(self, home: Path, settings: Any) -> None:
+        super().__init__(home, settings)
+        self._calls = home / "calls"
+        (home / "site").mkdir()
+        site = _SITE.format(calls=str(self._calls))
+        (home / "site" / "sitecustomize.py").write_text(site)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        ours = super().environment
+        path = os.pathsep.join((str(self._home / "site"), ours["PYTHONPATH"]))
+        return {**ours, "PYTHONPATH": path}
+
+    def reads(self) -> Counter[tuple[str, str]]:
+        """How many row groups were read since the last call, by (payload or index, file)."""
+        lines = self._calls.read_text().splitlines()
+        self._calls.write_bytes(b"")
+        return Counter((line.split()[0], line.split()[1]) for line in lines)
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Iterator[Callable[..., Streams]]:
+    """Serve Pravega by a daemon that counts."""
+    made: list[Counting] = []
+
+    def prepare(**settings: Any) -> Counting:
+        made.append(Counting(tmp_path / "gateway", settings))
+        return made[-1]
+
+    yield lambda **settings: Streams(prepare, settings)
+    for each in made:
+        each.kill()
+        print(each.log[-10_000:])
+
+
+@pytest.mark.needs_pravega
+def test_a_quiet_stream_among_busy_ones(
+    counting: Callable[..., Streams], pravega_client: Callable[..., Any]
+) -> None:
+    """Whoever reads it has the payloads of those files decoded in which it has events,
+    and of no other; of the others a few small columns, once.  So it is, too, for several
+    who read at once: all together cost as much as one.
+    """
+    spool = {"roll_interval": "10m", "retention": "1h"}  # a file at each stop
+    streams = counting(spool=spool, options={"recent_bytes": "64KiB"})
+    daemon, client = streams.daemon, pravega_client(streams.controller)
+    assert isinstance(daemon, Counting)
+    manager, whole = client.manager, client.whole
+    manager.create_scope("s")
+    for name in ("quiet", "busy"):
+        manager.create_stream("s", name, 1)
+    quiet, busy = (manager.create_writer("s", name) for name in ("quiet", "busy"))
+    written: list[bytes] = []
+    files: list[str] = []
+    for number in range(6):
+        if number in (0, 4):
+            written += (some := [b"%d of %d" % (n, number) for n in range(5)])
+            whole.write_flushed(quiet, [(event, "k") for event in some])
+        for _ in range(4):
+            some = [os.urandom(1000) for _ in range(100)]
+            whole.write_flushed(busy, [(event, "k") for event in some])
+        streams.restart()
+        there = {path.name for path in daemon.spool.glob("*.parquet")}
+        files += there - set(files)
+    assert len(files) == 6
+    quietly = {("payload", files[0]): 1, ("payload", files[4]): 1}
+    daemon.reads()
+
+    def reading(who: Any, group: str) -> Any:
+        return who.manager.create_reader_group(group, "s", "quiet").create_reader("r")
+
+    assert whole.read(reading(client, "alone"), 10) == written
+    reads = daemon.reads()
+    assert {each: n for each, n in reads.items() if each[0] == "payload"} == quietly
+    assert reads <= Counter(quietly) + Counter({("index", name): 1 for name in files})
+    assert whole.read(reading(client, "again"), 10) == written
+    assert not daemon.reads()
+
+    streams.restart()
+    others = [client, *(pravega_client(streams.controller) for _ in range(2))]
+    readers = [reading(each, f"side-{n}") for n, each in enumerate(others)]
+    for each, reader in zip(others, readers, strict=True):
+        each.begin(each.whole._number, "read", reader, 10)
+    assert [each.finish() for each in others] == [written] * 3
+    assert daemon.reads() == reads
 
 
 @pytest.mark.needs_pravega
