@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -722,6 +723,52 @@ def test_a_crash_while_files_are_kept(
     assert len(rows) == len({*rows})
     for name in ("s", "t"):
         assert places.whole(places.history(), name) == places.bytes[name]
+
+
+@pytest.mark.parametrize("moved", [1, 1 << 40], ids=["moved", "written anew"])
+@pytest.mark.parametrize("step", range(8))
+def test_a_full_disk_while_files_are_kept(
+    places: Places, monkeypatch: pytest.MonkeyPatch, step: int, moved: int
+) -> None:
+    """From whatever step on it has no room, every byte can be read all the while, also by
+    who has looked before; with room again the archive is emptied, and no row is twice.
+    """
+    monkeypatch.setattr("gateway.store.spool.retained._MOVED_BYTES", moved)
+    monkeypatch.setattr("gateway.store.spool.retained._SMALL", 2)
+    for _ in range(4):
+        fill(places)
+        places.archive()
+    before, calls = places.history(), count()
+
+    def all_is_there() -> None:
+        for history in (before, places.history()):
+            for name in ("s", "t"):
+                assert places.whole(history, name, size=997) == places.bytes[name]
+
+    def takes(*_: Any) -> None:
+        if next(calls) >= step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    retained = places.retained()
+    with monkeypatch.context() as full:
+        for name in ("create", "make_directory", "rename"):
+            real = getattr(places.disk, name)
+            full.setattr(
+                places.disk, name, lambda *args, real=real: (takes(), real(*args))[1]
+            )
+        for work in (lambda: places.expire(retained), retained.tidy) * 2:
+            with contextlib.suppress(OSError):
+                work()
+            all_is_there()
+    retained.recover()
+    places.expire(retained)
+    retained.tidy()
+    assert not [*places.directories.archive.iterdir()]
+    rows = [
+        lsn for path in places.kept() for lsn in pq.read_table(path)["lsn"].to_pylist()
+    ]
+    assert len(rows) == len({*rows})
+    all_is_there()
 
 
 def test_a_start_syncs_what_is_kept_before_the_archive_lets_go(
