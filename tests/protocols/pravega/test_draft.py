@@ -379,14 +379,30 @@ def test_partial_around_every_other_message(
     assert played(make_store, *(bytes((byte,)) for byte in stream)) == wanted
 
 
-def test_keepalive_between_two_parts(peer: Peer) -> None:
-    """A peer that takes long for a message shows that it is there meanwhile."""
+def test_keepalive_between_two_parts(
+    make_store: Callable[..., Any], peer: Peer, block: Block
+) -> None:
+    """A peer that takes long for a message shows that it is there meanwhile: between the
+    parts of any message, wherever it is parted, also within a block.
+    """
     message = wire.setup_append(W, "s")
     peer.send(wire.partial(wire.BEGIN, message[:9]))
     peer.send(frame(wire.KEEP_ALIVE, b"here"))
     assert peer.got == [(wire.KEEP_ALIVE, b"here")]
     [(kind, _)] = peer.ask(wire.partial(wire.END, message[9:]))
     assert kind == wire.APPEND_SETUP
+    session = pieces(block)
+    plain = [message for message, _ in session]
+    for number, (message, may) in enumerate(session):
+        if not may:
+            continue
+        for cut in range(0, len(message) + 1, 5):
+            first = wire.partial(wire.BEGIN, message[:cut])
+            rest = wire.partial(wire.END, message[cut:])
+            alive = frame(wire.KEEP_ALIVE, b"here")
+            before, behind = b"".join(plain[:number]), b"".join(plain[number + 1 :])
+            whole = played(make_store, before + alive + message + behind)
+            assert played(make_store, before + first + alive + rest + behind) == whole
 
 
 @pytest.mark.parametrize(
