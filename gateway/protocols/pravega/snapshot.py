@@ -1,15 +1,16 @@
 """Snapshots of `Segments` as bytes, so that a start replays only the newest changes.
 
     snapshot = pieces, each preceded by its length u32 (little-endian), in msgpack:
-               head | segments … | staged … | marks
+               head | entries … | segments … | staged … | marks
 
 A snapshot has the state of one moment, with changes that are not durable at that moment:
 it may replace an older one only when `Segments.durable` has reached its number.
 
 To encode 100 000 segments takes a second, which is too long to hold up connections.  So
 `SnapshotWriter` works in steps while the state goes on changing: a segment that is about
-to change is encoded before it does.  Staged data only grows, so its length at the moment
-is enough.  The lsns of changes that were not durable at the moment become known later,
+to change is encoded before it does, and references to what its table has are copied:
+hundreds of thousands of entries are encoded in later steps, and come before their segment.
+Staged data only grows, so its length at the moment is enough.  The lsns of changes that were not durable at the moment become known later,
 and come last.
 
 No I/O, no clock.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections import deque
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import TypeAlias
@@ -27,13 +29,13 @@ import msgspec
 
 from gateway.protocols.pravega.segment import KeptData, Segment
 from gateway.protocols.pravega.segments import Segments
-from gateway.protocols.pravega.tables import Table
+from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 
 __all__ = ["SnapshotWriter", "restore", "save"]
 
-_FORMAT = 2
-_READABLE = (1, 2)
-"""Version 1 had no internal segments."""
+_FORMAT = 3
+_READABLE = (1, 2, 3)
+"""Version 1 had no internal segments; before 3 entries came in their tables."""
 _LENGTH = struct.Struct("<I")
 
 #: A step ends after so many segments, or with the segment that exceeds so many bytes.
@@ -41,10 +43,15 @@ _STEP_SEGMENTS = 500
 _STEP_BYTES = 1 << 20
 
 
+_Entry: TypeAlias = tuple[bytes, bytes, int]
+"""Key, value and version."""
+
+
 class _Table(msgspec.Struct, array_like=True):
     key_bytes: int
     position: int
-    entries: list[tuple[bytes, bytes, int]]
+    entries: list[_Entry]
+    """None since version 3: see `_Entries`."""
 
 
 class _Segment(msgspec.Struct, array_like=True):
@@ -92,10 +99,39 @@ class _Marks(msgspec.Struct, array_like=True, tag=3):
     """Of each change: its number, segment, offset and lsn."""
 
 
-_Piece: TypeAlias = _Head | _Some | _Staged | _Marks
+class _Entries(msgspec.Struct, array_like=True, tag=4):
+    """Some of a table's entries, in the order of versions; its segment comes later."""
+
+    name: str
+    entries: list[_Entry]
+
+
+_Piece: TypeAlias = _Head | _Some | _Staged | _Marks | _Entries
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Piece).decode
+
+
+class _TableLeft:
+    """A table that is still to be encoded, as it was, and then its *segment*, which is."""
+
+    def __init__(self, name: str, table: Table, segment: bytes) -> None:
+        self.name = name
+        self.segment = segment
+        self._keys = list(table.entries)
+        self._values = list(table.entries.values())
+        self._at = 0
+
+    def next_entries(self) -> list[_Entry]:
+        """Up to the one that exceeds a step's bytes; none if there are no more."""
+        found: list[_Entry] = []
+        size = 0
+        while size < _STEP_BYTES and self._at < len(self._keys):
+            key, (value, version) = self._keys[self._at], self._values[self._at]
+            found.append((key, value, version))
+            size += ENTRY_BYTES + len(key) + len(value)
+            self._at += 1
+        return found
 
 
 class SnapshotWriter:
@@ -121,6 +157,7 @@ class SnapshotWriter:
             if segment.staged is not None
         ]
         self._at = 0
+        self._tables: deque[_TableLeft] = deque()
         self._marks: list[tuple[int, str, int, int]] = []
         self._write(
             _Head(_FORMAT, state.number, state.writers_forgotten_at, list(state.merged))
@@ -131,7 +168,7 @@ class SnapshotWriter:
         """See `state.ChangeObserver`."""
         if self._left.get(segment.name) is segment:
             del self._left[segment.name]
-            self._write(_Some([self._saved(segment)]))
+            self._save_alone(segment)
 
     def written(self, number: int, name: str, offset: int, lsn: int) -> None:
         """See `state.ChangeObserver`."""
@@ -142,19 +179,43 @@ class SnapshotWriter:
         """Encode a part of the state; False when nothing is left."""
         room = self._out.tell() + _STEP_BYTES
         some: list[_Segment] = []
-        while self._names and len(some) < _STEP_SEGMENTS and self._out.tell() < room:
+        while (
+            (self._names or self._tables)
+            and len(some) < _STEP_SEGMENTS
+            and self._out.tell() < room
+        ):
+            if self._tables:
+                self._tabulate()
+                continue
             segment = self._left.pop(self._names.pop(), None)
             if segment is None:
                 continue  # encoded before it changed
             if _is_large(segment):
-                self._write(_Some([self._saved(segment)]))
+                self._save_alone(segment)
             else:
                 some.append(self._saved(segment))
         if some:
             self._write(_Some(some))
-        elif self._staged and not self._names:
+        elif self._staged and not (self._names or self._tables):
             self._stage()
-        return bool(self._names or self._staged)
+        return bool(self._names or self._tables or self._staged)
+
+    def _save_alone(self, segment: Segment) -> None:
+        piece = _Some([self._saved(segment)])
+        if segment.table is None:
+            self._write(piece)
+        else:
+            left = _TableLeft(segment.name, segment.table, _encode(piece))
+            self._tables.append(left)
+
+    def _tabulate(self) -> None:
+        """Some of the first table that is left, or its segment."""
+        table = self._tables[0]
+        if entries := table.next_entries():
+            self._write(_Entries(table.name, entries))
+        else:
+            self._write_encoded(table.segment)
+            self._tables.popleft()
 
     def _saved(self, segment: Segment) -> _Segment:
         segment.drop_marks_before(self._first_lsn)
@@ -176,7 +237,9 @@ class SnapshotWriter:
         return self._out.getvalue()
 
     def _write(self, piece: _Piece) -> None:
-        data = _encode(piece)
+        self._write_encoded(_encode(piece))
+
+    def _write_encoded(self, data: bytes) -> None:
         self._out.write(_LENGTH.pack(len(data)))
         self._out.write(data)
 
@@ -199,10 +262,15 @@ def restore(data: bytes) -> Segments:
     state.number = state.durable = head.number
     state.writers_forgotten_at = head.writers_forgotten_at
     state.merged = dict.fromkeys(head.merged)
+    entries: dict[str, list[_Entry]] = {}
     for piece in pieces:
         match piece:
+            case _Entries():
+                entries.setdefault(piece.name, []).extend(piece.entries)
             case _Some():
                 for saved in piece.segments:
+                    if saved.table is not None:
+                        saved.table.entries += entries.pop(saved.name, ())
                     state.restore_segment(_restored(saved))
             case _Staged():
                 staged = state.segments[piece.name].staged
@@ -254,13 +322,7 @@ def _saved(segment: Segment) -> _Segment:
         segment.attributes,
         segment.writers,
         segment.idle,
-        None
-        if table is None
-        else _Table(
-            table.key_bytes,
-            table.position,
-            [(key, value, version) for key, (value, version) in table.entries.items()],
-        ),
+        None if table is None else _Table(table.key_bytes, table.position, []),
         b"" if segment.mark_offsets is None else segment.mark_offsets.tobytes(),
         b"" if segment.mark_lsns is None else segment.mark_lsns.tobytes(),
         segment.marked_at,

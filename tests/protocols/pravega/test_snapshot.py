@@ -204,8 +204,8 @@ def test_half_a_snapshot_is_none(model: Any, cut: int) -> None:
 def test_a_later_format(model: Any) -> None:
     """It is refused, not guessed at."""
     data = bytearray(snapshot.save(model.state))
-    assert data[4:7] == b"\x95\x00\x02"
-    data[6] = 3
+    assert data[4:7] == b"\x95\x00\x03"
+    data[6] = 4
     with pytest.raises(ValueError, match="later version"):
         snapshot.restore(bytes(data))
 
@@ -215,6 +215,48 @@ def test_an_earlier_format(model: Any) -> None:
     data = bytearray(snapshot.save(model.state))
     data[6] = 1
     assert list(snapshot.restore(bytes(data)).segments) == ["s"]
+
+
+def test_entries_in_their_table(model: Any) -> None:
+    """As versions before 3 wrote them."""
+    state = model.state
+    state.create_table("t", 1)
+    state.put("t", [Entry(b"k", NEVER, b"v"), Entry(b"l", NEVER, b"w")], 1)
+    head, pieces = snapshot._Head(2, state.number, 0, []), []
+    for segment in state.segments.values():
+        saved = snapshot._saved(segment)
+        if saved.table is not None:
+            saved.table.entries += [(b"k", b"v", 0), (b"l", b"w", 1)]
+        pieces.append(saved)
+    data = b"".join(
+        len(encoded).to_bytes(4, "little") + encoded
+        for piece in (head, snapshot._Some(pieces), snapshot._Marks([]))
+        for encoded in (snapshot._encode(piece),)
+    )
+    assert facts(snapshot.restore(data)) == facts(settled(state))
+
+
+def test_a_large_table_is_written_in_small_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it was in the beginning, though it changes meanwhile; nobody waits for it."""
+    monkeypatch.setattr("gateway.protocols.pravega.snapshot._STEP_BYTES", 10_000)
+    state = Segments()
+    state.create_table("t", 0)
+    for number in range(5000):
+        state.put("t", [Entry(b"%04d" % number, NEVER, b"x" * 30)], 0)
+    wanted = facts(settled(state))
+    saving = snapshot.SnapshotWriter(state)
+    sizes = [saving._out.tell()]
+    state.put("t", [Entry(b"0007", NEVER, b"later")], 0)
+    state.remove("t", [Entry(b"0008", NEVER)], 0)
+    assert saving._out.tell() == sizes[0]
+    while saving.step():
+        sizes.append(saving._out.tell())
+    steps = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(steps) < 20_000
+    assert len(steps) > 15
+    assert facts(snapshot.restore(saving.finish())) == wanted
 
 
 def test_connections_do_not_wait_for_it(store: Any) -> None:
