@@ -146,7 +146,7 @@ class Table:
 
     def _index(self) -> None:
         self._keys = list(self.entries)
-        self._versions = array("q", (each for _, each in self.entries.values()))
+        self._versions = array("q", [each for _, each in self.entries.values()])
 
 
 def _up_to_reply_size(entries: Iterable[Entry]) -> Iterator[Entry]:
