@@ -237,7 +237,7 @@ class Checkpoint:
             await self._save_and_remove()
         except Exception as why:  # nothing was removed: it can be tried for ever
             first = why.subFailure.value if isinstance(why, FirstError) else why
-            if isinstance(first, CancelledError):  # only the stop gives up
+            if self._stopped and isinstance(first, CancelledError):  # it gave up
                 self._log.warn(
                     "{path} is not written: that would take longer than the {seconds:g} s "
                     "that a stop waits; the next start reads the journal instead",

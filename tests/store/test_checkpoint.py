@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Stored
@@ -275,6 +275,26 @@ def test_a_snapshot_that_fails_is_asked_for_again(place: Place) -> None:
     words.snapshot = lambda: succeed(b"now")  # type: ignore[method-assign]
     place.clock.advance(10)
     assert place.segments() == []
+
+
+def test_who_gives_up_by_itself_is_asked_again_later(place: Place) -> None:
+    """However much waits for it: only a stop gives up for good."""
+    checkpoint, words = place.running()
+    asked = []
+
+    def gives_up() -> Any:
+        asked.append(1)
+        return fail(CancelledError())
+
+    words.snapshot = gives_up  # type: ignore[method-assign]
+    checkpoint.published(place.sealed(b"1" * 3000))
+    checkpoint.published(place.sealed(b"2" * 3000))
+    place.clock.advance(60)
+    tries = len(asked)
+    assert tries <= 2
+    assert "CancelledError" in str(checkpoint.trouble)
+    place.clock.advance(10)
+    assert len(asked) == tries + 1
 
 
 @pytest.mark.parametrize(
