@@ -231,11 +231,11 @@ class Container:
         self._snapshot = None
         waiters, self._snapshot_waiters = self._snapshot_waiters, []
         data = writer.finish()
-        for done in waiters:
-            done.callback(data)
         if self._forget_after_snapshot:  # also where the next one is asked for already
             self._forget_after_snapshot = False
             self._forget()
+        for done in waiters:
+            done.callback(data)
         self._begin_snapshot()
 
     def _forget_later(self) -> None:

@@ -10,8 +10,8 @@ To encode 100 000 segments takes a second, which is too long to hold up connecti
 `SnapshotWriter` works in steps while the state goes on changing: a segment that is about
 to change is encoded before it does, and references to what its table has are copied:
 hundreds of thousands of entries are encoded in later steps, and come before their segment.
-Staged data only grows, so its length at the moment is enough.  The lsns of changes that were not durable at the moment become known later,
-and come last.
+Staged data only grows, so its length at the moment is enough.  The lsns of changes that
+were not durable at the moment become known later, and come last.
 
 No I/O, no clock.
 """
@@ -51,7 +51,7 @@ class _Table(msgspec.Struct, array_like=True):
     key_bytes: int
     position: int
     entries: list[_Entry]
-    """None since version 3: see `_Entries`."""
+    """Empty since version 3: see `_Entries`."""
 
 
 class _Segment(msgspec.Struct, array_like=True):
@@ -179,13 +179,15 @@ class SnapshotWriter:
         """Encode a part of the state; False when nothing is left."""
         room = self._out.tell() + _STEP_BYTES
         some: list[_Segment] = []
+        tables = 0
         while (
             (self._names or self._tables)
-            and len(some) < _STEP_SEGMENTS
+            and len(some) + tables < _STEP_SEGMENTS
             and self._out.tell() < room
         ):
             if self._tables:
                 self._tabulate()
+                tables += 1
                 continue
             segment = self._left.pop(self._names.pop(), None)
             if segment is None:
@@ -278,6 +280,8 @@ def restore(data: bytes) -> Segments:
                     staged.add(piece.data)
                     state.staged_bytes += len(piece.data)
             case _Marks():
+                if entries:
+                    raise ValueError(f"entries of no table: {', '.join(entries)[:200]}")
                 _mark(state, piece.marks)
                 return state
     raise ValueError("a Pravega snapshot that is cut short")

@@ -277,7 +277,8 @@ class Scan:
     """Reads a segment, whatever a crash left of it.
 
     Iterate, once, to get the batches in order; then `end`, `next_lsn`, `batches`, `sealed`
-    and `damage` tell how it went, and its bytes are let go.  Never raises once the header was read.
+    and `damage` tell how it went, and its bytes are let go.  Never raises once the header
+    was read.
     """
 
     def __init__(

@@ -236,6 +236,18 @@ def test_entries_in_their_table(model: Any) -> None:
     assert facts(snapshot.restore(data)) == facts(settled(state))
 
 
+def test_entries_of_no_table_are_no_snapshot(model: Any) -> None:
+    """Nothing that a snapshot has is dropped unseen."""
+    state = model.state
+    state.create_table("t", 1)
+    state.put("t", [Entry(b"k", NEVER, b"v")], 1)
+    data = snapshot.save(state)
+    at = data.index(b"\x93\x04\xa1t")  # a piece of its entries
+    broken = data[: at + 3] + b"u" + data[at + 4 :]
+    with pytest.raises(ValueError, match="entries of no table: u"):
+        snapshot.restore(broken)
+
+
 def test_a_large_table_is_written_in_small_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
