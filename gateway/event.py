@@ -112,7 +112,9 @@ class Origin:
     unacknowledged: int = 0
     """Bytes of its batches that wait to be acknowledged: set by the journal only."""
     address: str = ""
-    """Whom its batches are counted with while they wait: set by the journal only."""
+    """Whom its batches are counted with while they wait for the disk, …"""
+    queued: int = 0
+    """… and how much they count then: both set by the journal only."""
 
 
 def network_of(host: str) -> str:

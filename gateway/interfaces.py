@@ -91,7 +91,7 @@ class Journal(Protocol):
 
     def over_share(self, origin: Origin) -> bool:
         """The address of *origin* has so much in the queue for the disk that others would
-        wait for it: no connection of it that has much of that is to bring more.
+        wait for it, and the connection has some of that itself: it is not to bring more.
         """
 
     def when_share(self, origin: Origin) -> Deferred[None]:

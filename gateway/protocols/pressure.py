@@ -11,13 +11,10 @@ from twisted.python.failure import Failure
 from gateway.event import BATCH_BYTES
 from gateway.interfaces import Connection, Journal
 
-__all__ = ["Valve", "batch_bytes", "crowds", "waits_no_more"]
+__all__ = ["Valve", "batch_bytes", "waits_no_more"]
 
 _BATCHES = 2048
-"""As many batches of one connection may wait for the disk, …"""
-_OWN = 2
-"""… and about so many whatever its neighbours have there: who asks and waits for the answer
-is never held back for them."""
+"""As many batches of one connection may wait for the disk."""
 
 
 def batch_bytes(limit: int) -> int:
@@ -29,22 +26,13 @@ def batch_bytes(limit: int) -> int:
     return max(BATCH_BYTES, limit // _BATCHES)
 
 
-def crowds(
-    connection: Connection, journal: Journal, limit: int, unacknowledged: int
-) -> bool:
-    """Whether the connection, with so much that waits for the disk, is to bring no more
-    because its address has its share there.
-    """
-    own = limit * _OWN // _BATCHES
-    return unacknowledged > own and journal.over_share(connection.origin)
-
-
 @define(eq=False)
 class Valve:
     """Pauses a connection while the journal is full, or has too much of it to store, or
-    has some of it and too much of its address.
+    too much of its address (`Journal.over_share`).
 
-    The connection goes on when there is room, and half of its limit is free.
+    The connection goes on when there is room; if it had reached its limit, when half of
+    that is free.
 
     *limit* is `limits.unacknowledged_bytes`.
 
@@ -57,6 +45,8 @@ class Valve:
     _room: Callable[[], None]
     paused: bool = field(default=False, init=False)
     """Nothing is delivered of the connection."""
+    _at_limit: bool = field(default=False, init=False)
+    """It had reached its limit since it is paused."""
     _asked: Deferred[None] | None = field(default=None, init=False)
     """Fires when there is room; None: nobody waits for it."""
     _closed: bool = field(default=False, init=False)
@@ -66,21 +56,21 @@ class Valve:
 
         A connection that is not *feeding* the journal is read even if that is full.
         """
-        journal = self._journal
+        journal, origin = self._journal, self._connection.origin
         full = feeding and journal.full
-        over = crowds(self._connection, journal, self._limit, unacknowledged)
+        over = journal.over_share(origin)
         if (full or over) and self._asked is None and not self._closed:
-            self._asked = (
-                journal.when_room()
-                if full
-                else journal.when_share(self._connection.origin)
-            )
+            self._asked = journal.when_room() if full else journal.when_share(origin)
             self._asked.addCallbacks(self._has_room, waits_no_more)
-        if not self.paused:
-            if full or over or unacknowledged >= self._limit:
-                self.paused = True
-                self._connection.pause()
-        elif not (full or over) and unacknowledged <= self._limit // 2:
+        if unacknowledged >= self._limit:
+            self._at_limit = True
+        elif unacknowledged <= self._limit // 2:
+            self._at_limit = False
+        holds = full or over or self._at_limit
+        if holds and not self.paused:
+            self.paused = True
+            self._connection.pause()
+        elif self.paused and not holds:
             self.paused = False
             self._connection.resume()
 

@@ -283,7 +283,7 @@ class ManualJournal:
         return room
 
     def over_share(self, origin: Origin) -> bool:
-        """Whether the test has put its address into `over`."""
+        """Whether the test has put its address into `over`, whatever it has there itself."""
         return address_of(origin.peer) in self.over
 
     def when_share(self, origin: Origin) -> Deferred[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from gateway.protocols.pressure import Valve, batch_bytes
+from gateway.protocols.pressure import Valve
 from gateway.testing import FakeConnection, ManualJournal
 
 
@@ -61,32 +61,49 @@ def test_who_is_gone_waits_for_no_room() -> None:
 
 
 def test_a_crowd_is_read_no_further() -> None:
-    """Who has some batches in the queue waits until its address has less there; who asks
-    and waits for the answer is read whatever its neighbours do.
+    """Whose address has its share of the queue waits until it has less there, and goes on
+    however much of its own waits for something else, short of its limit.
     """
     journal, limit = ManualJournal(), 8 << 20
     told: list[str] = []
-    one, other = (
-        Valve(FakeConnection(protocol="a"), journal, limit, lambda: told.append("room"))
-        for _ in range(2)
+    valve = Valve(
+        FakeConnection(protocol="a"), journal, limit, lambda: told.append("room")
     )
+    valve.regulate(5 << 20)
+    assert not valve.paused
     journal.over.add("192.0.2.1")
     for _ in range(3):
-        one.regulate(2 * batch_bytes(limit) + 1)
-        other.regulate(batch_bytes(limit) + 100)
-    assert (one.paused, other.paused) == (True, False)
+        valve.regulate(5 << 20)
+        assert valve.paused
     journal.share("192.0.2.1")
     assert told == ["room"]
-    one.regulate(2 * batch_bytes(limit) + 1)
-    assert not one.paused
+    valve.regulate(5 << 20)
+    assert not valve.paused
 
 
-def test_what_it_has_itself_is_stored() -> None:
-    """Then a connection goes on, though its address still has too much."""
+def test_a_limit_that_is_reached_meanwhile_holds() -> None:
+    """Until half of it is free, though the address has less."""
     journal = ManualJournal()
     valve = Valve(FakeConnection(protocol="a"), journal, 100, lambda: None)
     journal.over.add("192.0.2.1")
-    valve.regulate(1)
-    assert valve.paused
-    valve.regulate(0)
+    valve.regulate(100)
+    journal.over.clear()
+    for unacknowledged in (99, 51):
+        valve.regulate(unacknowledged)
+        assert valve.paused
+    valve.regulate(50)
     assert not valve.paused
+
+
+def test_who_is_gone_waits_for_no_share() -> None:
+    """Nor for the rest of a crowd."""
+    journal = ManualJournal()
+    told: list[str] = []
+    valve = Valve(
+        FakeConnection(protocol="a"), journal, 100, lambda: told.append("room")
+    )
+    journal.over.add("192.0.2.1")
+    valve.regulate(1)
+    valve.close()
+    journal.share("192.0.2.1")
+    assert not told

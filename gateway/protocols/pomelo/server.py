@@ -27,7 +27,7 @@ from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
 from gateway.protocols.pomelo.rates import Verdict
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
-from gateway.protocols.pressure import Valve, crowds
+from gateway.protocols.pressure import Valve
 from gateway.protocols.turn import TURN
 
 if TYPE_CHECKING:
@@ -418,7 +418,7 @@ class PomeloServer(Closing):
         if self._valve is None and (
             journal.full
             or unacknowledged >= most
-            or crowds(connection, journal, most, unacknowledged)
+            or journal.over_share(connection.origin)
         ):
             self._valve = Valve(connection, journal, most, self._regulate)
         if self._valve is not None:

@@ -422,9 +422,9 @@ class Journal:
             while self._room and not self.full:
                 waiter, _ = self._room.popitem(last=False)
                 waiter.callback(None)
-            self._wake()
         finally:
             self._making_room = False
+        self._wake()  # who is woken may make room, and then the loop above goes on
 
     def _wake(self) -> None:
         """Let those go on whose addresses have less in the queue: some, and soon more."""

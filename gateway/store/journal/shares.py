@@ -24,6 +24,9 @@ _LEAST = 4
 """… and among however many, in batches …"""
 _BYTES = GROUP_BYTES // GROUP_BATCHES
 """… of as many bytes: a larger one counts as several."""
+_OWN = 2
+"""A connection that has fewer is not held back for its neighbours: who asks and waits for
+the answer never is."""
 _AT_ONCE = 128
 """So many connections are read again in one turn of the reactor."""
 
@@ -49,12 +52,16 @@ class Shares:
         address = origin.address
         if not address:
             address = origin.address = address_of(origin.peer)
-        waiting[address] = waiting.get(address, 0) + _counted(batch)
+        counted = _counted(batch)
+        origin.queued += counted
+        waiting[address] = waiting.get(address, 0) + counted
 
     def remove(self, batch: Batch) -> None:
         """It leaves the queue, with the body that it came with."""
-        address, waiting = batch.origin.address, self._waiting
-        left = waiting[address] - _counted(batch)
+        origin, waiting = batch.origin, self._waiting
+        address, counted = origin.address, _counted(batch)
+        origin.queued -= counted
+        left = waiting[address] - counted
         if left:
             waiting[address] = left
         else:
@@ -63,7 +70,9 @@ class Shares:
             self._less[address] = None
 
     def over(self, origin: Origin) -> bool:
-        """Its address has all that it may have."""
+        """Its address has all that it may have, and it has more of that than a little."""
+        if origin.queued < _OWN:
+            return False
         count = self._waiting.get(origin.address, 0)
         return count >= _LEAST and count * len(self._waiting) >= _ALL
 

@@ -74,11 +74,14 @@ def test_ports_and_ipv6_networks_are_one_address(make: Make) -> None:
     first, *others = [Origin("plain", "beats", "s", peer) for peer in peers]
     fill(shares, make(b"x", of=first))
     for other in others:
-        shares.add(make(b"x", of=other))
+        assert not shares.over(other), "it has nothing there"
+        for _ in range(2):
+            shares.add(make(b"x", of=other))
         assert shares.over(other)
     fill(shares, make(b"x", of=Origin("plain", "beats", "s", "[2001:db8::1]:1")))
     neighbour = Origin("plain", "beats", "s", "[2001:db8::2]:1")
-    shares.add(make(b"x", of=neighbour))
+    for _ in range(2):
+        shares.add(make(b"x", of=neighbour))
     assert shares.over(neighbour)
 
 
@@ -106,9 +109,11 @@ def test_what_is_counted_is_what_waits(
             shares.remove(gone)
             model[gone.origin.address] -= 1 + len(gone.body) // 8192
         assert shares._waiting == +model
+    assert sum(batch.origin.queued for batch in there) == sum(model.values())
     for batch in there:
         shares.remove(batch)
     assert not shares._waiting
+    assert not any(batch.origin.queued for batch in there)
 
 
 class Waiters:
@@ -362,6 +367,37 @@ def test_the_wait_for_a_file_is_not_that_for_the_disk(
     turns.run(lambda: not held_back.valve.paused)
     assert not held_back.stored
     running.stop()
+
+
+def test_room_that_is_made_by_who_is_woken(
+    directory: Path, turns: Any, make: Make
+) -> None:
+    """A connection that goes on gives back what was read ahead of it, and with it room:
+    whoever waits for some is told at once.
+    """
+    journal = Running(directory, turns, memory_bytes=1 << 20).journal
+    crowd = [make(b"x", of=origin(1)) for _ in range(400)]
+    crowd_of = crowd[0].origin
+    for batch in crowd:
+        batch.origin = crowd_of
+    others = [make(bytes(95_000), of=origin(2)) for _ in range(7)]
+    for batch in (*crowd, *others, *(make(b"y", of=origin(n)) for n in range(3, 14))):
+        journal.submit(batch)
+    journal.reserve(65_536)
+    assert journal.over_share(crowd_of)
+    assert journal.full
+    told: list[str] = []
+    journal.when_room().addCallback(lambda _: told.append("room"))
+
+    def goes_on(_: None) -> None:
+        told.append("share")
+        journal.reserve(-65_536)
+
+    journal.when_share(crowd_of).addCallback(goes_on)
+    while "share" not in told:
+        journal.withdraw(crowd.pop())
+    assert not journal.full
+    assert told == ["share", "room"]
 
 
 def test_what_holds_the_journal_says_who_is_read(
