@@ -20,6 +20,7 @@ from gateway.config import Config
 from gateway.config.units import format_size
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.store.directories import Directories
+from gateway.store.disk import NO_ROOM
 
 __all__ = ["SLOW_SECONDS", "examine"]
 
@@ -115,7 +116,7 @@ def _file_system(there: Path) -> Iterator[Look]:
         return
     except OSError as why:
         text = why.strerror or str(why)
-        full = "make room" if why.errno in (errno.ENOSPC, errno.EDQUOT) else advice
+        full = "make room" if why.errno in NO_ROOM else advice
         yield fail(what, f"{there}: {text} ({why.filename or path.name})", full)
         return
     finally:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gateway.config import model
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
@@ -168,9 +170,10 @@ class Crowded(Here):
 
 
 def test_files_that_are_begun_early_never_keep_the_one_in_hand_from_its_room(
-    place: Any,
+    place: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk they are let go of, and begun again when that one is public."""
+    monkeypatch.setattr("gateway.store.spool.spool._TICK_SECONDS", 0.05)
     segments = [place.sealed(b"a,b") for _ in range(4)]
     spool, journal, turns = start(place)
     writer = spool._publisher.writer = Crowded(place)
