@@ -725,8 +725,27 @@ def test_a_crash_while_files_are_kept(
         assert places.whole(places.history(), name) == places.bytes[name]
 
 
-@pytest.mark.parametrize("moved", [1, 1 << 40], ids=["moved", "written anew"])
-@pytest.mark.parametrize("step", range(8))
+class _Written:
+    """A file whose writes are told before they are done."""
+
+    def __init__(self, file: Any, before: Callable[[], None]) -> None:
+        self._file, self._before = file, before
+
+    def write(self, chunks: Any) -> None:
+        self._before()
+        self._file.write(chunks)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@pytest.mark.parametrize(
+    ("moved", "step"),
+    [
+        *(pytest.param(1, step, id=f"moved, {step}") for step in range(10)),
+        *(pytest.param(1 << 40, step, id=f"written anew, {step}") for step in range(4)),
+    ],
+)
 def test_a_full_disk_while_files_are_kept(
     places: Places, monkeypatch: pytest.MonkeyPatch, step: int, moved: int
 ) -> None:
@@ -751,15 +770,22 @@ def test_a_full_disk_while_files_are_kept(
 
     retained = places.retained()
     with monkeypatch.context() as full:
-        for name in ("create", "make_directory", "rename"):
+        for name in ("make_directory", "rename"):
             real = getattr(places.disk, name)
             full.setattr(
                 places.disk, name, lambda *args, real=real: (takes(), real(*args))[1]
             )
+        create = places.disk.create
+        full.setattr(
+            places.disk,
+            "create",
+            lambda path: (takes(), _Written(create(path), takes))[1],
+        )
         for work in (lambda: places.expire(retained), retained.tidy) * 2:
             with contextlib.suppress(OSError):
                 work()
             all_is_there()
+    assert next(calls) > step, "it had room for everything"
     retained.recover()
     places.expire(retained)
     retained.tidy()
