@@ -9,6 +9,7 @@ import io.pravega.client.batch.SegmentIterator;
 import io.pravega.client.batch.SegmentRange;
 import io.pravega.client.byteStream.ByteStreamReader;
 import io.pravega.client.byteStream.ByteStreamWriter;
+import io.pravega.client.segment.impl.ServerTimeoutException;
 import io.pravega.client.state.InitialUpdate;
 import io.pravega.client.state.Revision;
 import io.pravega.client.state.Revisioned;
@@ -608,7 +609,14 @@ public final class PravegaClient implements AutoCloseable {
           events.createReader(
               name, group, new UTF8StringSerializer(), ReaderConfig.builder().build())) {
         while (!over) {
-          EventRead<String> next = reader.readNextEvent(200);
+          EventRead<String> next;
+          try {
+            next = reader.readNextEvent(200);
+          } catch (ServerTimeoutException late) {
+            // It waits 30 s for an answer; a gateway may take longer to be there again where
+            // the machine has much else to do.  Nothing was read: it may be asked again.
+            continue;
+          }
           if (next.getEvent() != null) {
             found.add(next.getEvent());
           }
