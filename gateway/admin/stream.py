@@ -1,8 +1,8 @@
 """Server-sent events to one viewer of the admin port.
 
 Nothing is buffered for a viewer that does not read: whoever writes asks `writable`
-first, and leaves out what is more.  One that does not take what it has for long is let go
-of: there are few places for viewers.
+first, and leaves out what is more.  A viewer that has not taken after 45 s what waits for
+it is disconnected: others want to look, and only so many can at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["KIND", "EventStream"]
 KIND = "text/event-stream"
 
 _UNREAD_SECONDS = 45.0
-"""As long as peers of listeners have (`gateway.net.writing`)."""
+"""As `STALL_SECONDS` of `gateway.net.writing`, for peers of listeners."""
 
 
 @implementer(IPushProducer)
@@ -40,7 +40,7 @@ class EventStream:
             ("X-Accel-Buffering", "no"),
         ):
             self._request.setHeader(name, value)
-        self._request.notifyFinish().addBoth(self._read)
+        self._request.notifyFinish().addBoth(self._cancel_deadline)
         self._request.registerProducer(self, True)
         self._request.write(first)
 
@@ -63,13 +63,13 @@ class EventStream:
     def resumeProducing(self) -> None:
         """It has taken everything."""
         self.writable = True
-        self._read()
+        self._cancel_deadline()
 
     def stopProducing(self) -> None:
         """It never will; the request's `notifyFinish` fires as well."""
         self.writable = False
 
-    def _read(self, _: object = None) -> None:
+    def _cancel_deadline(self, _: object = None) -> None:
         deadline, self._deadline = self._deadline, None
         if deadline is not None:
             deadline.cancel()
