@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,8 @@ from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.server import accept
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
+
+from .places import Places
 
 W, X = b"w" * 16, b"x" * 16
 """Two writers."""
@@ -210,3 +213,9 @@ def store() -> Store:
 def make_store() -> Callable[..., Store]:
     """Makes a container with other limits, a state, a reader."""
     return Store
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Nothing in them yet."""
+    return Places(tmp_path)
