@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -193,20 +194,26 @@ class Rows:
     """Row number to kind, for the rows that differ from `kind`."""
     block: bytes = b""
     """Instead of `payloads`: all of them in one piece, …"""
-    size: int = 0
-    """… of so many bytes each.  0: there is no block."""
+    ends: Sequence[int] = ()
+    """… where each of them ends in it; nothing if there is no block."""
 
     @property
     def count(self) -> int:
         """How many events these are."""
-        return len(self.block) // self.size if self.size else len(self.payloads)
+        return len(self.ends) or len(self.payloads)
 
     def each(self) -> Iterator[bytes]:
         """The payloads, whichever way they are held."""
-        if not self.size:
+        if not self.ends:
             return iter(self.payloads)
-        size, block = self.size, self.block
-        return (block[at : at + size] for at in range(0, len(block), size))
+        block, ends = self.block, self.ends
+        return (block[at:end] for at, end in zip(chain((0,), ends), ends, strict=False))
+
+    def size(self, row: int) -> int:
+        """Bytes of the payload of a row."""
+        if not self.ends:
+            return len(self.payloads[row])
+        return self.ends[row] - (self.ends[row - 1] if row else 0)
 
 
 @dataclass(slots=True)

@@ -110,6 +110,6 @@ def _fitting(rows: Rows, begin: int, end: int, room: int) -> tuple[int, int]:
     end = min(end, rows.count)
     row = begin
     while row < end and room > 0:
-        room -= (rows.size or len(rows.payloads[row])) + _EVENT_BYTES
+        room -= rows.size(row) + _EVENT_BYTES
         row += 1
     return row - begin, room

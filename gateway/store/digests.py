@@ -63,11 +63,15 @@ class PayloadDigest:
         self._lengths: list[bytes] = []
         self._count = 0
 
-    def add(self, payloads: pa.Array) -> None:
+    def add(self, payloads: pa.Array | pa.ChunkedArray) -> None:
         """The next rows: of type binary or large_binary, without nulls.
 
         What is hashed is Arrow's own buffer, in one call that releases the interpreter.
         """
+        if isinstance(payloads, pa.ChunkedArray):
+            for each in payloads.chunks:
+                self.add(each)
+            return
         count = len(payloads)
         if not count:
             return

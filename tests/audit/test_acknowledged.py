@@ -95,7 +95,8 @@ def test_events_of_one_size(places: Directories) -> None:
     size = len(event("a"))
 
     def pieces(body: bytes) -> Rows:
-        return Rows([], block=body.replace(b"\n", b""), size=size)
+        block = body.replace(b"\n", b"")
+        return Rows([], block=block, ends=range(size, len(block) + 1, size))
 
     journal(places, 1, "a", "b", "c")
     found = search(places, ["b", "c", "d"], {"plain": pieces})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def decode(body: bytes) -> Rows:
     return Rows(
         [] if packed else payloads,
         block=b"".join(payloads) if packed else b"",
-        size=len(payloads[0]) if packed else 0,
+        ends=[*accumulate(map(len, payloads))] if packed else (),
         seqs=numbers,
         channel="even",
         channels={row: "odd" for row, n in enumerate(numbers) if n % 2},

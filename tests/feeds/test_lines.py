@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 import hypothesis.strategies as st
@@ -36,18 +37,15 @@ TYPES = st.sampled_from(
 def batches(draw: st.DrawFn) -> tuple[Stored, Rows]:
     """A batch and its events."""
     payloads = draw(st.lists(PAYLOAD, min_size=1, max_size=6))
-    size = draw(st.sampled_from([0, 0, 1, 3]))
-    block = draw(
-        st.binary(min_size=size * len(payloads), max_size=size * len(payloads))
-    )
+    one_piece = draw(st.booleans())
 
     def odd(values: Any) -> Any:
         return st.dictionaries(st.integers(0, len(payloads) - 1), values, max_size=2)
 
     rows = Rows(
-        [] if size else payloads,
-        block=block,
-        size=size,
+        [] if one_piece else payloads,
+        block=b"".join(payloads) if one_piece else b"",
+        ends=[*accumulate(map(len, payloads))] if one_piece else (),
         seqs=draw(st.none() | st.just(range(7, 7 + len(payloads)))),
         channel=draw(st.none() | TEXT),
         content_type=draw(TYPES),

@@ -43,7 +43,7 @@ def one(data: bytes) -> None:
                 assert ready.ack or not ready.count
                 if ready.count:
                     rows = decode(ready.body)
-                    assert len(rows.payloads) == len(rows.seqs or ()) == ready.count
+                    assert rows.count == len(rows.seqs or ()) == ready.count
             assert session.held_bytes < 1_000_000
     except Refusal:
         pass

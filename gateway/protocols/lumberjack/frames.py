@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
+from array import array
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from msgspec import Struct
 from gateway.interfaces import Refusal
 
 __all__ = [
+    "MOST_SIZES",
     "A",
     "Array",
     "C",
@@ -89,6 +91,8 @@ class Frames(Struct):
     """As they came; None in a compressed frame, whose `Compressed` follows."""
     pairs: int = 0
     """Key-value pairs in all of them."""
+    sizes: list[int] | None = None
+    """Of the bodies, in bytes, if these are `J` frames and each body begins with a brace."""
 
 
 class Array(Struct):
@@ -112,6 +116,9 @@ class Compressed(Struct):
     """As it came, header included."""
     inflated: int
     """Size of its contents in bytes."""
+    sizes: array[int] | None = None
+    """Of the bodies in it, in bytes, if all of it is `J` frames whose bodies begin with a
+    brace: no more than `MOST_SIZES`, each of less than 64 KiB."""
 
 
 class CompressedHeader(Struct):
@@ -126,6 +133,9 @@ class CompressedHeader(Struct):
 def _printable(byte: int) -> str:
     return f"0x{byte:02x} ({chr(byte)})" if 0x20 < byte < 0x7F else f"0x{byte:02x}"
 
+
+MOST_SIZES = 1 << 14
+"""Of so many events a compressed frame has the sizes, at most."""
 
 #: A run of `J` frames, and the pairs of a run of `D` frames, end after so many.
 _RUN = 8192
@@ -236,30 +246,30 @@ class Stream:
         return CompressedHeader(bytes(self._buffer[at : at + 6]), size)
 
     def _json(self, version: int, room: int, budget: int) -> Frames | Array | None:
-        buffer, start = self._buffer, self._at
+        buffer, at = self._buffer, self._at
         expected = version << 8 | J
-        end = len(buffer)
-        last = end - 11
         head = _JSON_HEAD.unpack_from
-        before = at = start
-        count = 0
-        room = min(room, _RUN)
-        # The only loop that runs once for each event.  It takes whole frames whose body
-        # begins with a brace: such a body is neither an array nor empty.
-        for count in range(room):  # noqa: B007
-            if at > last:
-                break
-            kind, size, first = head(buffer, at)
-            if first != _BRACE or kind != expected or size > last - at + 1:
-                break
-            before = at
-            at += 10 + size
-        else:
-            count = room
-        if not count:
+        sizes: list[int] = []
+        add = sizes.append
+        # The only loop that runs once for each event.  It takes frames whose body begins
+        # with a brace: such a body is neither an array nor empty.
+        try:
+            for _ in range(min(room, _RUN)):
+                kind, size, first = head(buffer, at)
+                if first != _BRACE or kind != expected:
+                    break
+                add(size)
+                at += 10 + size
+        except struct.error:  # the next head has not all arrived
+            pass
+        if at > len(buffer):  # nor has the last body
+            at -= 10 + sizes.pop()
+        if not sizes:
             return self._odd_json(version, budget)
-        (seq,) = _U32.unpack_from(buffer, before + 2)
-        return self._run(version, count, seq, at)
+        (seq,) = _U32.unpack_from(buffer, at - 8 - sizes[-1])
+        run = self._run(version, len(sizes), seq, at)
+        run.sizes = sizes
+        return run
 
     def _odd_json(self, version: int, budget: int) -> Frames | Array | None:
         """One `J` frame that is incomplete, or whose body begins with no brace."""

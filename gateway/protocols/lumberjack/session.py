@@ -18,6 +18,7 @@ What all of it costs is counted (`gateway.protocols.turn`).  No I/O, no clock.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -48,6 +49,8 @@ _COMMA = 0.1
 #: A window that is stored in fewer bytes is tiny; and one that has part of a compressed
 #: frame, in fewer than the second.
 _TINY, _TINY_PARTS = 14, 128
+#: Of so many events in a compressed frame the sizes are worth keeping.
+_MANY = 64
 #: So many bytes of tiny windows are one batch.
 _TOGETHER = 1 << 14
 
@@ -73,18 +76,21 @@ class _Open(Struct, eq=False):
     """It has only some of the events of a compressed frame."""
     pieces: list[bytes] = []
     """What is stored of it; without the compressed frame that is arriving."""
+    sizes: array[int] | None = None
+    """Those of `Compressed`, if such a frame is all of it."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)
         self.pieces.append(piece)
 
-    def settle(self, frame: bytes, skip: int, of: int) -> None:
+    def settle(self, token: Compressed, skip: int, of: int) -> None:
         """Keep its part of the compressed frame, which has *of* events."""
         if self.inside:
             if self.inside < of:
                 self.parts = True
                 self.hold(events.part(skip, self.inside))
-            self.hold(frame)
+            self.sizes = None if self.pieces or of < _MANY else token.sizes
+            self.hold(token.frame)
         self.inside = 0
         self.within = False
 
@@ -333,10 +339,10 @@ class Session:
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
         if window is not None:
-            window.settle(token.frame, ends, ends + goes_on)
+            window.settle(token, ends, ends + goes_on)
             self._check(window)
         if ended is not None:
-            ended.settle(token.frame, 0, ends + goes_on)
+            ended.settle(token, 0, ends + goes_on)
             self._finish(ended)
 
     def _finish(self, one: _Open) -> None:
@@ -362,6 +368,8 @@ class Session:
         ready = Ready(one.count, ack=b"".join(one.acks), cost=0.0)
         if one.count:
             head = events.pack(one.version, one.id, self._limits.message_bytes)
+            if one.sizes is not None and len(one.pieces) == 1:
+                head += events.sized(one.sizes)
             ready.body = b"".join((head, *one.pieces))
             ready.payload_bytes = one.payload_bytes
         self._done.append(ready)

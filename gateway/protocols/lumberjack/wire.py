@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -30,6 +31,7 @@ from isal import isal_zlib
 
 from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack.frames import (
+    MOST_SIZES,
     A,
     Array,
     C,
@@ -58,6 +60,7 @@ __all__ = [
     "compressed",
     "data",
     "inflated",
+    "inflated_at_once",
     "json",
     "window",
 ]
@@ -91,8 +94,8 @@ Token = Window | Frames | Array | Compressed | Inflated
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_full", "_have", "_inflater", "_left", "_limit", "_parts", "_tail",
-                 "frames", "inflated")  # fmt: skip
+    __slots__ = ("_full", "_have", "_inflater", "_left", "_limit", "_parts", "_sizes",
+                 "_tail", "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
@@ -104,11 +107,13 @@ class _Inflation:
         self._have = len(header.head)  # bytes in `_parts`
         self._tail = b""  # zlib did not consume it, because …
         self._full = False  # … the last step gave `_INFLATE_STEP` bytes
+        self._sizes: array[int] | None = array("H")
 
     @property
     def size(self) -> int:
         """How many bytes are buffered."""
-        return self._have + self.frames.size
+        sizes = self._sizes
+        return self._have + self.frames.size + (2 * len(sizes) if sizes else 0)
 
     def _keep(self, deflated: bytes) -> None:
         self._have += len(deflated)
@@ -119,6 +124,27 @@ class _Inflation:
             last += deflated
         else:
             self._parts.append(bytearray(deflated))
+
+    def next(self, room: int, budget: int) -> Window | Frames | Array | None:
+        """The next token in it; None if more must be inflated first."""
+        token = self.frames.next(room, budget)
+        if token is None:
+            return None
+        assert not isinstance(token, CompressedHeader), "refused inside"
+        if self._sizes is not None:
+            self._note(token.sizes if isinstance(token, Frames) else None)
+        return token
+
+    def _note(self, sizes: list[int] | None) -> None:
+        known = self._sizes
+        assert known is not None
+        if sizes is None or len(known) + len(sizes) > MOST_SIZES:
+            self._sizes = None
+            return
+        try:
+            known.extend(sizes)
+        except OverflowError:
+            self._sizes = None
 
     def advance(self, source: Stream) -> float | None:
         """Inflate one step, at this cost; None if nothing has arrived for it."""
@@ -157,7 +183,7 @@ class _Inflation:
             raise Refusal("compressed frame ends before its zlib stream")
         if not self.frames.empty:
             raise Refusal("compressed frame ends inside a frame")
-        return Compressed(b"".join(self._parts), self.inflated)
+        return Compressed(b"".join(self._parts), self.inflated, self._sizes)
 
 
 class Decoder:
@@ -203,9 +229,8 @@ class Decoder:
                     return token
                 self._inflation = _Inflation(token, self._limits)
                 continue
-            inner = inflation.frames.next(room, budget)
+            inner = inflation.next(room, budget)
             if inner is not None:
-                assert not isinstance(inner, CompressedHeader), "refused inside"
                 return inner
             step = inflation.advance(self._stream)
             if step is not None:
@@ -234,6 +259,14 @@ def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
             deflated = inflater.unconsumed_tail
             full = len(piece) == _INFLATE_STEP
             yield piece
+
+
+def inflated_at_once(frame: bytes | memoryview, size: int) -> bytes:
+    """The same in one piece, where there are *size* bytes.  Raises ValueError."""
+    found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size)
+    if len(found) != size:
+        raise ValueError(f"{len(found)} bytes in a compressed frame, not {size}")
+    return found
 
 
 def ack(version: int, seq: int) -> bytes:

@@ -441,8 +441,9 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         raw = bytes(written[0].data)
         found = equal_payloads(raw)
         if found is not None:
-            rows.block, rows.size = found
-            begin, stride = written[0].offset, 8 + rows.size
+            rows.block, size = found
+            rows.ends = range(size, len(rows.block) + 1, size)
+            begin, stride = written[0].offset, 8 + size
             rows.seqs = range(begin, begin + len(raw), stride)
             rows.channel = written[0].segments[-1]
             return rows

@@ -186,7 +186,7 @@ def _fixed(body: bytes, at: int, part: Part) -> Rows:
         channel=part.publisher,
         content_type=_OCTETS,
         block=block,
-        size=size,
+        ends=range(size, len(block) + 1, size),
     )
 
 

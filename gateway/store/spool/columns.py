@@ -112,12 +112,12 @@ class Columns:
         self._lsns.append(stored.lsn)
         self._counts.append(count)
         self._times.append(stored.batch.received_at)
-        if rows.size and count >= _MANY:
+        if rows.ends and count >= _MANY:
             self._gather_payloads()
-            self._payload_arrays.append(_sliced(rows.block, rows.size))
+            self._payload_arrays.append(_sliced(rows.block, rows.ends))
         else:
             self._objects += count
-            self._payloads += rows.each() if rows.size else rows.payloads
+            self._payloads += rows.each() if rows.ends else rows.payloads
             if len(self._payloads) >= _AT_ONCE:
                 self._gather_payloads()
         self._add_seqs(rows.seqs, count)
@@ -169,10 +169,22 @@ class Columns:
             or self.payload_bytes >= GROUP_BYTES
         )
 
-    def batch(self, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
-        """The events so far, in `SCHEMA` or `ENCODED`; once: what they were made of is
-        let go.
-        """
+    def batch(self) -> pa.RecordBatch:
+        """The events so far, in `SCHEMA`; once: what they were made of is let go."""
+        columns = self._columns(_PLAIN_MAP)
+        columns["payload"] = pa.concat_arrays(self._payload_arrays)
+        self._payload_arrays.clear()
+        return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
+
+    def table(self) -> pa.Table:
+        """The same in `ENCODED`, payloads as they lie: none of them is copied."""
+        columns = self._columns(ENCODED.field("attributes").type)
+        columns["payload"] = pa.chunked_array(self._payload_arrays, pa.binary())
+        self._payload_arrays = []
+        return pa.table([columns[f.name] for f in ENCODED], schema=ENCODED)
+
+    def _columns(self, maps: pa.DataType) -> dict[str, pa.Array]:
+        """All columns but the payloads, whose arrays are complete then."""
         counts = np.array(self._counts, np.int64)
         first = np.cumsum(counts) - counts
         within = np.arange(self.rows) - np.repeat(first, counts)
@@ -195,12 +207,10 @@ class Columns:
         ).cast(SCHEMA.field("received_at").type)
         none = np.full(self.rows, self._flaws.number(None), np.int32)
         columns["flaw"] = self._flaws.array(_scatter(none, self._flaws.odd))
-        self._gather_payloads()
-        columns["payload"] = pa.concat_arrays(self._payload_arrays)
-        self._payload_arrays.clear()
         columns["seq"] = self._seq(counts)
-        columns["attributes"] = self._maps(counts, schema.field("attributes").type)
-        return pa.record_batch([columns[f.name] for f in schema], schema=schema)
+        columns["attributes"] = self._maps(counts, maps)
+        self._gather_payloads()
+        return columns
 
     def _gather_payloads(self) -> None:
         payloads, self._payloads = self._payloads, []
@@ -234,11 +244,12 @@ class Columns:
         return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
 
 
-def _sliced(block: bytes, size: int) -> pa.Array:
-    """One payload for each *size* bytes, without a copy or an object for each."""
-    ends = np.arange(0, len(block) + 1, size, dtype=np.int32)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(block)]
-    return pa.Array.from_buffers(pa.binary(), len(ends) - 1, buffers)
+def _sliced(block: bytes, ends: Sequence[int]) -> pa.Array:
+    """The payloads that end there, without a copy or an object for each."""
+    offsets = np.zeros(len(ends) + 1, np.int32)
+    offsets[1:] = numbers(ends)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
+    return pa.Array.from_buffers(pa.binary(), len(ends), buffers)
 
 
 def numbers(seqs: Sequence[int]) -> np.ndarray[Any, Any]:

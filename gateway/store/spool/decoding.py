@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+import numpy as np
+
 from gateway.event import LOST, Batch, Decode, Rows, Stored
 from gateway.plugins import RAISED
 from gateway.store.journal.segment import UNKNOWN
-from gateway.store.spool.columns import GROUP_ROWS, Columns
+from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
 
 __all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
 
@@ -99,6 +101,10 @@ def _check(rows: Rows, count: int) -> None:
     """Raise ValueError if these can not be the rows of a batch of *count* events."""
     if rows.count != count:
         raise ValueError(f"{rows.count} events decoded, not {count}")
+    if rows.ends:
+        ends = numbers(rows.ends)
+        if ends[0] < 0 or ends[-1] != len(rows.block) or (np.diff(ends) < 0).any():
+            raise ValueError("payloads that end outside of their block")
     if rows.seqs is not None and len(rows.seqs) != count:
         raise ValueError(f"{len(rows.seqs)} numbers for {count} events")
     if not (isinstance(rows.kind, str) and isinstance(rows.content_type, str)):

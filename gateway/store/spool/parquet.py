@@ -139,21 +139,22 @@ class _Encoding:
 
     def begin(self, columns: Columns) -> None:
         """Encode these, behind those before; raises what went wrong with either."""
-        batch = columns.batch(ENCODED)
+        group = columns.table()
         self._end()
         done = self._done
-        done.events += batch.num_rows
+        done.events += group.num_rows
         done.flaws.update(columns.flaws)
+        payloads = group.column("payload")
         if self._executor is None:
-            self._write(batch)
-            done.digest.add(batch.column("payload"))
+            self._write(group)
+            done.digest.add(payloads)
         else:
             submit = self._executor.submit
-            self._begun.append(submit(self._write, batch))
-            self._begun.append(submit(done.digest.add, batch.column("payload")))
+            self._begun.append(submit(self._write, group))
+            self._begun.append(submit(done.digest.add, payloads))
 
-    def _write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch, row_group_size=batch.num_rows)
+    def _write(self, group: pa.Table) -> None:
+        self._writer.write_table(group, row_group_size=group.num_rows)
 
     def _end(self) -> None:
         begun, self._begun = self._begun, []

@@ -35,7 +35,7 @@ class Outcome:
 def unpacked(rows: Rows) -> Iterator[tuple[bytes, int, str | None, str]]:
     """One tuple per event."""
     assert rows.seqs is not None
-    for row, payload in enumerate(rows.payloads):
+    for row, payload in enumerate(rows.each()):
         kind = rows.content_types.get(row, rows.content_type)
         yield payload, rows.seqs[row], rows.flaws.get(row), kind
 
@@ -64,7 +64,7 @@ def take(result: Outcome, ready: Ready) -> None:
         assert not ready.body
         return
     rows = decode(ready.body)
-    assert len(rows.payloads) == ready.count
+    assert rows.count == ready.count
     assert rows.seqs is not None
     assert len(rows.seqs) == ready.count
     assert rows.attributes["version"] == chr(ready.ack[0])

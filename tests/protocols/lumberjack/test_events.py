@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from array import array
 from typing import Any
 
 import pytest
@@ -210,8 +211,72 @@ def test_a_row_for_every_event(strategies: Any, data: st.DataObject) -> None:
             for ready in session.received(piece):
                 if ready.count:
                     rows = decode(ready.body)
-                    assert len(rows.payloads) == ready.count
+                    assert rows.count == ready.count
                     assert len(rows.seqs or ()) == ready.count
                     assert all(row < ready.count for row in rows.flaws)
     except events.wire.Refusal as why:
         assert why.key == "options.window_events"  # noqa: PT017
+
+
+#: Bodies of which several together may look like as many others.
+_BRACED = st.sampled_from(
+    [
+        b'{"a":1}',
+        b"{}",
+        b"{},{}",
+        b"{}\n,\n{}",
+        b"{} ",
+        b"{\n}",
+        b'{"a":[{}',
+        b"{}]}",
+        b'{"a":"',
+        b'{"":"}',
+        b'{"a":{}',
+        b"{}}",
+        b"{}]",
+        b'{"a":"\xc3\xa4"}',
+        b'{"a":"\xff"}',
+        b'{"a":"\n"}',
+        b'{"a":"' + b"b" * 100 + b'"}',
+        b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ]
+) | st.binary(max_size=9).map(lambda rest: b"{" + rest)
+
+
+@given(st.lists(_BRACED, min_size=1, max_size=9), st.integers(0, 2**32 - 9))
+@settings(max_examples=400, deadline=None)
+def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> None:
+    """They are what they are when each is checked alone, flaws included."""
+    frames = b"".join(
+        wire.json(_V2, seq, body) for seq, body in enumerate(bodies, first)
+    )
+    frame = wire.compressed(_V2, frames)
+    pack = events.pack(_V2, 1, 60)
+    at_once = decode(pack + events.sized(array("H", map(len, bodies))) + frame)
+    alone = decode(pack + frame)
+    assert list(at_once.each()) == list(alone.each()) == bodies
+    assert list(at_once.seqs or ()) == alone.seqs
+    assert at_once.flaws == alone.flaws
+    assert bool(at_once.ends) <= (not alone.flaws)
+
+
+def test_a_window_of_many_events_is_one_piece(many_events: list[bytes]) -> None:
+    """However its compressed frame is cut on its way; few, or large ones, are not."""
+    frames = b"".join(wire.json(_V2, n + 1, e) for n, e in enumerate(many_events))
+    stream = wire.window(_V2, len(many_events)) + wire.compressed(_V2, frames)
+    for cut in (1, 8, 1000, len(stream) - 1):
+        session = Session(Limits())
+        *_, ready = [*session.received(stream[:cut]), *session.received(stream[cut:])]
+        rows = decode(ready.body)
+        assert (rows.payloads, rows.block) == ([], b"".join(many_events))
+        assert list(rows.each()) == many_events
+        assert list(rows.seqs or ()) == list(range(1, len(many_events) + 1))
+    for few in (many_events[:9], [*many_events, b'{"a":"%s"}' % (b"b" * (1 << 16))]):
+        frames = b"".join(wire.json(_V2, n, event) for n, event in enumerate(few))
+        stream = wire.window(_V2, len(few)) + wire.compressed(_V2, frames)
+        *_, ready = Session(Limits()).received(stream)
+        assert decode(ready.body).payloads == few
+    old = bytes([3]) + ready.body[1:]
+    assert decode(old).payloads == few
+    with pytest.raises(ValueError, match="unknown format 5"):
+        decode(bytes([5]) + ready.body[1:])

@@ -98,7 +98,10 @@ def test_compressed_frames_are_inflated_as_they_arrive() -> None:
     assert sum(run.count for run in seen if isinstance(run, wire.Frames)) > 500
     assert decoder.inside
     *_, last = _drain(decoder, frame[len(frame) // 2 :])
-    assert last == wire.Compressed(frame, len(inner))
+    assert isinstance(last, wire.Compressed)
+    assert (last.frame, last.inflated) == (frame, len(inner))
+    assert last.sizes is not None
+    assert [*last.sizes] == [len(b"{%d}" % seq) for seq in range(2000)]
     assert not decoder.inside
 
 

@@ -115,7 +115,7 @@ def test_elements_of_a_fixed_size_are_rows_in_one_piece(make_gate: Any) -> None:
         + wire.encode(OnNextLastPart(1, 9, b"v"))
     )
     one, other = (decode(batch.body) for batch in gate.journal.submitted)
-    assert (one.block, one.size, one.payloads) == (b"xxyyzzuuvv", 2, [])
+    assert (one.block, one.payloads) == (b"xxyyzzuuvv", [])
     assert list(one.each()) == [b"xx", b"yy", b"zz", b"uu", b"vv"]
     assert (one.channel, one.seqs, one.count) == ("a", range(1, 6), 5)
     assert one.content_type == "application/octet-stream"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -37,13 +38,14 @@ def test_rows_may_differ_from_their_batch() -> None:
 def test_payloads_in_one_piece_are_rows_like_others() -> None:
     """Few or many, beside payloads that are not, in the order of their batches."""
     columns = Columns("gw")
-    blocks = Rows([], range(5, 8), block=b"aabbcc", size=2)
-    many = Rows([], block=b"".join(b"%03d" % at for at in range(200)), size=3)
+    blocks = Rows([], range(5, 8), block=b"aabbcc", ends=range(2, 7, 2))
+    each = [b"%d" % at for at in range(200)]
+    many = Rows([], block=b"".join(each), ends=[*accumulate(map(len, each))])
     for lsn, rows in (
         (1, Rows([b"1", b""], [8, 9])),
         (3, blocks),
         (6, Rows([b"2"])),
-        (7, Rows([], block=b"d", size=1)),
+        (7, Rows([], block=b"d", ends=[1])),
         (8, many),
         (208, Rows([b"3"])),
     ):
@@ -62,6 +64,7 @@ def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
     """Four times as many rows; what is in one piece costs no object for each."""
     count, batches = 1 << 14, 32
     first = iter(range(1, count * batches, count))
+    rows = Rows([], block=bytes(count), ends=range(1, count + 1))
     sink = io.BytesIO()
     written = write(
         (
@@ -70,7 +73,7 @@ def test_small_payloads_in_one_piece_make_large_row_groups() -> None:
         ),
         sink,
         node="gw",
-        decoder=Decoder({"rsio": lambda _: Rows([], block=bytes(count), size=1)}),
+        decoder=Decoder({"rsio": lambda _: rows}),
         compression="zstd",
     )
     assert written.events == count * batches
