@@ -34,6 +34,7 @@ from _windows import build
 from gateway.config import model
 from gateway.event import Batch, Decode, Origin, Stored
 from gateway.protocols.lumberjack import events as lumberjack
+from gateway.protocols.lumberjack.session import Limits, Session
 from gateway.protocols.pomelo import events as pomelo
 from gateway.protocols.pomelo import wire
 from gateway.store.journal import segment
@@ -71,13 +72,15 @@ def requests(count: int) -> list[Batch]:
 def windows(count: int, events: int) -> list[Batch]:
     origins = _origins("lumberjack")
     built = build(min(count, 512), events, 3)
-    found = []
-    for at in range(count):
-        frame = built.frames[at % len(built.frames)][6:]
-        packed = lumberjack.pack(b"2"[0], at // _CONNECTIONS + 1, _LIMIT) + frame
-        size = events * built.payload_bytes
-        found.append(Batch(origins[at % _CONNECTIONS], 0, events, packed, size))
-    return found
+    bodies = []
+    for frame in built.frames:
+        *_, ready = Session(Limits()).received(frame)
+        bodies.append(ready.body)
+    size = events * built.payload_bytes
+    return [
+        Batch(origins[at % _CONNECTIONS], 0, events, bodies[at % len(bodies)], size)
+        for at in range(count)
+    ]
 
 
 def _origins(protocol: str) -> list[Origin]:
