@@ -52,7 +52,7 @@ _SPACE = b" \t\n\r"
 _JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
 _COMPRESSED, _PART, _SIZES, _WINDOW = b"CRSW"
 _PIECES = (_COMPRESSED, _PART)
-_BRACE = ord("{")
+_BRACE, _BRACKET = b"{["
 
 #: When more than this of an unfinished event is inflated, inflate all that is left.
 _LARGE = 1 << 20
@@ -218,11 +218,10 @@ def _in_one_piece(frame: memoryview, sizes: bytes, decoding: _Decoding) -> bool:
     # All bodies become one array, in which each is an element of its own: if no element
     # has a line break, none of them goes on behind the end of its body, and as they are
     # as many as the bodies, there is one in each.
-    text = bytearray(size + 1)
-    text[:size] = wire.inflated_at_once(frame, size)
+    text = bytearray().join((wire.inflated_at_once(frame, size), b"]"))
     seqs = np.ndarray(size - 3, ">u4", text, 0, (1,))[heads + 2]
     np.ndarray(size - 9, "V10", text, 0, (1,))[heads] = np.void(_BETWEEN)
-    text[0], text[size] = b"[]"
+    text[0] = _BRACKET
     try:
         found = _split(text)
         block = b"".join(found)

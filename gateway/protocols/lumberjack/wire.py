@@ -263,7 +263,7 @@ def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
 
 def inflated_at_once(frame: bytes | memoryview, size: int) -> bytes:
     """The same in one piece, where there are *size* bytes.  Raises ValueError."""
-    found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size)
+    found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size + 1)
     if len(found) != size:
         raise ValueError(f"{len(found)} bytes in a compressed frame, not {size}")
     return found
