@@ -15,6 +15,7 @@ from twisted.python import usage
 from gateway import config
 from gateway.daemon import logs
 from gateway.daemon.clock import make_monotonic
+from gateway.daemon.polling import poll_plainly
 from gateway.daemon.service import Gateway
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
@@ -86,6 +87,7 @@ def makeService(options: Options) -> IService:
 
     refuse_uvloop(reactor)
     make_monotonic(reactor)
+    poll_plainly(reactor)
     loaded: config.Config = options["loaded"]
     root = logs.LoggingService(loaded.logging, options.parent)
     twistd = options.parent or {"nodaemon": True}

@@ -95,9 +95,13 @@ class AcceptedConnection(Writing):
         """See IProtocol."""
         self._active = True
         self._silent = False
-        self._listener.traffic.bytes += len(data)
-        self._received += len(data)
-        self._take_or_put_off(data)
+        size, listener = len(data), self._listener
+        listener.traffic.bytes += size
+        self._received += size
+        if self._put_off or (listener.turns.crowded and not self._closing):
+            self._serve_later(data)
+        else:
+            self._take(data)
 
     def _take(self, data: bytes) -> None:
         seconds = self._listener.clock.seconds

@@ -187,7 +187,7 @@ class Listener:
             self._reactor,
             self._settings,
             ConnectionFactory(self),
-            lambda: self.turns.room,
+            self.turns.room,
         )
         self.turns.before.append(self._flush)
         self._port.stopReading()  # type: ignore[attr-defined]

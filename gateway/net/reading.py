@@ -254,15 +254,12 @@ class Reading(Handshake):
     def _take(self, data: bytes) -> None:
         """Serve what was read."""
 
-    def _take_or_put_off(self, data: bytes) -> None:
+    def _serve_later(self, data: bytes) -> None:
         turns = self._listener.turns
-        if self._put_off or (turns.crowded and not self._closing):
-            self._put_off += data
-            turns.put_off_bytes += len(data)
-            turns.put_off(self)
-            self._read_or_not()
-        else:
-            self._take(data)
+        self._put_off += data
+        turns.put_off_bytes += len(data)
+        turns.put_off(self)
+        self._read_or_not()
 
     def _no_longer_put_off(self) -> bytes:
         data, self._put_off = self._put_off, b""

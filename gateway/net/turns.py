@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
@@ -36,6 +37,8 @@ _ALL = 1 << 30
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
+_network_of = lru_cache(maxsize=1 << 12)(network_of)
+
 
 class Waiting(Protocol):
     """A connection with input left."""
@@ -49,36 +52,34 @@ class Waiting(Protocol):
 class _Line:
     """Connections that wait; each address has one turn, then the next address."""
 
-    __slots__ = ("_addresses",)
+    __slots__ = ("addresses",)
 
     def __init__(self) -> None:
-        self._addresses: OrderedDict[str, OrderedDict[Waiting, None]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._addresses)
+        self.addresses: OrderedDict[str, OrderedDict[Waiting, None]] = OrderedDict()
+        """Of those that wait."""
 
     def add(self, connection: Waiting) -> None:
         """Behind the others of its address, unless it waits already."""
-        address = network_of(connection.host)
-        self._addresses.setdefault(address, OrderedDict())[connection] = None
+        address = _network_of(connection.host)
+        self.addresses.setdefault(address, OrderedDict())[connection] = None
 
     def remove(self, connection: Waiting) -> None:
         """It waits no more."""
-        if self._addresses:
-            address = network_of(connection.host)
-            if (waiting := self._addresses.get(address)) is not None:
+        if self.addresses:
+            address = _network_of(connection.host)
+            if (waiting := self.addresses.get(address)) is not None:
                 waiting.pop(connection, None)
                 if not waiting:
-                    del self._addresses[address]
+                    del self.addresses[address]
 
     def pop(self) -> Waiting | None:
         """Who is next, and waits no more; None: nobody waits."""
-        if not self._addresses:
+        if not self.addresses:
             return None
-        address, waiting = self._addresses.popitem(last=False)
+        address, waiting = self.addresses.popitem(last=False)
         connection, _ = waiting.popitem(last=False)
         if waiting:
-            self._addresses[address] = waiting
+            self.addresses[address] = waiting
         return connection
 
 
@@ -123,12 +124,12 @@ class Turns:
     @property
     def crowded(self) -> bool:
         """What is read now is to be put off."""
-        return bool(self._put_off) or self._spent >= _AT_ONCE_SECONDS
+        return self._spent >= _AT_ONCE_SECONDS or bool(self._put_off.addresses)
 
-    @property
     def room(self) -> int:
         """As many bytes may be read of a connection now: all if they are served at once."""
-        if not self.crowded:
+        # Every read asks for both: no call more than there must be.
+        if self._spent < _AT_ONCE_SECONDS and not self._put_off.addresses:
             return _ALL
         return max(_LEAST_BYTES, _PUT_OFF_BYTES - self.put_off_bytes)
 
@@ -150,14 +151,14 @@ class Turns:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
         self._noted = False
         self._spent = 0.0
-        if not self._put_off:
+        if not self._put_off.addresses:
             return
         try:
             self._let_others_go_first()
             while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
                 next_.take_turn()
         finally:
-            if self._put_off and not self._noted:
+            if self._put_off.addresses and not self._noted:
                 self._noted = True
                 self._clock.callLater(0, self._begin)
 
@@ -166,13 +167,13 @@ class Turns:
             call()
 
     def _schedule(self) -> None:
-        if self._waiting and not self._scheduled:
+        if self._waiting.addresses and not self._scheduled:
             self._scheduled = True
             self._clock.callLater(0, self._next)
 
     def _next(self) -> None:
         self._scheduled = False
-        if not self._waiting:
+        if not self._waiting.addresses:
             return
         try:
             self._let_others_go_first()

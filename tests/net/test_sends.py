@@ -73,7 +73,7 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
         + """
         class Many(Echo):
             def received(self, data):
-                count(self.connection._transport, "writeSomeData")
+                count(self.connection._transport, "_send_all")
                 for number in range(50):
                     self.connection.write(b"%02d" % number)
 
@@ -81,7 +81,7 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
             client = connect(serve(Many))
             client.sendall(b"?")
             result["got"] = received(client, 100).decode()
-            result["sent"] = asked["writeSomeData"]
+            result["sent"] = asked["_send_all"]
         run(talk)
     """
     )

@@ -386,7 +386,8 @@ class PomeloServer(Closing):
         if ready.asked is not None:
             self._listener.journal.reserve(-ready.asked_bytes)
         self._settled()
-        self._regulate()
+        if self._valve is not None or self._session.more or self._listener.journal.full:
+            self._regulate()  # else there was room before, and now there is more
 
     def _settled(self) -> None:
         """Something was answered: perhaps it was the last."""

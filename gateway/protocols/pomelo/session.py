@@ -170,6 +170,8 @@ class Session:
                     break
                 if isinstance(token, Messages):
                     self._messages(ready, token, turn)
+                    if self._inflation is None and not decoder.more:
+                        break
                 elif token.kind == wire.KICK:
                     left = True
                     break

@@ -448,7 +448,10 @@ class Decoder(Packages):
                 if at - start > self.most_bytes:
                     del found[1:]
                     at = found[0][-1]
-                self._at = at
+                if at < end:
+                    self._at = at
+                else:
+                    self.clear()
                 return Messages(buffer, start, at, found)
         head = self._head()
         if head is None:

@@ -1,0 +1,96 @@
+"""The reactor serves what is ready, whatever one of those connections raises."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.interfaces import IReadDescriptor
+from twisted.internet.main import CONNECTION_DONE
+from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from gateway.daemon.polling import poll_plainly
+
+
+@implementer(IReadDescriptor)
+class Reader:
+    """One end of a socket pair."""
+
+    def __init__(self, reactor: EPollReactor) -> None:
+        self.reactor = reactor
+        self.own, self.peer = socket.socketpair()
+        self.got: list[bytes] = []
+        self.lost: list[Failure] = []
+        reactor.addReader(self)
+
+    def fileno(self) -> int:
+        return self.own.fileno()
+
+    def logPrefix(self) -> str:
+        return "reader"
+
+    def doRead(self) -> Exception | None:
+        self.got.append(self.own.recv(100))
+        return None if self.got[-1] else CONNECTION_DONE
+
+    def connectionLost(self, why: Failure) -> None:
+        self.lost.append(why)
+
+    def close(self) -> None:
+        self.own.close()
+        self.peer.close()
+
+
+class Broken(Reader):
+    """Its end is one, too."""
+
+    def connectionLost(self, why: Failure) -> None:
+        super().connectionLost(why)
+        raise RuntimeError("a fault of ours")
+
+
+@pytest.fixture
+def reactor() -> Iterator[EPollReactor]:
+    reactor = EPollReactor()
+    poll_plainly(reactor)
+    yield reactor
+    for reader in reactor.removeAll():
+        if isinstance(reader, Reader):
+            reader.close()
+
+
+def test_what_is_ready_is_read(reactor: EPollReactor) -> None:
+    """All of it in one turn, and an end is told."""
+    one, other, silent = (Reader(reactor) for _ in range(3))
+    one.peer.send(b"a")
+    other.peer.close()
+    reactor.iterate(0)
+    assert one.got == [b"a"]
+    assert [why.type for why in other.lost] == [type(CONNECTION_DONE)]
+    assert silent.got == silent.lost == one.lost == []
+
+
+def test_one_that_raises_is_logged_and_others_are_served(
+    reactor: EPollReactor,
+) -> None:
+    """Even where its end raises."""
+    events: list[LogEvent] = []
+    observer = cast(ILogObserver, events.append)
+    readers = [Broken(reactor), Reader(reactor), Broken(reactor)]
+    readers[0].peer.close()
+    readers[1].peer.send(b"a")
+    readers[2].peer.close()
+    globalLogPublisher.addObserver(observer)
+    try:
+        reactor.iterate(0)
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert readers[1].got == [b"a"]
+    assert [len(one.lost) for one in readers] == [1, 0, 1]
+    failures = [event["log_failure"].type for event in events]
+    assert failures == [RuntimeError, RuntimeError]
