@@ -91,7 +91,7 @@ class _Author:
     def _message(self, head: bytes, route: bytes) -> bytes:
         self._count += 1
         text = base64.b64encode(self._chance.randbytes(_TEXT_BYTES))
-        body = b'{"x":%05d,"text":"%s"}' % (self._count, text)
+        body = b'{"x":%5d,"text":"%s"}' % (self._count, text)
         said = package(4, head + bytes([len(route)]) + route + body)
         return _masked(said, self._chance.randbytes(4)) if self._web else said
 

@@ -107,10 +107,11 @@ def repacked(number: int, route: int | str, body: bytes) -> bytes:
 
 def decode(body: bytes) -> Rows:
     """The events of a batch; works for every body that a `Session` made."""
-    if body[:1] == bytes((_SESSION,)):
+    form = body[0] if body else 0
+    if form == _SESSION:
         payloads = body[1:].split(b"\n")
         return Rows(payloads, [0] * len(payloads), kind="session")
-    if body[:1] == bytes((_PACKED,)):
+    if form == _PACKED:
         body = zlib.decompress(body[1:])
     form, message_bytes, codes, flawed = _HEAD.unpack_from(body)
     if form not in _FORMATS:
@@ -138,8 +139,9 @@ def decode(body: bytes) -> Rows:
     rows = _rows(body, found, names)
     for row in compressed:
         rows.payloads[row] = inflater().decompress(rows.payloads[row])
-    rows.flaws = flaws
-    rows.content_types = dict.fromkeys(flaws, _OCTETS)
+    if flaws:
+        rows.flaws = flaws
+        rows.content_types = dict.fromkeys(flaws, _OCTETS)
     _check(rows, message_bytes)
     return rows
 
@@ -168,8 +170,12 @@ def _name(route: wire.Route, names: dict[wire.Route, str]) -> str:
     name = names.get(route)
     if name is None:
         assert isinstance(route, bytes), "every code is among the names"
-        name = names[route] = text(route)
+        name = names[route] = _text(route)
     return name
+
+
+_text = lru_cache(maxsize=1 << 10)(text)
+"""Of a route; batches are small, and have the same ones."""
 
 
 def _check(rows: Rows, message_bytes: int) -> None:
