@@ -66,11 +66,16 @@ class _Names:
 
     def column(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         """The column, where the batches have so many rows."""
-        codes = np.repeat(np.array(self.codes, np.int32), counts)
+        if len(set(self.codes)) == 1:  # as most have, and that is far quicker
+            codes = np.full(counts.sum(), self.codes[0], np.int32)
+        else:
+            codes = np.repeat(np.array(self.codes, np.int32), counts)
         return self.array(_scatter(codes, self.odd))
 
     def array(self, codes: np.ndarray[Any, Any]) -> pa.Array:
         """The column for these codes."""
+        if not self._numbers:
+            return pa.nulls(len(codes), _NAME)
         names = pa.array(list(self._numbers), pa.string())
         mask = codes < 0 if self.nulls else None
         indices = pa.array(codes, pa.int32(), mask=mask)
@@ -186,22 +191,21 @@ class Columns:
     def _columns(self, maps: pa.DataType) -> dict[str, pa.Array]:
         """All columns but the payloads, whose arrays are complete then."""
         counts = np.array(self._counts, np.int64)
-        first = np.cumsum(counts) - counts
-        within = np.arange(self.rows) - np.repeat(first, counts)
+        first = np.array(self._lsns) - (np.cumsum(counts) - counts)
         columns: dict[str, pa.Array] = {
             "channel": self._channels.column(counts),
             "kind": self._kinds.column(counts),
             "content_type": self._types.column(counts),
         }
-        origins = np.repeat(np.array(self._origin_codes, np.int32), counts)
         for column in _OF_ORIGIN:
             names = _Names()
             codes = [names.number(getattr(each, column)) for each in self._origins]
-            columns[column] = names.array(np.array(codes, np.int32)[origins])
+            names.codes = [codes[origin] for origin in self._origin_codes]
+            columns[column] = names.column(counts)
         columns["node"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(self.rows, np.int32)), pa.array([self.node])
         )
-        columns["lsn"] = pa.array(np.repeat(np.array(self._lsns), counts) + within)
+        columns["lsn"] = pa.array(np.repeat(first, counts) + np.arange(self.rows))
         columns["received_at"] = pa.array(
             np.repeat(np.array(self._times, np.int64), counts)
         ).cast(SCHEMA.field("received_at").type)
@@ -234,6 +238,8 @@ class Columns:
         codes = [known.setdefault(pairs, len(known)) for pairs in self._attributes]
         if not any(known):
             return pa.nulls(self.rows, kind)
+        if kind != _PLAIN_MAP and len(set(map(len, known))) == 1:
+            return _maps_of_one_length(list(known), codes, counts)
         distinct = pa.array([list(pairs) or None for pairs in known], _PLAIN_MAP)
         if kind != _PLAIN_MAP:  # pyarrow casts no maps
             names = (
@@ -242,6 +248,30 @@ class Columns:
             gone = pa.array([not pairs for pairs in known])
             distinct = pa.MapArray.from_arrays(distinct.offsets, *names, mask=gone)
         return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
+
+
+def _maps_of_one_length(
+    known: Sequence[tuple[tuple[str, str], ...]],
+    codes: list[int],
+    counts: np.ndarray[Any, Any],
+) -> pa.Array:
+    """What `take` gives, in a third of the time; as most groups are."""
+    sides = _Names(), _Names()
+    table = np.array(
+        [
+            [[side.number(name) for side, name in zip(sides, pair, strict=True)]
+             for pair in pairs]
+            for pairs in known
+        ],
+        np.int32,
+    )  # fmt: skip
+    length = len(known[0])
+    ends = np.arange(0, length * (counts.sum() + 1), length, dtype=np.int32)
+    columns = (
+        side.array(np.repeat(table[codes, :, at], counts, axis=0).ravel())
+        for at, side in enumerate(sides)
+    )
+    return pa.MapArray.from_arrays(pa.array(ends), *columns)
 
 
 def _sliced(block: bytes, ends: Sequence[int]) -> pa.Array:

@@ -101,7 +101,15 @@ _ATTRIBUTES: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("attributes", [_ATTRIBUTES, [{}, {}], _ATTRIBUTES[2:3]])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        _ATTRIBUTES,
+        [{}, {}],
+        _ATTRIBUTES[2:3],
+        [{"a": "1", "b": "2"}, {"b": "1", "c": "2"}],
+    ],
+)
 def test_a_file_reads_in_the_schema_of_events(
     attributes: Sequence[Mapping[str, str]],
 ) -> None:
