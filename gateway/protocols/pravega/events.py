@@ -49,7 +49,7 @@ _STRIDE_EVENTS = 8
 _BLOCK_EVENTS = 64
 
 
-def _stride(data: bytes) -> int:
+def _stride(data: bytes | bytearray | memoryview) -> int:
     """The size of each event, header included, if all have the same; else 0."""
     end = len(data)
     if end < _HEADER:
@@ -59,10 +59,18 @@ def _stride(data: bytes) -> int:
     if end % stride or end < _STRIDE_EVENTS * stride:
         return 0
     count = end // stride
-    for at in range(_HEADER - 1, -1, -1):  # the lowest byte differs first
-        if data[at::stride].count(data[at]) != count:
-            return 0
-    return stride
+    headers = _apart(data, 0, _HEADER, stride)
+    return stride if headers == bytes(data[:_HEADER]) * count else 0
+
+
+def _apart(
+    data: bytes | bytearray | memoryview, first: int, size: int, stride: int
+) -> bytes:
+    """So many bytes of each event, from its byte *first* on, in one piece."""
+    import numpy as np  # late: processes that only send need no numpy
+
+    parts = np.ndarray(len(data) // stride, f"V{size}", data, first, (stride,))
+    return parts.tobytes()
 
 
 def cut(data: bytes, at: int) -> tuple[int, int] | None:
@@ -96,7 +104,7 @@ def count_rows(data: bytes) -> int:
     return 1 if found is None or found[1] < len(data) else found[0]
 
 
-def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
+def equal_payloads(data: bytes | memoryview) -> tuple[bytes, int] | None:
     """All payloads in one piece and the size of each, if all have the same size.
 
     None for events of different sizes, and for less than 64.
@@ -108,10 +116,8 @@ def equal_payloads(data: bytes) -> tuple[bytes, int] | None:
     stride = _stride(data)
     if stride <= _HEADER:
         return None
-    import numpy as np  # late: processes that decode nothing need no numpy
-
-    events = np.frombuffer(data, np.uint8).reshape(-1, stride)
-    return events[:, _HEADER:].tobytes(), stride - _HEADER
+    size = stride - _HEADER
+    return _apart(data, _HEADER, size, stride), size
 
 
 def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
@@ -190,7 +196,7 @@ class EventCounter(Struct, eq=False, gc=False):
             return True
         size = _HEADER + _EVENT.unpack_from(data, at)[0]
         stop = at + min(len(data) - at, _PIECE) // size * size
-        if stop - at >= _STRIDE_EVENTS * size and _stride(bytes(data[at:stop])):
+        if stop - at >= _STRIDE_EVENTS * size and _stride(data[at:stop]):
             self._count += (stop - at) // size
             self._at = stop
         else:

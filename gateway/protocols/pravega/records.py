@@ -438,13 +438,12 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
     if len(written) == 1 and written[0].count > 1 and content_type != _JSON:
-        raw = bytes(written[0].data)
-        found = equal_payloads(raw)
+        found = equal_payloads(written[0].data)
         if found is not None:
             rows.block, size = found
             rows.ends = range(size, len(rows.block) + 1, size)
-            begin, stride = written[0].offset, 8 + size
-            rows.seqs = range(begin, begin + len(raw), stride)
+            begin, stride = written[0].offset, _HEADER + size
+            rows.seqs = range(begin, begin + len(written[0].data), stride)
             rows.channel = written[0].segments[-1]
             return rows
     rows.seqs = seqs = array("q")

@@ -389,10 +389,11 @@ class Scan:
             end = start + length
             if end > last or _crc(salt, data[at : at + _FIXED_BYTES]) != fixed_sum:
                 return
-            payload = data[start:end]
-            if _crc(fixed_sum, payload) != sum_:
+            begin = start + _BATCH_BYTES
+            body = data[begin:end]  # the only copy
+            if _crc(_crc(fixed_sum, data[start:begin]), body) != sum_:
                 return
-            number, received_at, payload_bytes = _unpack_batch(payload)
+            number, received_at, payload_bytes = _unpack_batch(data, start)
             origin = origins.get(number)
             if origin is None:
                 return
@@ -400,7 +401,6 @@ class Scan:
             lsn = self.next_lsn = lsn + count
             self.sealed = False
             self.batches += 1
-            body = payload[_BATCH_BYTES:]
             yield Stored(Batch(origin, received_at, count, body, payload_bytes), own)
 
     def _is_superseded(self, record: _Record) -> bool:
