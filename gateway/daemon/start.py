@@ -20,6 +20,7 @@ from gateway.daemon.service import Gateway
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
 from gateway.store.disk import RealDisk
+from gateway.store.spool.columns import leave_pandas_out
 
 __all__ = ["Options", "makeService", "refuse_uvloop"]
 
@@ -88,6 +89,7 @@ def makeService(options: Options) -> IService:
     refuse_uvloop(reactor)
     make_monotonic(reactor)
     poll_plainly(reactor)
+    leave_pandas_out()
     loaded: config.Config = options["loaded"]
     root = logs.LoggingService(loaded.logging, options.parent)
     twistd = options.parent or {"nodaemon": True}

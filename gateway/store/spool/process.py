@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
 from gateway.store.disk import RealDisk
+from gateway.store.spool.columns import leave_pandas_out
 from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile, write
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ def main() -> None:
     # systemd and terminals signal all processes of a service; the daemon decides.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    leave_pandas_out()
     status = 0
     try:
         work(Connection(int(sys.argv[1])))

@@ -1,0 +1,21 @@
+"""A process of ours does not import pandas only because it is installed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_SCRIPT = """
+import sys
+from gateway.store.spool.columns import leave_pandas_out
+leave_pandas_out()
+import pyarrow as pa
+made = pa.array(["a"]), pa.table({"a": [1]})
+assert "pandas" not in sys.modules
+assert made[1].to_pandas()["a"].sum() == 1
+"""
+
+
+def test_arrays_are_made_without_pandas_and_frames_with_it() -> None:
+    """Whoever asks for it has it."""
+    subprocess.run([sys.executable, "-c", _SCRIPT], check=True)
