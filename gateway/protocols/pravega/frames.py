@@ -33,7 +33,7 @@ def frame(kind: int, *payload: bytes | memoryview) -> bytes:
 class Frames:
     """Cuts the byte stream of one connection into frames; it may come in any slices."""
 
-    __slots__ = ("_buffer", "_known", "_most", "_need", "_raw")
+    __slots__ = ("_begun", "_buffer", "_known", "_most", "_need", "_raw")
 
     def __init__(self, known: Collection[int], most: int = MAX_LENGTH) -> None:
         """*known* are the types to accept; *most* is the limit of a payload, in bytes."""
@@ -42,6 +42,9 @@ class Frames:
         self._buffer: bytes | bytearray = b""
         self._need = HEADER_BYTES
         """Until the buffer has so many bytes, no frame can be complete."""
+        self._begun: tuple[int, int] | None = None
+        """Type of the frame that is in the buffer, as far as it has come, and where its
+        payload begins there; None: its header is not complete."""
         self._raw = -1
 
     @property
@@ -67,14 +70,24 @@ class Frames:
         Exhaust the iterator.  Raises `Refusal` for a bad header, behind the frames
         before it.
         """
-        if self._buffer:
+        view = memoryview(data)
+        missing = self._need - len(self._buffer)
+        if not self._buffer:
+            self._buffer = data
+        elif self._begun is None or missing > len(data):
             if not isinstance(self._buffer, bytearray):
                 self._buffer = bytearray(self._buffer)
             self._buffer += data
-        else:
-            self._buffer = data
-        if len(self._buffer) >= self._need:
-            yield from self._cut(memoryview(self._buffer))
+            if missing > len(data):
+                return
+            view = memoryview(self._buffer)
+        else:  # its payload is put together in one copy
+            kind, start = self._begun
+            payload = b"".join((memoryview(self._buffer)[start:], view[:missing]))
+            self._buffer, self._begun, self._raw = data, None, -1
+            yield kind, payload
+            view = view[missing:]
+        yield from self._cut(view)
 
     def _cut(self, view: memoryview) -> Iterator[tuple[int, bytes]]:
         at, end = 0, len(view)
@@ -92,10 +105,10 @@ class Frames:
                 self._check(size)
                 start = at + HEADER_BYTES
             else:
-                self._need = HEADER_BYTES
+                self._begun, self._need = None, HEADER_BYTES
                 break
             if start + size > end:
-                self._need = start + size - at
+                self._begun, self._need = (kind, start - at), start + size - at
                 break
             at = start + size
             self._raw = -1
