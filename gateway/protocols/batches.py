@@ -86,13 +86,23 @@ class Session(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A batch that is complete and not acknowledged."""
+    """A batch that is complete and not acknowledged.  Implements `interfaces.Told`."""
 
     ack: bytes
     held: int
     """Bytes that it counts for `limits.unacknowledged_bytes`."""
-    batch: Batch | None
+    server: BatchServer
+    batch: Batch | None = None
     """What the journal has not stored yet; None: it is durable."""
+
+    def callback(self, stored: Stored) -> None:
+        """See `interfaces.Told`."""
+        self.batch = None
+        self.server.stored(stored)
+
+    def errback(self, why: Failure) -> None:
+        """See `interfaces.Told`."""
+        self.server.lost(why)
 
 
 class BatchListener:
@@ -231,7 +241,7 @@ class BatchServer(Closing):
             raise TypeError(f"the acknowledgement is no bytes: {ready.ack!r}"[:200])
         held = len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES
         held += self._listener.batch_bytes
-        pending = Pending(ready.ack, held, None)
+        pending = Pending(ready.ack, held, self)
         if self._pending is None:
             self._pending = deque((pending,))
         else:
@@ -245,18 +255,18 @@ class BatchServer(Closing):
                 body=ready.body,
                 payload_bytes=ready.payload_bytes,
             )
-            stored = self._listener.journal.submit(batch)
-            stored.addCallbacks(self._stored, self._lost, callbackArgs=(pending,))
+            self._listener.journal.submit_for(pending, batch)
 
-    def _stored(self, stored: Stored, pending: Pending) -> None:
+    def stored(self, stored: Stored) -> None:
+        """A batch is durable."""
         self._connection.count(events=stored.batch.count)
         if self._closed:
             return
-        pending.batch = None
         self._acknowledge()
         self._settle()
 
-    def _lost(self, failure: Failure) -> None:
+    def lost(self, failure: Failure) -> None:
+        """A batch can not be stored."""
         self._not_stored_because(failure.getErrorMessage())
 
     def _acknowledge(self) -> None:

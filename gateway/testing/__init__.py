@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored, address_of
-from gateway.interfaces import NotStored, Refusal, Server
+from gateway.interfaces import NotStored, Refusal, Server, Told
 from gateway.net.memory import MemoryBudget
 
 __all__ = ["FakeConnection", "ManualJournal"]
@@ -308,6 +308,10 @@ class ManualJournal:
         self.submitted.append(batch)
         self._waiting.append((batch, done))
         return done
+
+    def submit_for(self, told: Told, batch: Batch) -> None:
+        """See `interfaces.Journal`."""
+        self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def withdraw(self, batch: Batch) -> bool:
         """See `interfaces.Journal`; what `take` has not taken is in no commit group."""

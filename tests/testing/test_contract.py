@@ -184,10 +184,10 @@ class Early(BatchServer):
 class Careless(BatchServer):
     """It acknowledges what can not be stored."""
 
-    def _lost(self, failure: Any) -> None:
+    def lost(self, failure: Any) -> None:
         assert self._pending
         for pending in self._pending:
-            pending.durable = True
+            pending.batch = None
         self._acknowledge()
 
 

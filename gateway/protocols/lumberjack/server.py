@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from gateway.event import Stored
 from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocol import Settings
-from gateway.protocols.batches import BatchListener, BatchServer, Pending
+from gateway.protocols.batches import BatchListener, BatchServer
 from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.options import Options
@@ -105,9 +105,10 @@ class LumberjackServer(BatchServer):
             found.add(session.arriving)
         return found
 
-    def _stored(self, stored: Stored, pending: Pending) -> None:
+    def stored(self, stored: Stored) -> None:
+        """See `BatchServer`."""
         self._progress = self._listener.clock.seconds()
-        super()._stored(stored, pending)
+        super().stored(stored)
 
     @property
     def _owes(self) -> bool:

@@ -42,9 +42,32 @@ _GIVE_UP_SECONDS = 7.0
 then is answered as not stored, while there is time to say so."""
 
 _NOBODY = Admitted()
-_NONE: dict[Ready, tuple[Batch, int]] = {}
+_NONE: dict[_Pending, None] = {}
 """What is pending of those that send nothing; never changed."""
 _TOO_MANY = "too many messages"
+
+
+class _Pending:
+    """A batch that is not durable yet.  Implements `interfaces.Told`."""
+
+    __slots__ = ("_server", "batch", "held", "ready")
+
+    def __init__(
+        self, server: PomeloServer, ready: Ready, batch: Batch, held: int
+    ) -> None:
+        self._server = server
+        self.ready = ready
+        self.batch = batch
+        self.held = held
+        """Bytes that it counts."""
+
+    def callback(self, stored: Stored) -> None:
+        """See `interfaces.Told`."""
+        self._server.stored(stored, self)
+
+    def errback(self, why: Failure) -> None:
+        """See `interfaces.Told`."""
+        self._server.lost(why, self)
 
 
 class PomeloServer(Closing):
@@ -154,9 +177,9 @@ class PomeloServer(Closing):
         Requests that the journal has not taken are forgotten: their client sends them
         again elsewhere.  Batches of notifies, which nobody sends again, are stored.
         """
-        for ready, (batch, _) in self._pending.items():
-            if ready.ids:
-                self._listener.journal.withdraw(batch)
+        for pending in self._pending:
+            if pending.ready.ids:
+                self._listener.journal.withdraw(pending.batch)
         self._forget()
 
     def drain(self) -> None:
@@ -335,18 +358,19 @@ class PomeloServer(Closing):
             ready.payload_bytes,
             answers=len(ready.ids),
         )
-        self._pending[ready] = batch, held
-        listener.journal.submit(batch).addCallbacks(
-            self._stored, self._lost, callbackArgs=(ready,), errbackArgs=(ready,)
-        )
+        pending = _Pending(self, ready, batch, held)
+        self._pending[pending] = None
+        listener.journal.submit_for(pending, batch)
 
-    def _stored(self, stored: Stored, ready: Ready) -> None:
+    def stored(self, stored: Stored, pending: _Pending) -> None:
+        """A batch is durable."""
+        ready = pending.ready
         self._connection.count(events=ready.count)
         if self._closed:
             return
         if ready.asked is not None:
             self._questions.put(stored, ready.ids, ready.asked)
-        self._answer(self._session.answers(ready), ready)
+        self._answer(self._session.answers(ready), pending)
 
     def _reply(self, package: bytes) -> None:
         """A service has answered a request, or its time is over."""
@@ -354,9 +378,10 @@ class PomeloServer(Closing):
         self._settled()
         self._regulate()
 
-    def _lost(self, failure: Failure, ready: Ready) -> None:
+    def lost(self, failure: Failure, pending: _Pending) -> None:
+        """A batch can not be stored."""
         if not self._closed:
-            self._not_stored(ready, failure.getErrorMessage())
+            self._not_stored(pending, failure.getErrorMessage())
 
     def _give_up_storing(self) -> None:
         """The daemon stops while the journal takes nothing: say what is not stored."""
@@ -365,26 +390,28 @@ class PomeloServer(Closing):
         journal = self._listener.journal
         if not journal.full:
             return
-        for ready, (batch, _) in list(self._pending.items()):
-            if journal.withdraw(batch):
-                self._not_stored(ready, "the gateway stops, and the journal is full")
+        for pending in list(self._pending):
+            if journal.withdraw(pending.batch):
+                why = "the gateway stops, and the journal is full"
+                self._not_stored(pending, why)
 
-    def _not_stored(self, ready: Ready, why: str) -> None:
+    def _not_stored(self, pending: _Pending, why: str) -> None:
+        ready = pending.ready
         rule = f"{ready.count} messages can not be stored: {why}"
         self._connection.report(Refusal(rule))
         if self._session.untold(ready) and self._refusal is None:
             self._reason = "not stored"
             self._stop()
-        self._answer(self._session.failures(ready, "not stored"), ready)
+        self._answer(self._session.failures(ready, "not stored"), pending)
 
-    def _answer(self, responses: list[bytes], ready: Ready) -> None:
+    def _answer(self, responses: list[bytes], pending: _Pending) -> None:
         if responses:
             self._write_each(responses)
-        _, held = self._pending.pop(ready)
+        del self._pending[pending]
         self._pending = self._pending or _NONE
-        self._unacknowledged -= held
-        if ready.asked is not None:
-            self._listener.journal.reserve(-ready.asked_bytes)
+        self._unacknowledged -= pending.held
+        if pending.ready.asked is not None:
+            self._listener.journal.reserve(-pending.ready.asked_bytes)
         self._settled()
         if self._valve is not None or self._session.more or self._listener.journal.full:
             self._regulate()  # else there was room before, and now there is more
@@ -482,8 +509,8 @@ class PomeloServer(Closing):
 
     def _drop_what_waits(self) -> None:
         self._questions.forget()
-        for ready in self._pending:
-            self._listener.journal.reserve(-ready.asked_bytes)
+        for pending in self._pending:
+            self._listener.journal.reserve(-pending.ready.asked_bytes)
         self._pending = _NONE
         self._unacknowledged = 0
 

@@ -26,14 +26,16 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.config import model
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
-from gateway.interfaces import NotStored
+from gateway.interfaces import NotStored, Told
 from gateway.store.disk import NO_ROOM
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.lead import Lead
@@ -54,6 +56,8 @@ __all__ = ["Commit", "Journal"]
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
 _BYTES = (bytes, bytearray, memoryview)
+_T = TypeVar("_T")
+_log = Logger()
 _numbers = struct.Struct("<IQ").pack
 """Of what the numbers of a record are: see `segment`."""
 
@@ -76,6 +80,14 @@ def _check(batch: Batch) -> None:
     except struct.error:
         said = f"{batch.count!r} events with {batch.payload_bytes!r} bytes of payload"
         raise ValueError(f"no batch can have {said}") from None
+
+
+def _tell(told: Callable[[_T], object], what: _T) -> None:
+    """Tell who waits for a batch; the others are told, whatever that raises."""
+    try:
+        told(what)
+    except Exception:
+        _log.failure("who was told of a batch raised")
 
 
 @define(eq=False, slots=False)
@@ -306,11 +318,16 @@ class Journal:
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
+        done: Deferred[Stored] = Deferred()
+        self.submit_for(done, batch)
+        return done
+
+    def submit_for(self, told: Told, batch: Batch) -> None:
+        """See `gateway.interfaces.Journal`."""
         _check(batch)
-        waiting = Waiting(batch, Deferred())
         if self._queues.stopping:
-            waiting.done.errback(NotStored("the gateway is stopping"))
-            return waiting.done
+            _tell(told.errback, Failure(NotStored("the gateway is stopping")))
+            return
         self._held += len(batch.body) + BATCH_BYTES
         batch.submitted_at = self._clock()
         origin = batch.origin
@@ -318,8 +335,7 @@ class Journal:
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
         self._shares.add(batch)
-        self._queues.submit(waiting)
-        return waiting.done
+        self._queues.submit(Waiting(batch, told))
 
     def end_turn(self) -> None:
         """Let the thread have what was submitted, as something else will take its time."""
@@ -356,7 +372,7 @@ class Journal:
             self.copies.pop(head.lsn, None)
             self._held -= len(head.batch.body) + BATCH_BYTES
             head.batch.origin.unacknowledged -= len(head.batch.body)
-            head.done.callback(Stored(head.batch, head.lsn))
+            _tell(head.done.callback, Stored(head.batch, head.lsn))
         if left <= 0:
             self._telling = True
             self._reactor.callLater(0, self._tell_more)
@@ -407,7 +423,7 @@ class Journal:
             for waiting, what in zip(group, stored, strict=True):
                 self._held -= len(waiting.batch.body) + BATCH_BYTES
                 waiting.batch.origin.unacknowledged -= len(waiting.batch.body)
-                waiting.done.callback(what)
+                _tell(waiting.done.callback, what)
         self._on_durable(stored)
         self._make_room()
         self._tell_asked()
@@ -451,9 +467,8 @@ class Journal:
         self._queues.tell_all()
         for waiting in left:
             if not waiting.batch.withdrawn:  # since the thread has ended
-                waiting.done.errback(
-                    Failure(NotStored("the gateway stopped before it was stored"))
-                )
+                why = NotStored("the gateway stopped before it was stored")
+                _tell(waiting.done.errback, Failure(why))
         if self._stopped is not None:
             self._stopped.callback(None)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from attrs import define
-from twisted.internet.defer import Deferred
 
-from gateway.event import Batch, Stored
+from gateway.event import Batch
+from gateway.interfaces import Told
 from gateway.store.journal.log import Synced
 from gateway.store.threads import Threads
 
@@ -52,7 +52,7 @@ class Waiting:
     """A batch that was submitted, and who is told when it is durable."""
 
     batch: Batch
-    done: Deferred[Stored]
+    done: Told
     lsn: int = 0
 
     @property

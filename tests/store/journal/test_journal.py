@@ -141,6 +141,26 @@ def test_batches_are_acknowledged_in_order_with_their_lsn(
     assert on_disk(running) == [b"a", b"b", b"c"]
 
 
+def test_who_raises_when_told_keeps_nobody_from_being_told(
+    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
+) -> None:
+    """It is logged, and the next one has its acknowledgement."""
+
+    class Faulty:
+        def callback(self, stored: Stored) -> None:
+            raise RuntimeError("a fault of a protocol's")
+
+        def errback(self, why: Failure) -> None:
+            raise AssertionError(why)
+
+    running = start()
+    running.journal.submit_for(Faulty(), make(b"a"))
+    running.submit(make(b"b"))
+    running.until_stored(1)
+    assert [stored.lsn for stored in running.stored] == [2]
+    assert [each["log_failure"].type for each in logged] == [RuntimeError]
+
+
 def test_what_is_synced_is_told_when_all_of_its_events_are(
     start: Callable[..., Running], make: Make
 ) -> None:
