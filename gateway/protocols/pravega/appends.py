@@ -63,7 +63,7 @@ class _Rest:
     """What is not stored yet of an append."""
 
     writer: Writer
-    data: bytes
+    data: bytes | memoryview
     events: int
     """How many the rest claims to have."""
     last_event: int
@@ -226,7 +226,7 @@ class Appends:
         self,
         writer: Writer,
         number: int,
-        data: bytes,
+        data: bytes | memoryview,
         request_id: int,
         *,
         events: int = 1,
@@ -278,7 +278,7 @@ class Appends:
         self,
         writer: Writer,
         number: int,
-        data: bytes,
+        data: bytes | memoryview,
         events: int,
         offset: int | None,
         rows: int | None,
@@ -375,7 +375,9 @@ def _joined_events(block: AppendBlock, end: AppendBlockEnd) -> bytes:
     return b"".join((data[:whole], data[whole + 8 :], end.data))
 
 
-def _unstored(data: bytes, last: int, number: int, events: int) -> bytes:
+def _unstored(
+    data: bytes | memoryview, last: int, number: int, events: int
+) -> bytes | memoryview:
     """The events of an append after those that are stored already, if it has any.
 
     A producer that was started again may form other blocks than before.  Inside of a

@@ -82,6 +82,9 @@ _U16 = struct.Struct(">H")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 
+_VIEWED = 1 << 16
+"""Data from so many bytes on is a view of its message, where a command takes one."""
+
 
 def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
     if not 0 <= size <= len(raw) - at:
@@ -110,6 +113,13 @@ def _write_text(value: str) -> bytes:
 def _read_data(raw: bytes, at: int) -> tuple[bytes, int]:
     size, at = _INT.read(raw, at)
     return _take(raw, at, size)
+
+
+def _read_viewed(raw: bytes, at: int) -> tuple[bytes | memoryview, int]:
+    size, at = _INT.read(raw, at)
+    if not _VIEWED <= size <= len(raw) - at:
+        return _take(raw, at, size)
+    return memoryview(raw)[at : at + size], at + size
 
 
 def _write_data(value: bytes) -> bytes:
@@ -224,7 +234,7 @@ Uuid = Annotated[bytes, _Field(_read_uuid, bytes, "16s")]
 Text = Annotated[str, _Field(_read_text, _write_text)]
 _DATA = _Field(_read_data, _write_data)
 Data = Annotated[bytes, _DATA]
-DataOrView = Annotated[bytes | memoryview, _DATA]
+DataOrView = Annotated[bytes | memoryview, _Field(_read_viewed, _write_data)]
 EventData = Annotated[bytes, _Field(_read_event, _write_event)]
 Rest = Annotated[bytes, _Field(_read_rest, bytes)]
 Texts = Annotated[Sequence[str], _list(_read_text, _write_text)]
@@ -327,7 +337,7 @@ def encode(sent: Message) -> bytes:
     parts: list[bytes | memoryview] = []
     for step in _steps(cls):
         values = [getattr(sent, name) for name in step.names]
-        if step.field is _DATA:  # a megabyte is copied once, into the frame
+        if step.field.write is _write_data:  # a megabyte is copied once, into the frame
             parts += _I32.pack(len(values[0])), values[0]
             continue
         pack = step.field.write if step.packing is None else step.packing.pack

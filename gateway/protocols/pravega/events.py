@@ -73,7 +73,7 @@ def _apart(
     return parts.tobytes()
 
 
-def cut(data: bytes, at: int) -> tuple[int, int] | None:
+def cut(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
     """How many events begin at *at*, `MOST_EVENTS` at most, and where they end.
 
     None if that is not whole events.
@@ -95,7 +95,7 @@ def cut(data: bytes, at: int) -> tuple[int, int] | None:
     return (count, at) if at == end or (at < end and count == MOST_EVENTS) else None
 
 
-def count_rows(data: bytes) -> int:
+def count_rows(data: bytes | memoryview) -> int:
     """How many rows *data* becomes: one for each event.
 
     One if it is not events, or more than `MOST_EVENTS`.
@@ -150,7 +150,7 @@ class EventScan:
 
     __slots__ = ("_at", "_count", "_data", "cost")
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: bytes | memoryview, at: int) -> None:
         self.cost = 0.0
         """What the last step cost, in units of `gateway.protocols.turn`."""
         self._data = data
@@ -216,7 +216,7 @@ class EventCounter(Struct, eq=False, gc=False):
         return self._count if self._at == len(data) else 1
 
 
-def _walk(data: bytes | bytearray, at: int, most: int) -> tuple[int, int]:
+def _walk(data: bytes | bytearray | memoryview, at: int, most: int) -> tuple[int, int]:
     """How many events begin from *at* on, and where the next one does."""
     unpack_from, last = _EVENT.unpack_from, len(data) - _HEADER
     count = 0

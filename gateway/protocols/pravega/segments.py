@@ -152,7 +152,7 @@ class Segments(State):
         name: str,
         writer: bytes,
         number: int,
-        data: bytes,
+        data: bytes | memoryview,
         now: int,
         *,
         claimed: int,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from gateway.protocols.pravega.codec import (
     Data,
+    DataOrView,
     EventData,
     Int,
     Long,
@@ -161,7 +162,7 @@ class AppendBlockEnd(Message):
 
     writer: Uuid
     whole_bytes: Int
-    data: Data
+    data: DataOrView
     events: Int
     last_event: Long
     request_id: Long = -1
