@@ -588,7 +588,10 @@ def test_what_streams_let_go_of_leaves_the_disk(
     def on_disk() -> int:
         places = (daemon.spool, daemon.archive, daemon.archive.parent / "retained")
         files = [path for place in places for path in place.rglob("*.parquet")]
-        return sum(path.stat().st_size for path in files)
+        try:
+            return sum(path.stat().st_size for path in files)
+        except FileNotFoundError:  # it was moved, or deleted, meanwhile
+            return on_disk()
 
     # A mark more of each, and what Parquet needs.
     eventually(lambda: on_disk() < least + MiB, "the disk is freed", 180)
