@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Container, Iterator
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -42,7 +43,8 @@ _CUT_AFTER = 2 * TICKS
 _BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answer
 
 HEARTBEAT = wire.package(wire.HEARTBEAT)
-_RESPONSES = [wire.response(number, OK) for number in range(0x80)]
+_ok = lru_cache(maxsize=1 << 12)(partial(wire.response, body=OK))
+"""The response to a request of this number: clients count, and have the same ones."""
 _NOTIFY_COST, _ANSWER_COST = 2 * EVENT, EVENT  # many at once
 _PROTOBUF_COST = 0.3
 """Decoding a byte to JSON."""
@@ -405,8 +407,7 @@ class Session:
         if ready.asked is not None:
             return self._other_answers(ready, ready.asked)
         if encoded is None:
-            known = _RESPONSES
-            return [known[n] if n < 0x80 else wire.response(n, OK) for n in ids]
+            return [_ok(number) for number in ids]
         terms = self.terms
         return [
             wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
