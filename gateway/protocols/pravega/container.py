@@ -105,7 +105,7 @@ class Container:
         clock: IReactorTime,
         *,
         reader: Reader | None = None,
-        recent_bytes: int = 128 << 20,
+        recent_bytes: int = 64 << 20,
         writer_retention: float = 7 * 86400.0,
         synchronizers_are_rows: bool = False,
     ) -> None:

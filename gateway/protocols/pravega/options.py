@@ -63,7 +63,7 @@ class Options(Section):
         description="Remember the last number of a silent writer this long (time)",
     )
     recent_bytes: ByteCount = Field(
-        default=128 * MiB, description="Newest data kept in memory for readers (size)"
+        default=64 * MiB, description="Newest data kept in memory for readers (size)"
     )
     segments: Count = Field(
         default=100_000, description="Segments, of all connections together (number)"
