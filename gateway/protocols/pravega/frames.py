@@ -33,7 +33,7 @@ def frame(kind: int, *payload: bytes | memoryview) -> bytes:
 class Frames:
     """Cuts the byte stream of one connection into frames; it may come in any slices."""
 
-    __slots__ = ("_begun", "_buffer", "_known", "_most", "_need", "_raw")
+    __slots__ = ("_begun", "_buffer", "_given", "_known", "_most", "_need", "_raw")
 
     def __init__(self, known: Collection[int], most: int = MAX_LENGTH) -> None:
         """*known* are the types to accept; *most* is the limit of a payload, in bytes."""
@@ -45,16 +45,19 @@ class Frames:
         self._begun: tuple[int, int] | None = None
         """Type of the frame that is in the buffer, as far as it has come, and where its
         payload begins there; None: its header is not complete."""
+        self._given = 0
+        """Bytes of a payload that is given and not dealt with yet, and not buffered."""
         self._raw = -1
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are buffered."""
-        return len(self._buffer)
+        """How many bytes are buffered, of an incomplete frame or of one that is given."""
+        return len(self._buffer) + self._given
 
     def discard(self) -> None:
         """Forget what is buffered: nothing more will be taken."""
         self._buffer = b""
+        self._given = 0
 
     def raw(self, size: int) -> None:
         """Give the next *size* bytes, which have no frame header, as one of type `RAW`.
@@ -85,7 +88,9 @@ class Frames:
             kind, start = self._begun
             payload = b"".join((memoryview(self._buffer)[start:], view[:missing]))
             self._buffer, self._begun, self._raw = data, None, -1
+            self._given = len(payload)
             yield kind, payload
+            self._given = 0
             view = view[missing:]
         yield from self._cut(view)
 

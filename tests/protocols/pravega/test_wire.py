@@ -245,6 +245,20 @@ def test_4_any_slicing(sent: list[tuple[int, bytes]], data: st.DataObject) -> No
     assert frames.held_bytes == 0
 
 
+@pytest.mark.parametrize("cut", [0, 4, 8, 12, 100])
+def test_a_payload_counts_until_it_is_dealt_with(cut: int) -> None:
+    """Also one that came in pieces: who has taken it may wait for the next turn."""
+    frames = Frames({9})
+    stream = frame(9, bytes(200)) + frame(9, b"next")
+    assert not list(frames.feed(stream[:cut]))
+    given = frames.feed(stream[cut:])
+    next(given)
+    assert frames.held_bytes >= 200
+    next(given)
+    assert not list(given)
+    assert frames.held_bytes == 0
+
+
 def test_4_one_byte_at_a_time() -> None:
     """A frame that comes in bytes is a frame."""
     frames = Frames({9})
