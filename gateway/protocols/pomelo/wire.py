@@ -456,7 +456,10 @@ class Decoder(Packages):
         head = self._head()
         if head is None:
             return None
-        kind, at, self._at = head
+        kind, at, stop = head
+        self._at = stop
+        if stop == len(buffer):
+            self.clear()
         if kind == DATA:
-            return _single(buffer, start, at, self._at)
-        return Package(kind, buffer[at : self._at])
+            return _single(buffer, start, at, stop)
+        return Package(kind, buffer[at:stop])

@@ -314,6 +314,17 @@ def test_compressed_bodies(pomelo: Any) -> None:
         assert found.responses == wire.response(1, _json())
 
 
+def test_a_bit_that_is_not_so_holds_nothing() -> None:
+    """A message that only says it is compressed is taken whole, as any other is."""
+    package = _zipped(wire.notify("b", b"x" * 60_000))
+    decoder = wire.Decoder(1 << 20, 1 << 10)
+    decoder.open = True
+    decoder.feed(package)
+    assert decoder.take() is not None
+    assert decoder.held_bytes == 0
+    assert decoder.take() is None
+
+
 def test_compressed_protobuf_by_code(pomelo: Any) -> None:
     """The bit goes with codes and definitions as well."""
     session = _working(pomelo, definitions=pomelo.definitions)
