@@ -59,9 +59,8 @@ _LARGE = 1 << 20
 
 #: Inflated bytes that are decoded in one piece, at most.
 _ONE_PIECE = 8 << 20
-_BETWEEN = b",\n        "
-"""Stands where a frame's head stood: a comma, and a byte that is in no JSON text but between
-its parts."""
+_BETWEEN = b",\n".ljust(_HEAD.size)
+"""What takes the place of a frame's head: a comma, and a line break to know it by."""
 
 _OCTETS = "application/octet-stream"
 
@@ -210,29 +209,32 @@ def _in_one_piece(frame: memoryview, sizes: bytes, decoding: _Decoding) -> bool:
     import numpy as np  # late: processes that decode nothing need no numpy
 
     each = np.frombuffer(sizes, "<u2").astype(np.int64)
+    count, head = len(each), _HEAD.size
     ends = each.cumsum()
-    heads = ends - each + np.arange(0, 10 * len(each), 10)
-    size = int(ends[-1]) + 10 * len(each)
+    heads = ends - each + np.arange(0, head * count, head)
+    size = int(ends[-1]) + head * count
     if size > _ONE_PIECE or each.max() > decoding.message_bytes:
         return False
-    # All bodies become one array, in which each is an element of its own: if no element
-    # has a line break, none of them goes on behind the end of its body, and as they are
-    # as many as the bodies, there is one in each.
-    text = bytearray().join((wire.inflated_at_once(frame, size), b"]"))
-    seqs = np.ndarray(size - 3, ">u4", text, 0, (1,))[heads + 2]
-    np.ndarray(size - 9, "V10", text, 0, (1,))[heads] = np.void(_BETWEEN)
-    text[0] = _BRACKET
+    # All bodies become one array.  If no element has a line break, the commas between bodies
+    # are no part of one; so there is an element at least between any two of them, and as
+    # there are as many elements as bodies, each body is one.
     try:
+        text = bytearray().join((wire.inflated_at_once(frame, size), b"]"))
+        seqs = np.ndarray(size - 3, ">u4", text, 0, (1,))[heads + 2].astype(np.int64)
+        np.ndarray(size - head + 1, f"V{head}", text, 0, (1,))[heads] = np.void(
+            _BETWEEN
+        )
+        text[0] = _BRACKET
         found = _split(text)
         block = b"".join(found)
         block.isascii() or block.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return False
-    if len(found) != len(each) or len(block) != ends[-1] or b"\n" in block:
+    if len(found) != count or len(block) != ends[-1] or b"\n" in block:
         return False
     rows = decoding.rows
     rows.block, rows.ends = block, array("q", ends.tobytes())
-    rows.seqs = array("q", seqs.astype(np.int64).tobytes())
+    rows.seqs = array("q", seqs.tobytes())
     return True
 
 

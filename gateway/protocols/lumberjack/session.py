@@ -18,7 +18,6 @@ What all of it costs is counted (`gateway.protocols.turn`).  No I/O, no clock.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -76,21 +75,18 @@ class _Open(Struct, eq=False):
     """It has only some of the events of a compressed frame."""
     pieces: list[bytes] = []
     """What is stored of it; without the compressed frame that is arriving."""
-    sizes: array[int] | None = None
-    """Those of `Compressed`, if such a frame is all of it."""
 
     def hold(self, piece: bytes) -> None:
         self.held += len(piece)
         self.pieces.append(piece)
 
-    def settle(self, token: Compressed, skip: int, of: int) -> None:
+    def settle(self, frame: bytes, skip: int, of: int) -> None:
         """Keep its part of the compressed frame, which has *of* events."""
         if self.inside:
             if self.inside < of:
                 self.parts = True
                 self.hold(events.part(skip, self.inside))
-            self.sizes = None if self.pieces or of < _MANY else token.sizes
-            self.hold(token.frame)
+            self.hold(frame)
         self.inside = 0
         self.within = False
 
@@ -108,6 +104,11 @@ class _Open(Struct, eq=False):
         self.acks += other.acks
         self.held += other.held
         self.pieces += other.pieces
+
+
+def _worth_sizes(token: Compressed, count: int) -> bool:
+    """They are known, save more than they cost, and are less than what they are of."""
+    return token.sizes is not None and _MANY <= count <= len(token.frame) // 2
 
 
 class Session:
@@ -339,10 +340,13 @@ class Session:
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
         if window is not None:
-            window.settle(token, ends, ends + goes_on)
+            window.settle(token.frame, ends, ends + goes_on)
             self._check(window)
         if ended is not None:
-            ended.settle(token, 0, ends + goes_on)
+            if not ended.pieces and not goes_on and _worth_sizes(token, ends):
+                assert token.sizes is not None
+                ended.hold(events.sized(token.sizes))
+            ended.settle(token.frame, 0, ends + goes_on)
             self._finish(ended)
 
     def _finish(self, one: _Open) -> None:
@@ -368,8 +372,6 @@ class Session:
         ready = Ready(one.count, ack=b"".join(one.acks), cost=0.0)
         if one.count:
             head = events.pack(one.version, one.id, self._limits.message_bytes)
-            if one.sizes is not None and len(one.pieces) == 1:
-                head += events.sized(one.sizes)
             ready.body = b"".join((head, *one.pieces))
             ready.payload_bytes = one.payload_bytes
         self._done.append(ready)

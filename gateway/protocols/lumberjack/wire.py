@@ -73,7 +73,7 @@ _FRAME = struct.Struct(">2sI")
 
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 15
-_INFLATE_STEP = 240 << 10
+_INFLATE_STEP = 1 << 17
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
 _WORTH_TELLING = 500.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
@@ -263,7 +263,10 @@ def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
 
 def inflated_at_once(frame: bytes | memoryview, size: int) -> bytes:
     """The same in one piece, where there are *size* bytes.  Raises ValueError."""
-    found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size + 1)
+    try:
+        found = isal_zlib.decompress(memoryview(frame)[6:], bufsize=size + 1)
+    except _ZlibError as why:
+        raise ValueError(f"a compressed frame is not zlib: {why}") from None
     if len(found) != size:
         raise ValueError(f"{len(found)} bytes in a compressed frame, not {size}")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from array import array
+from functools import partial
 from typing import Any
 
 import pytest
@@ -271,7 +272,8 @@ def test_a_window_of_many_events_is_one_piece(many_events: list[bytes]) -> None:
         assert (rows.payloads, rows.block) == ([], b"".join(many_events))
         assert list(rows.each()) == many_events
         assert list(rows.seqs or ()) == list(range(1, len(many_events) + 1))
-    for few in (many_events[:9], [*many_events, b'{"a":"%s"}' % (b"b" * (1 << 16))]):
+    large = b'{"a":"%s"}' % (b"b" * (1 << 16))
+    for few in (many_events[:9], [*many_events, large], [b"{}"] * 20_000):
         frames = b"".join(wire.json(_V2, n, event) for n, event in enumerate(few))
         stream = wire.window(_V2, len(few)) + wire.compressed(_V2, frames)
         *_, ready = Session(Limits()).received(stream)
@@ -280,3 +282,47 @@ def test_a_window_of_many_events_is_one_piece(many_events: list[bytes]) -> None:
     assert decode(old).payloads == few
     with pytest.raises(ValueError, match="unknown format 5"):
         decode(bytes([5]) + ready.body[1:])
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_windows_of_many_events_in_any_frames(data: st.DataObject) -> None:
+    """What shares a compressed frame with them, or follows it, changes none of them."""
+    count = data.draw(st.integers(64, 90))
+    windows = data.draw(st.integers(1, 2))
+    odd = data.draw(st.sampled_from([b"{}", b"[{},{}]", b"5", b"{,}", b'{"a":"\n"}']))
+    events_ = [b'{"n":%d}' % at for at in range(count)]
+    events_[data.draw(st.integers(0, count - 1))] = odd
+    one = wire.window(_V2, count) + b"".join(map(partial(wire.json, _V2, 7), events_))
+    stream = one * windows + wire.json(_V2, 8, b"{}")
+    parts = []
+    for cut in sorted(data.draw(st.sets(st.integers(0, 3 * count), max_size=3))):
+        at = _frame_behind(stream, cut)
+        parts.append(stream[:at])
+        stream = stream[at:]
+    sent = b"".join(
+        wire.compressed(_V2, part) if part and data.draw(st.booleans()) else part
+        for part in [*parts, stream]
+    )
+    found = []
+    session = Session(Limits())
+    at = data.draw(st.integers(0, len(sent)))
+    for piece in (sent[:at], sent[at:]):
+        for ready in session.received(piece):
+            if ready.count:
+                rows = decode(ready.body)
+                assert rows.count == ready.count
+                found += rows.each()
+    split = [b"{}"] * 2 if odd.startswith(b"[") else [odd]
+    each = [part for event in events_ for part in (split if event is odd else [event])]
+    assert found == [*each * windows, b"{}"]
+
+
+def _frame_behind(stream: bytes, number: int) -> int:
+    """Where so many frames of a stream end."""
+    at = 0
+    while number and at < len(stream):
+        kind = stream[at + 1]
+        at += 6 if kind == ord("W") else 10 + int.from_bytes(stream[at + 6 : at + 10])
+        number -= 1
+    return at
