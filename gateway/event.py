@@ -195,7 +195,8 @@ class Rows:
     block: bytes = b""
     """Instead of `payloads`: all of them in one piece, …"""
     ends: Sequence[int] = ()
-    """… where each of them ends in it; nothing if there is no block."""
+    """… where each of them ends in it: a range, or whole numbers in a list, tuple, `array` or
+    numpy array; nothing if there is no block."""
 
     @property
     def count(self) -> int:
@@ -204,14 +205,14 @@ class Rows:
 
     def each(self) -> Iterator[bytes]:
         """The payloads, whichever way they are held."""
-        if not self.ends:
+        if not len(self.ends):
             return iter(self.payloads)
         block, ends = self.block, self.ends
         return (block[at:end] for at, end in zip(chain((0,), ends), ends, strict=False))
 
     def size(self, row: int) -> int:
         """Bytes of the payload of a row."""
-        if not self.ends:
+        if not len(self.ends):
             return len(self.payloads[row])
         return self.ends[row] - (self.ends[row - 1] if row else 0)
 

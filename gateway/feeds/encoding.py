@@ -29,12 +29,12 @@ def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows
     def within(odd: Mapping[int, str]) -> dict[int, str]:
         return {row - begin: odd[row] for row in odd if begin <= row < stop}
 
-    at = rows.ends[begin - 1] if rows.ends and begin else 0
-    ends = [end - at for end in rows.ends[begin:stop]]
+    skip = rows.ends[begin - 1] if len(rows.ends) and begin else 0
+    ends = [each - skip for each in rows.ends[begin:stop]]
     some = replace(
         rows,
         payloads=rows.payloads[begin:stop],
-        block=rows.block[at : at + ends[-1]] if ends else b"",
+        block=rows.block[skip : skip + ends[-1]] if ends else b"",
         ends=ends,
         seqs=None if rows.seqs is None else rows.seqs[begin:stop],
         flaws=within(rows.flaws),

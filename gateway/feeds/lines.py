@@ -45,7 +45,7 @@ def of_rows(
     """Lines of the *chosen* rows of a batch, and their lsns."""
     batch, first = stored.batch, stored.lsn
     origin, seqs = batch.origin, rows.seqs
-    payloads = list(rows.each()) if rows.ends else rows.payloads
+    payloads = list(rows.each()) if len(rows.ends) else rows.payloads
     attributes = {**origin.attributes, **rows.attributes}
     fixed = (origin.protocol, origin.listener, origin.session, origin.peer)
     begin = _begin(node)

@@ -119,12 +119,12 @@ class Columns:
         self._lsns.append(stored.lsn)
         self._counts.append(count)
         self._times.append(stored.batch.received_at)
-        if rows.ends and count >= _MANY:
+        if len(rows.ends) and count >= _MANY:
             self._gather_payloads()
             self._payload_arrays.append(_sliced(rows.block, rows.ends))
         else:
             self._objects += count
-            self._payloads += rows.each() if rows.ends else rows.payloads
+            self._payloads += rows.each()
             if len(self._payloads) >= _AT_ONCE:
                 self._gather_payloads()
         self._add_seqs(rows.seqs, count)
@@ -180,7 +180,7 @@ class Columns:
         """The events so far, in `SCHEMA`; once: what they were made of is let go."""
         columns = self._columns(_PLAIN_MAP)
         columns["payload"] = pa.concat_arrays(self._payload_arrays)
-        self._payload_arrays.clear()
+        self._payload_arrays = []
         return pa.record_batch([columns[f.name] for f in SCHEMA], schema=SCHEMA)
 
     def table(self) -> pa.Table:
@@ -257,7 +257,7 @@ def _maps_of_one_length(
     codes: list[int],
     counts: np.ndarray[Any, Any],
 ) -> pa.Array:
-    """What `take` gives, in a third of the time; as most groups are."""
+    """The maps of rows that have equally many entries; `take` is three times as slow."""
     sides = _Names(), _Names()
     table = np.array(
         [
@@ -268,12 +268,12 @@ def _maps_of_one_length(
         np.int32,
     )  # fmt: skip
     length = len(known[0])
-    ends = np.arange(0, length * (counts.sum() + 1), length, dtype=np.int32)
+    offsets = np.arange(0, length * (counts.sum() + 1), length, dtype=np.int32)
     columns = (
         side.array(np.repeat(table[codes, :, at], counts, axis=0).ravel())
         for at, side in enumerate(sides)
     )
-    return pa.MapArray.from_arrays(pa.array(ends), *columns)
+    return pa.MapArray.from_arrays(pa.array(offsets), *columns)
 
 
 def _sliced(block: bytes, ends: Sequence[int]) -> pa.Array:

@@ -101,10 +101,8 @@ def _check(rows: Rows, count: int) -> None:
     """Raise ValueError if these can not be the rows of a batch of *count* events."""
     if rows.count != count:
         raise ValueError(f"{rows.count} events decoded, not {count}")
-    if rows.ends:
-        ends = numbers(rows.ends)
-        if ends[0] < 0 or ends[-1] != len(rows.block) or (np.diff(ends) < 0).any():
-            raise ValueError("payloads that end outside of their block")
+    if len(rows.ends):
+        _check_ends(rows)
     if rows.seqs is not None and len(rows.seqs) != count:
         raise ValueError(f"{len(rows.seqs)} numbers for {count} events")
     if not (isinstance(rows.kind, str) and isinstance(rows.content_type, str)):
@@ -112,6 +110,18 @@ def _check(rows: Rows, count: int) -> None:
     if rows.flaws or rows.content_types or rows.channels or rows.kinds:
         for odd in (rows.flaws, rows.content_types, rows.channels, rows.kinds):
             _check_odd(odd, count)
+
+
+def _check_ends(rows: Rows) -> None:
+    """The same of payloads in one piece."""
+    if (
+        not isinstance(rows.ends, range)
+        and np.asarray(rows.ends).dtype.kind not in "iu"
+    ):
+        raise TypeError("an end that is no whole number")
+    ends = numbers(rows.ends)
+    if ends[0] < 0 or ends[-1] != len(rows.block) or (np.diff(ends) < 0).any():
+        raise ValueError("payloads that end outside of their block")
 
 
 def _check_odd(odd: Mapping[int, str], count: int) -> None:

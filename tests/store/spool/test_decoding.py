@@ -34,6 +34,8 @@ BROKEN: dict[str, Any] = {
     "a block of more rows": rows([], block=b"abc", ends=range(1, 4)),
     "a block that goes on": rows([], block=b"abc", ends=[1, 2]),
     "a block that is too small": rows([], block=b"abc", ends=[1, 4]),
+    "ends that are no whole numbers": rows([], block=b"abc", ends=[1.0, 3.0]),
+    "ends that are texts": rows([], block=b"abc", ends=["1", "3"]),
     "a row that ends before it begins": rows([], block=b"abc", ends=[4, 3]),
     "a row that ends before its block": rows([], block=b"abc", ends=[-1, 3]),
     "too few numbers": rows(seqs=[1]),
