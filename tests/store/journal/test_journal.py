@@ -101,6 +101,16 @@ class Running:
         self.turns.wait(self.journal.stop())
 
 
+class Faulty:
+    """Told of a batch, it raises: another exception for each of both."""
+
+    def callback(self, stored: Stored) -> None:
+        raise RuntimeError("a fault of a protocol's")
+
+    def errback(self, why: Failure) -> None:
+        raise LookupError("another one") from why.value
+
+
 @pytest.fixture
 def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
     made: list[Running] = []
@@ -145,14 +155,6 @@ def test_who_raises_when_told_keeps_nobody_from_being_told(
     start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
 ) -> None:
     """It is logged, and the next one has its acknowledgement."""
-
-    class Faulty:
-        def callback(self, stored: Stored) -> None:
-            raise RuntimeError("a fault of a protocol's")
-
-        def errback(self, why: Failure) -> None:
-            raise AssertionError(why)
-
     running = start()
     running.journal.submit_for(Faulty(), make(b"a"))
     running.submit(make(b"b"))
@@ -358,6 +360,38 @@ def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
     [failure] = running.failed
     assert failure.check(NotStored)
     assert len(on_disk(running)) == 5
+
+
+def test_who_raises_at_a_stop_keeps_nobody_from_being_told(
+    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
+) -> None:
+    """Of what the disk did not take each one is told, and then the stop is done."""
+    running = start(wait=True)
+    running.disk.fail = [("write", errno.ENOSPC)] * 1000
+    running.journal.submit_for(Faulty(), make(b"a"))
+    running.submit(make(b"b"))
+    running.journal.start()
+    running.stop()
+    assert [bool(failure.check(NotStored)) for failure in running.failed] == [True]
+    assert [each["log_failure"].type for each in logged] == [LookupError]
+    assert running.stored == []
+
+
+def test_behind_the_stop_it_is_told_at_once_that_nothing_is_stored(
+    start: Callable[..., Running], make: Make, logged: list[dict[str, Any]]
+) -> None:
+    """Before the thread has ended, and whatever that raises."""
+    running = start(wait=True)
+    stopped = running.journal.stop()
+    running.submit(make(b"late"))
+    [failure] = running.failed
+    assert failure.check(NotStored)
+    running.journal.submit_for(Faulty(), make(b"later"))
+    assert [each["log_failure"].type for each in logged] == [LookupError]
+    assert running.journal.held_bytes == 0
+    running.journal.start()
+    running.turns.wait(stopped)
+    assert on_disk(running) == []
 
 
 def test_metadata_alone_is_not_sealed_until_it_is_much(
