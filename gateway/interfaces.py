@@ -174,7 +174,7 @@ class Memory(Protocol):
     def snapshot(self) -> Deferred[bytes]:
         """The state as it is now; fires when all in it is durable.
 
-        It has at least what every batch did whose `submit` has fired.
+        It has at least what every batch did of which somebody was told that it is durable.
         """
 
 

@@ -2,7 +2,8 @@
 
 Twisted's own loop makes one for every read, for log calls of the old kind that do not say
 who logs: six calls, a tenth of what it costs to take a small message and answer it.
-Nothing here logs like that.
+Here only Twisted's `_doReadOrWrite` logs like that, of what raises, and our log
+(`gateway.daemon.logs`) never writes what the context would say, `system`.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ over a state that has them already, and that changes nothing, because a memory c
 what it has.
 
 Invariant: a snapshot has all that its covered segments have.  `published` is called when
-the Deferred of every batch in the segment has fired (`Journal.when_told`), which may be
+all who submitted a batch in the segment are told of it (`Journal.when_told`), which may be
 long after its file was written: a busy reactor is told of so many batches a turn, and with
-`ack: spool` and a bucket they fire when that has the file.  A memory that takes batches as
+`ack: spool` and a bucket when that has the file.  A memory that takes batches as
 they become durable has taken them then; one that takes them sooner lets its snapshot wait
 until they are durable.
 

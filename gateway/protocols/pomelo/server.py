@@ -94,7 +94,7 @@ class PomeloServer(Closing):
         """A service is asked who the client is."""
         self._meter = listener.meter()
         self._pending = _NONE
-        """Batches that are not durable yet, and what they count."""
+        """Batches that are not durable yet, in the order in which they came."""
         self._questions = listener.questions(self, self._reply)
         """Requests that a service is to answer."""
         self._giving_up: IDelayedCall | None = None

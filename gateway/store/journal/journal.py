@@ -1,7 +1,7 @@
 """The journal's thread, and its interface in the reactor: group commit.
 
-Nothing is acknowledged before it is durable: the Deferred of `submit` fires after the
-`fdatasync` that covers the batch, and nothing else makes an acknowledgement.
+Nothing is acknowledged before it is durable: whoever submitted a batch is told after the
+`fdatasync` that covers it, and nothing else makes an acknowledgement.
 
 One thread owns the `Log`.  It takes all that was submitted since its last commit as
 one group, so the price of a sync is shared by everyone who waits for it; the busier
@@ -95,7 +95,7 @@ class Journal:
     """Implements `gateway.interfaces.Journal`; call it from the reactor's thread.
 
     *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
-    *acknowledge_when_published*, a batch's Deferred waits for its Parquet file.
+    *acknowledge_when_published*, nobody is told of a batch before its Parquet file is there.
     *on_sealed* and *on_commit* are called in the journal's own thread.  *on_failure* is
     told what the disk failed in, `write` or `sync`; that it is full is no failure.
     """
@@ -384,7 +384,7 @@ class Journal:
         self._tell_published()
 
     def when_told(self, last_lsn: int, call: Callable[[], None]) -> None:
-        """Call once the Deferred of each batch of a sealed segment has fired.
+        """Call once all who submitted batches of a sealed segment are told of them.
 
         *last_lsn* is that of its last event.  A busy reactor is told of batches later than
         their file is written, as it takes so many a turn; with `ack: spool` and a bucket,
