@@ -121,7 +121,7 @@ def test_options_of_a_plugin_change_as_it_says(
     stored: list[bytes] = []
     journal = daemon.gateway.storage.journal
     monkeypatch.setattr(
-        journal, "submit", lambda one: stored.append(one.body) or Deferred()
+        journal, "submit_for", lambda _, batch: stored.append(batch.body)
     )
     for peer in (old, new):
         peer.send(b"<13>Jul  1 12:00:00 web2 shop: it is summer\n")

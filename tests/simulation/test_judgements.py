@@ -133,13 +133,13 @@ def show_less_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def call_durable_what_waits(patch: pytest.MonkeyPatch) -> None:
-    original = Journal.submit
+    original = Journal.submit_for
 
-    def submit(self: Any, batch: Any) -> Any:
+    def submit_for(self: Any, told: Any, batch: Any) -> None:
         self.durable_lsn += 1000
-        return original(self, batch)
+        original(self, told, batch)
 
-    patch.setattr(Journal, "submit", submit)
+    patch.setattr(Journal, "submit_for", submit_for)
 
 
 def call_published_what_waits(patch: pytest.MonkeyPatch) -> None:

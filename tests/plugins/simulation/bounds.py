@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from twisted.internet.defer import Deferred
 
 from gateway.event import BATCH_BYTES, Batch, Stored
+from gateway.interfaces import Told
 from gateway.store.spool import parse_file_name
 from gateway.store.storage import Storage
 from simulation.judge import Broken
@@ -89,6 +90,10 @@ class CountedJournal:
 
     def _has_room(self, _: None) -> None:
         self.handed_when_full.clear()
+
+    def submit_for(self, told: Told, batch: Batch) -> None:
+        """See `gateway.interfaces.Journal`."""
+        self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""
