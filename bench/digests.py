@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
@@ -88,10 +89,9 @@ def _write(batches: list[Stored], rows: Rows) -> bytes:
     return sink.getvalue()
 
 
-def _hash_payloads(payloads: object) -> None:
+def _hash_payloads(payloads: pa.ChunkedArray) -> None:
     digest = PayloadDigest()
-    for chunk in payloads.chunks:  # type: ignore[attr-defined]
-        digest.add(chunk)
+    digest.add(payloads)
     digest.hexdigest()
 
 
