@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -118,6 +119,7 @@ class Origin:
     """… and how much they count then: both set by the journal only."""
 
 
+@lru_cache(maxsize=1 << 12)
 def network_of(host: str) -> str:
     """Whom *host* is counted with: itself, or the /64 of an IPv6 address.
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
@@ -36,8 +35,6 @@ _PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10
 _ALL = 1 << 30
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
-
-_network_of = lru_cache(maxsize=1 << 12)(network_of)
 
 
 class Waiting(Protocol):
@@ -60,13 +57,13 @@ class _Line:
 
     def add(self, connection: Waiting) -> None:
         """Behind the others of its address, unless it waits already."""
-        address = _network_of(connection.host)
+        address = network_of(connection.host)
         self.addresses.setdefault(address, OrderedDict())[connection] = None
 
     def remove(self, connection: Waiting) -> None:
         """It waits no more."""
         if self.addresses:
-            address = _network_of(connection.host)
+            address = network_of(connection.host)
             if (waiting := self.addresses.get(address)) is not None:
                 waiting.pop(connection, None)
                 if not waiting:
