@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
-from twisted.internet.defer import Deferred, fail
-from twisted.logger import formatEvent
+from twisted.internet.defer import fail
 
-from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import NotStored
-from gateway.protocols.rsio import _Service, events, messages, wire
-from gateway.protocols.rsio.client import CanNotResume, Fenced, Outbox
-from gateway.protocols.rsio.client.on_twisted import connect
-from gateway.protocols.rsio.client.sender import Sender
-from gateway.protocols.rsio.events import Life, Part, pack
+from gateway.protocols.rsio import _Service, events, wire
+from gateway.protocols.rsio.events import Life
 from gateway.protocols.rsio.messages import (
     Announce,
     Cancel,
@@ -24,46 +17,21 @@ from gateway.protocols.rsio.messages import (
     Goodbye,
     OnComplete,
     OnSubscribe,
-    Request,
     Subscribe,
     SubscribeFrom,
     Token,
 )
-from gateway.protocols.rsio.offsets import Claim, Key, Offsets
-from gateway.protocols.rsio.offsets import Fenced as Refused
-from rsio_clients import Endpoint, Running
+from gateway.protocols.rsio.offsets import Key
 
-HELLO = ClientHello(0, (2, 4, 7))
-OLD_HELLO = ClientHello(0, (2, 4))
-NAME = Token("name", b"meter")
-KEY = Key("meter", "events")
-ORIGIN = Origin("rsio", "l", "s", "p", attributes={"source": "meter"})
-
-
-def _heard(connection: Any, read: Any) -> list[Any]:
-    data = connection.sent
-    connection.clear()
-    return list(read(data))
-
-
-class Wire:
-    """A connection of a sender, in messages."""
-
-    def __init__(self, gate: Any, read: Any, *said: Any) -> None:
-        self.gate, self._read = gate, read
-        self.connection, _ = gate.connect()
-        self.say(*said)
-
-    def say(self, *said: Any) -> list[Any]:
-        """Say it, store everything, and return what is heard."""
-        for one in said:
-            octets = one if isinstance(one, bytes) else wire.encode(one)
-            self.connection.deliver(octets)
-        self.gate.journal.store_all()
-        return self.heard()
-
-    def heard(self) -> list[Any]:
-        return _heard(self.connection, self._read)
+from .announcing import (
+    HELLO,
+    KEY,
+    NAME,
+    OLD_HELLO,
+    Wire,
+    heard_by,
+    stored_elements,
+)
 
 
 @pytest.fixture
@@ -75,12 +43,6 @@ def sender(gate: Any, read: Any) -> Any:
         return made, made.say(HELLO, NAME, Announce("events", instance, resumed))
 
     return make
-
-
-def _events(gate: Any) -> list[bytes]:
-    """What is stored, in order."""
-    bodies = [stored.body for stored in gate.journal.submitted if stored.count]
-    return [one for body in bodies for one in events.decode(body).each()]
 
 
 # On the wire
@@ -145,11 +107,11 @@ def test_who_waits_is_told(sender: Any, gate: Any, read: Any) -> None:
     said = wire.encode(HELLO) + wire.encode(NAME)
     for connection, instance in zip(waiting, (b"2", b"3", b"3"), strict=True):
         connection.deliver(said + wire.encode(Announce("events", instance, 0)))
-    fenced, evicted = (_heard(one, read)[-1] for one in waiting[:2])
+    fenced, evicted = (heard_by(one, read)[-1] for one in waiting[:2])
     assert fenced.reason.startswith("E412")
     assert evicted == Goodbye("E409 another connection publishes 'events' of 'meter'")
     gate.journal.store_all()
-    assert _heard(waiting[2], read)[-1] == SubscribeFrom("events", 1, 1024, 1)
+    assert heard_by(waiting[2], read)[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
 def test_who_waits_is_told_in_edition_1(gate: Any, read: Any) -> None:
@@ -161,9 +123,9 @@ def test_who_waits_is_told_in_edition_1(gate: Any, read: Any) -> None:
     waiting.deliver(wire.encode(OLD_HELLO) + wire.encode(NAME))
     other, _ = gate.connect()
     other.deliver(wire.encode(OLD_HELLO) + wire.encode(NAME))
-    assert _heard(waiting, read)[-1].reason.startswith("E409")
+    assert heard_by(waiting, read)[-1].reason.startswith("E409")
     gate.journal.store_all()
-    assert _heard(other, read)[-1] == SubscribeFrom("events", 1, 1024, 1)
+    assert heard_by(other, read)[-1] == SubscribeFrom("events", 1, 1024, 1)
 
 
 def test_without_an_instance(sender: Any, gate: Any, read: Any) -> None:
@@ -224,7 +186,7 @@ def test_again_in_the_read_that_ends_the_stream(sender: Any, gate: Any) -> None:
     started, *rest = [wire.encode(one) for one in said]
     heard = one.say(b"".join([started, elements, *rest]))
     assert heard[-1] == SubscribeFrom("events", 2, 1024, 3)
-    assert _events(gate) == [b"a", b"b", b"c"]
+    assert stored_elements(gate) == [b"a", b"b", b"c"]
     assert gate.offsets.known == [(KEY, 3)]
 
 
@@ -286,187 +248,6 @@ def test_a_name_without_the_token(make_gate: Any) -> None:
     assert gate.heard()[-1].reason.startswith("E401")
 
 
-# What is remembered
-
-
-def _now(done: Deferred[bytes]) -> bytes:
-    found: list[bytes] = []
-    done.addCallback(found.append)
-    return found[0]
-
-
-def _nothing(*_: Any) -> None:
-    """Nobody listens."""
-
-
-def _claim(
-    offsets: Offsets, instance: bytes, key: Key = KEY, *, resumed: bool = False
-) -> list[Batch]:
-    """Claim, and what the journal is given for it."""
-    begun: list[Claim] = []
-    claim = offsets.claim(
-        key, lambda claim, _: begun.append(claim), _nothing, instance=instance,
-        resumed=resumed, named=True,
-    )  # fmt: skip
-    assert claim is not None
-    claim.begin()
-    assert begun == [claim]
-    if (life := claim.life()) is None:
-        return []
-    claim.began(life)
-    return [Batch(ORIGIN, 0, 0, life.packed(), 0)]
-
-
-def _elements(first: int, count: int) -> Batch:
-    part = Part("events", 1, 0, first, count, events.NAMED)
-    body = pack([part], [], message_bytes=9, content_type="text/plain")
-    return Batch(ORIGIN, 0, count, body, 0)
-
-
-def _replayed(batches: Iterable[Batch], snapshot: bytes | None = None) -> Offsets:
-    offsets = Offsets()
-    if snapshot is not None:
-        offsets.restore(snapshot)
-    for batch in batches:
-        offsets.replay(Stored(batch, 1))
-    return offsets
-
-
-def test_after_a_restart() -> None:
-    """The journal alone, a snapshot alone, and both, however much of it they share."""
-    offsets = Offsets()
-    batches = [*_claim(offsets, b"1"), *_claim(offsets, b"2")]
-    middle = _now(offsets.snapshot())
-    batches += _claim(offsets, b"3")
-    last = _now(offsets.snapshot())
-    for again in (
-        _replayed(batches),
-        _replayed(batches, middle),
-        _replayed([], last),
-        _replayed(batches[:1], last),  # the journal may lack what the snapshot has
-        _replayed(batches[:2], last),
-    ):
-        with pytest.raises(Refused):
-            _claim(again, b"2", resumed=True)
-        assert _claim(again, b"3", resumed=True) == []
-        [begun] = _claim(again, b"4")
-        life = events.life(begun.body)
-        assert life is not None
-        assert life.number == 4
-
-
-def test_elements_with_their_life() -> None:
-    """Both are read back for the same sender."""
-    batches = [*_claim(Offsets(), b"1"), _elements(1, 5), _elements(6, 2)]
-    again = _replayed(batches)
-    assert again.known == [(KEY, 7)]
-    assert _claim(again, b"1", resumed=True) == []
-    assert _replayed(batches, _now(again.snapshot())).known == [(KEY, 7)]
-
-
-def test_the_state_of_earlier_versions() -> None:
-    """Four columns, without instances: the first that says one has the name."""
-    old = msgspec.msgpack.encode([("meter", "events", False, 8), ("a", "b", True, 1)])
-    offsets = Offsets()
-    offsets.restore(old)
-    assert offsets.known == [(KEY, 8), (Key("a", "b", proved=True), 1)]
-    with pytest.raises(Refused, match="no instance is known"):
-        _claim(offsets, b"1", resumed=True)
-    assert len(_claim(offsets, b"1")) == 1
-    for empty in (Offsets(), offsets):
-        empty.restore(msgspec.msgpack.encode([]))
-        assert empty.names == 0
-
-
-def test_a_gateway_that_knows_nothing() -> None:
-    """It was started on an empty directory: whoever goes on is not refused here; it
-    sees by itself whether it can.
-    """
-    assert len(_claim(Offsets(), b"1", resumed=True)) == 1
-
-
-def test_a_year_of_lives() -> None:
-    """A name that is restarted every minute takes no more room than any other."""
-    offsets = Offsets()
-    sizes = set()
-    for n in range(1000):
-        _claim(offsets, n.to_bytes(8))
-        sizes.add(len(_now(offsets.snapshot())) // 16)
-    assert offsets.names == 1
-    assert len(sizes) <= 2
-
-
-def test_names_of_a_token_are_bounded() -> None:
-    """The oldest goes for a new one; other tokens' names and proved ones stay."""
-    other = Key("b", "events", proved=True, name="x")
-    offsets = Offsets([(other, 1), (Key("a", "events", proved=True), 1)])
-    for n in range(10):
-        key = Key("a", "events", proved=True, name=str(n))
-        claim = offsets.claim(
-            key, _nothing, _nothing, instance=b"1", named=True, most=3
-        )
-        assert claim is not None
-        claim.release()
-    assert offsets.names == 5
-    assert other in dict(offsets.known)
-
-
-@pytest.mark.parametrize(
-    ("shown", "options", "whose"),
-    [
-        ([], {"names": 2}, "2 without token (options.names)"),
-        (
-            [Token("bearer", b"secret")],
-            {"token_names": 2, "tokens": {"fleet": "secret"}},
-            "2 with the token of 'fleet' (options.token_names)",
-        ),
-    ],
-)
-def test_forgotten_names_are_counted_and_logged(
-    make_gate: Any,
-    read: Any,
-    logged: list[dict[str, Any]],
-    shown: list[Token],
-    options: dict[str, Any],
-    whose: str,
-) -> None:
-    """A line a minute says which option to raise; below it nothing is forgotten."""
-    gate = make_gate(**options)
-
-    def come(name: bytes) -> None:
-        one = Wire(gate, read, HELLO, *shown, Token("name", name))
-        one.say(Announce("events", b"1", resumed=0))
-        one.connection.lose()
-
-    def lines() -> list[str]:
-        said = [formatEvent(one) for one in logged]
-        return [line for line in said if "are forgotten" in line]
-
-    come(b"a")
-    come(b"b")
-    assert (gate.offsets.forgotten, lines()) == (0, [])
-    for name in (b"c", b"d", b"e"):
-        come(name)
-    assert gate.offsets.forgotten == 3
-    [line] = lines()
-    assert f"1 so far: more than {whose}" in line
-    gate.clock.advance(60)
-    come(b"f")
-    assert "4 so far" in lines()[1]
-
-
-def test_ten_thousand_names() -> None:
-    """… of one token are all remembered, over a restart."""
-    offsets = Offsets()
-    keys = [Key("a", "events", proved=True, name=str(n)) for n in range(10_000)]
-    for key in keys:
-        _claim(offsets, b"1", key)
-    again = _replayed([], _now(offsets.snapshot()))
-    assert again.names == 10_000
-    with pytest.raises(Refused):
-        _claim(again, b"2", keys[0], resumed=True)
-
-
 def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
     """How many names there are, and how often one was fenced."""
     context: Any = None
@@ -483,215 +264,3 @@ def test_what_the_admin_port_shows(sender: Any, gate: Any) -> None:
         "fenced": 2,
         "forgotten": 3,
     }
-
-
-# Our clients
-
-
-class Fleet:
-    """Senders of one name, of one token or of both, at one gateway."""
-
-    def __init__(self, gate: Any, **who: Any) -> None:
-        self.gate, self._who = gate, who
-        self.endpoints: list[Endpoint] = []
-        self.acknowledged: list[bytes] = []
-        self.told: list[Exception] = []
-
-    def sender(self, **who: Any) -> Sender:
-        """One more, started."""
-
-        def again() -> Any:
-            self.endpoints.append(Endpoint(self.gate))
-            options = {**self._who, **who}
-            return connect(self.endpoints[-1], clock=self.gate.clock, **options)
-
-        made = Sender(again, clock=self.gate.clock)
-        made.start()
-        return made
-
-    def send(self, sender: Sender, element: bytes) -> None:
-        """Give it an element; it is acknowledged, or the sender is told otherwise."""
-        sent = Deferred.fromCoroutine(sender.send([element]))
-        sent.addCallbacks(
-            lambda _: self.acknowledged.append(element),
-            lambda why: self.told.append(why.value),
-        )
-
-    def settle(self, seconds: float = 5.0) -> None:
-        """Until nothing happens any more."""
-        while seconds > 0:
-            for endpoint in list(self.endpoints):
-                self._carry(endpoint)
-            self.gate.journal.store_all()
-            self.gate.clock.advance(0.1)
-            seconds -= 0.1
-
-    def _carry(self, endpoint: Endpoint) -> None:
-        if not endpoint.connection.closed:
-            endpoint.pump()
-        if endpoint.connection.closed and not endpoint.lost:
-            endpoint.lost = True
-            endpoint.protocol.dataReceived(endpoint.connection.sent)
-            endpoint.transport.loseConnection()
-
-
-def _elements_named() -> Iterator[bytes]:
-    number = 0
-    while True:
-        yield b'{"n":%d}' % number
-        number += 1
-
-
-def _each_once(fleet: Fleet, gate: Any) -> None:
-    stored = _events(gate)
-    assert len(set(stored)) == len(stored)
-    assert set(fleet.acknowledged) <= set(stored)
-
-
-@pytest.mark.parametrize("count", [2, 10])
-@pytest.mark.parametrize(
-    "who", [{"name": "m"}, {"token": "s"}, {"name": "m", "token": "s"}]
-)
-def test_live_senders_of_one_name(
-    make_gate: Any, count: int, who: dict[str, str]
-) -> None:
-    """All but the last are told, and nothing that one of them has acknowledged is lost."""
-    gate = make_gate(tokens={"meters": "s"} if "token" in who else {})
-    fleet, elements = Fleet(gate, **who), _elements_named()
-    senders = []
-    for _ in range(count):
-        senders.append(fleet.sender())
-        for each in senders:
-            fleet.send(each, next(elements))
-        fleet.settle(1.0)
-    for each in senders:
-        fleet.send(each, next(elements))
-    fleet.settle()
-    _each_once(fleet, gate)
-    assert len(fleet.acknowledged) + len(fleet.told) == count * (count + 1) // 2 + count
-    assert all(isinstance(why, Fenced) for why in fleet.told)
-    assert gate.offsets.fenced == count - 1
-    assert [one.trouble.startswith("E412") for one in senders] == [
-        *([True] * (count - 1)), False,
-    ]  # fmt: skip
-
-
-def test_a_fleet_with_one_token(make_gate: Any) -> None:
-    """With a name for each, all publish side by side."""
-    gate = make_gate(tokens={"meters": "s"})
-    fleet, elements = Fleet(gate, token="s"), _elements_named()
-    senders = [fleet.sender(name=f"m{n}") for n in range(10)]
-    for _ in range(3):
-        for each in senders:
-            fleet.send(each, next(elements))
-        fleet.settle(1.0)
-    assert sorted(_events(gate)) == sorted(fleet.acknowledged)
-    assert (len(fleet.acknowledged), fleet.told) == (30, [])
-    assert all(one.connections == 1 for one in senders)
-
-
-def test_rolling_restarts(gate: Any) -> None:
-    """The old one runs until the new one has begun, sixty times; and the gateway loses
-    connections all the while.
-    """
-    fleet, elements = Fleet(gate, name="meter"), _elements_named()
-    old = fleet.sender()
-    for n in range(60):
-        fleet.send(old, next(elements))
-        fleet.settle(0.2)
-        new = fleet.sender()
-        fleet.send(new, next(elements))
-        fleet.send(old, next(elements))
-        if n % 3 == 0:
-            fleet.endpoints[-1].transport.loseConnection()
-        fleet.settle(1.5)
-        old.stop()
-        old = new
-    fleet.send(old, next(elements))
-    fleet.settle()
-    _each_once(fleet, gate)
-    assert len(fleet.acknowledged) + len(fleet.told) == 181
-    assert fleet.acknowledged[-1] == b'{"n":180}'
-    assert gate.offsets.names == 1
-
-
-def test_told_of_more_than_it_sent(gate: Any) -> None:
-    """A gateway that does not fence, or lies: an error, and nothing is taken for stored."""
-    endpoint = Endpoint(gate)
-    outbox = Outbox()
-
-    async def run() -> None:
-        async with (
-            connect(endpoint, clock=gate.clock, name="m") as peer,
-            peer.publisher("events", outbox=outbox) as publisher,
-        ):
-            await publisher.send_all([b"1", b"2"])
-            lie = wire.encode(messages.Stored(1, 3))
-            endpoint.protocol.dataReceived(lie)
-            await publisher.flush()
-
-    with pytest.raises(CanNotResume, match="3 elements are stored of 2"):
-        Running(endpoint, run()).finish()
-    assert len(outbox) == 2
-
-
-def test_asked_to_go_on_behind_more_than_it_sent() -> None:
-    """The elements are another sender's: ours wait, and the program is told."""
-    outbox = Outbox()
-    for element in (b"1", b"2", b"3"):
-        outbox.add(element)
-    outbox.rewind(10)
-    assert outbox.take(2) == [b"1", b"2"]
-    with pytest.raises(ValueError, match="another sender has this name"):
-        outbox.rewind(13)
-    outbox.rewind(12)
-    assert (outbox.confirmed, outbox.take(9)) == (2, [b"3"])
-
-
-def test_a_life_keeps_to_what_placed_it() -> None:
-    """Begun at a gateway that knows no instances, it goes on without one."""
-    outbox = Outbox()
-    assert len(outbox.instance) == 8
-    outbox.rewind(5, announced=True)
-    assert outbox.resumed
-    outbox = Outbox()
-    outbox.rewind(5)
-    assert (outbox.instance, outbox.resumed) == (b"", False)
-    outbox.rewind(5, announced=True)
-    assert (outbox.instance, outbox.resumed) == (b"", False)
-
-
-# Stored, apart from demand
-
-
-def test_stored_while_there_is_no_room(gate: Any) -> None:
-    """Named or not, who knows extension 2 hears what is on disk; demand comes later."""
-    gate.say(ClientHello(0, (2,)), OnSubscribe(1, 0))
-    gate.heard()
-    gate.journal.full = True
-    gate.say(wire.on_next(1, [b"{}"] * 3))
-    gate.journal.store_all()
-    assert gate.heard() == [messages.Stored(1, 3)]
-    gate.say(wire.on_next(1, [b"{}"]))
-    gate.journal.store_all()
-    assert gate.heard() == [messages.Stored(1, 4)]
-    gate.journal.full = False
-    assert gate.heard() == [Request(1, 4)]
-
-
-def test_flush_while_there_is_no_room(gate: Any) -> None:
-    """A program without a name learns that its elements are on disk."""
-    endpoint = Endpoint(gate)
-
-    async def run() -> int:
-        async with (
-            connect(endpoint, clock=gate.clock) as peer,
-            peer.publisher("events") as publisher,
-        ):
-            gate.journal.full = True
-            for _ in range(2):
-                await publisher.send_all([b"1", b"2"])
-                await publisher.flush()
-            return publisher.outbox.confirmed
-
-    assert Running(endpoint, run()).finish() == 4

@@ -1,0 +1,302 @@
+"""Appends that come again, are cut anywhere, or meet pressure, losses and crashes.
+
+Numbers in the names are those of the list of behaviours in docs/pravega.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.frames import Frames, frame
+from gateway.protocols.pravega.wire import (
+    NEVER,
+    AppendBlock,
+    AppendBlockEnd,
+    AppendSetup,
+    DataAppended,
+    Hello,
+    KeepAlive,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import (
+    CreateSegment,
+    ReadSegment,
+    SegmentCreated,
+)
+
+from .blocks import bare, blocked, content, padding, partial
+from .conftest import Block, W, X
+
+
+def test_43_same_number_twice(store: Any, block: Block) -> None:
+    """It is stored once and acknowledged again, now and after a restart."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1), bare(block(b"b", b"c"), 3, 2))
+    again = [DataAppended(W, 3, 1, 9, 27)]
+    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert len(store.rows) == 3
+    later = store.restarted()
+    peer = later.peer()
+    assert peer.setup() == 3
+    assert peer.ask(bare(block(b"a"), 1)) == [DataAppended(W, 1, 0, 9, 27)]
+    assert peer.ask(bare(block(b"b", b"c"), 3, 2)) == again
+    assert peer.ask(bare(block(b"d"), 4)) == [DataAppended(W, 4, 3, 9, 36)]
+    assert later.rows == [("s", b"d")]
+
+
+def test_43_a_block_cut_anew(store: Any, block: Block) -> None:
+    """Of a block that is stored in part, the rest is stored."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"1", b"2"), 2, 2))
+    peer.setup()
+    assert peer.ask(bare(block(b"1", b"2", b"3"), 3, 3)) == [
+        DataAppended(W, 3, 2, 9, 27)
+    ]
+    assert [payload for _, payload in store.rows] == [b"1", b"2", b"3"]
+
+
+def test_gaps_are_fine(store: Any, block: Block) -> None:
+    """Numbers may jump."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"1"), 3))
+    assert peer.ask(bare(block(b"2"), 10)) == [DataAppended(W, 10, 3, 9, 18)]
+
+
+def test_too_many_writers(make_store: Callable[..., Any]) -> None:
+    """One connection sets up so many and no more."""
+    peer = make_store(writers=1).peer()
+    peer.setup()
+    peer.send(SetupAppend(1, X, "s"))
+    assert "options.writers" in peer.refused
+
+
+def test_62_63_bytes_that_stop_anywhere(store: Any, block: Block) -> None:
+    """A half message stores nothing, however long its peer stays silent."""
+    stream = encode(SetupAppend(1, W, "s")) + encode(bare(block(b"abc"), 1))
+    for cut in range(len(stream)):
+        peer = store.peer()
+        peer.connection.deliver(stream[:cut])
+        store.store()
+        assert store.rows == []
+        peer.connection.lose()
+    assert store.journal.reserved == 0
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 200), st.integers(0, 255), st.integers(0, 300))
+def test_63_flipped_bytes(
+    make_store: Callable[..., Any], block: Block, at: int, value: int, cut: int
+) -> None:
+    """Any byte may be wrong: an answer, or a refusal, and never anything else."""
+    store = make_store()
+    peer = store.peer()
+    stream = bytearray(
+        encode(SetupAppend(1, W, "s"))
+        + encode(AppendBlock(W, block(b"abc") + partial(block(b"defg")[:4])))
+        + encode(AppendBlockEnd(W, 11, block(b"defg")[4:], 2, 2, 1))
+        + encode(ReadSegment("s", 0, 100, "", 2))
+        + encode(CreateSegment(3, "t", 0, 0))
+    )
+    stream[at % len(stream)] = value
+    peer.connection.deliver(bytes(stream[:cut]))
+    peer.connection.deliver(bytes(stream[cut:]))
+    store.store()
+    assert peer.connection.failure is None
+    lengths = [
+        {name: segment.length for name, segment in one.container.state.segments.items()}
+        for one in (store, store.restarted())
+    ]
+    assert lengths[0] == lengths[1]
+
+
+def test_56_pressure(make_store: Callable[..., Any], block: Block) -> None:
+    """We stop reading over the limit, and go on below it."""
+    store = make_store(unacknowledged_bytes=5000)
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.send(bare(block(b"x" * 3000), 1))
+    assert not peer.connection.paused
+    peer.send(bare(block(b"x" * 1000), 2))
+    assert peer.connection.paused
+    assert not other.connection.paused
+    peer.send(bare(block(b"later"), 3))
+    store.store()
+    assert not peer.connection.paused
+    store.store()
+    assert peer.got[-1].last_event == 3
+
+
+def test_56_pressure_of_a_full_journal(store: Any, block: Block) -> None:
+    """Only who appends is not read: readers, metadata and new connections go on."""
+    peer, other = store.peer(), store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1))
+    store.journal.full = True
+    peer.send(KeepAlive())
+    assert peer.got == [KeepAlive()]
+    peer.send(bare(block(b"b"), 2))
+    assert peer.connection.paused
+    new = store.peer()
+    for each in (other, new):
+        assert each.ask(ReadSegment("s", 0, 9, "", 1))[0].data == block(b"a")
+        assert each.ask(CreateSegment(2, f"t{id(each)}", 0, 0)) != []
+        assert not each.connection.paused
+    store.journal.full = False
+    assert not peer.connection.paused
+    peer.send(KeepAlive())
+    assert not peer.connection.paused
+
+
+def test_56_metadata_without_end(store: Any) -> None:
+    """A full journal takes little of a connection that brings no events, either."""
+    peer = store.peer()
+    store.journal.full = True
+    for number in range(100):
+        peer.send(CreateSegment(number, f"t{number}", 0, 0))
+        store.journal.store_all()
+    assert not peer.connection.paused
+    for number in range(100, 200):
+        peer.send(CreateSegment(number, f"t{number}", 0, 0))
+        store.journal.store_all()
+    assert peer.connection.paused
+    store.journal.full = False
+    assert not peer.connection.paused
+
+
+def test_the_largest_unfinished_goes(store: Any) -> None:
+    """When unfinished messages fill the memory, the largest is let go."""
+    small, large = store.peer(), store.peer()
+    store.journal.reservable = 150
+    small.connection.deliver(frame(9, bytes(500))[:80])
+    large.connection.deliver(frame(9, bytes(500))[:100])
+    assert "journal.memory_bytes" in large.refused
+    assert not small.refused
+    small.connection.lose()
+    assert store.journal.reserved == 0
+
+
+def test_frames_of_every_slicing(store: Any, block: Block) -> None:
+    """A session in one byte pieces is the same session."""
+    peer = store.peer(hello=False)
+    stream = b"".join(
+        map(
+            encode,
+            (
+                Hello(17, 5),
+                SetupAppend(1, W, "s"),
+                *blocked(block(b"a") + padding(5), b"", 9, 1, 1),
+                KeepAlive(),
+                CreateSegment(2, "t", 0, 0),
+            ),
+        )
+    )
+    for byte in stream:
+        peer.connection.deliver(bytes([byte]))
+    store.store()
+    assert peer.got == [
+        Hello(17, 5),
+        AppendSetup(1, "s", W, NEVER),
+        KeepAlive(),
+        DataAppended(W, 1, NEVER, 9, 9),
+        SegmentCreated(2, "t"),
+    ]
+    assert list(Frames({9}).feed(b"")) == []
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+def test_57_connection_lost_around_the_store(
+    store: Any, block: Block, stored_first: bool
+) -> None:
+    """Whether it breaks before or after the store, what is sent again is there once."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a", b"b"), 2, 2))
+    if stored_first:
+        store.journal.store()
+    peer.connection.lose()
+    store.store()
+    assert peer.got == []
+    again = store.peer()
+    assert again.setup() == 2
+    again.ask(bare(block(b"a", b"b"), 2, 2), bare(block(b"c"), 3))
+    assert [payload for _, payload in store.rows] == [b"a", b"b", b"c"]
+
+
+def test_58_killed_before_the_ack(store: Any, block: Block) -> None:
+    """What became durable and was never acknowledged is there once after a restart;
+    what did not is asked for again."""
+    peer = store.peer()
+    peer.setup()
+    peer.send(bare(block(b"a"), 1), bare(block(b"b"), 2))
+    store.journal.store()
+    assert peer.got == []
+    later = store.restarted()
+    again = later.peer()
+    assert again.setup() == 1
+    assert again.ask(bare(block(b"b"), 2)) == [DataAppended(W, 2, 1, 9, 18)]
+    assert content(later) == block(b"a", b"b")
+
+
+def test_58_killed_behind_the_ack(store: Any, block: Block) -> None:
+    """What was acknowledged and is in no file yet is in the journal, and read from it."""
+    peer = store.peer()
+    peer.setup()
+    assert peer.ask(bare(block(b"a", b"b"), 2, 2)) != []
+    later = store.restarted()
+    assert later.peer().setup() == 2
+    assert content(later) == block(b"a", b"b")
+    assert later.rows == []
+
+
+def test_59_60_a_disk_that_is_full_or_slow(store: Any, block: Block) -> None:
+    """While the journal takes no more nothing is read; it goes on by itself."""
+    peer = store.peer()
+    peer.setup()
+    store.journal.full = True
+    peer.send(bare(block(b"a"), 1))
+    peer.send(bare(block(b"b"), 2))
+    store.store()
+    assert peer.got == [DataAppended(W, 1, NEVER, 9, 9)]
+    store.journal.full = False
+    store.store()
+    assert peer.got == [DataAppended(W, 2, 1, 9, 18)]
+
+
+def test_61_much_then_a_reset(store: Any, block: Block) -> None:
+    """Ten megabytes in the pipeline and a reset: whole blocks are stored, in order."""
+    peer = store.peer()
+    peer.setup()
+    data = block(b"x" * 1000) * 100
+    for number in range(1, 101):
+        peer.connection.deliver(encode(bare(data, number * 100, 100)))
+        if number % 9 == 0:
+            store.store()
+    peer.connection.deliver(encode(bare(data, 10_100, 100))[:5000])
+    peer.connection.lose()
+    store.store()
+    assert len(store.rows) % 100 == 0
+    assert store.peer().setup() == len(store.rows)
+    assert store.journal.reserved == 0
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\0\0\0\0\x63b"])
+def test_what_is_not_there_is_not_acknowledged(
+    store: Any, block: Block, rest: bytes
+) -> None:
+    """A block that says it has more than what is stored already must have it."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(block(b"a"), 1))
+    data = rest or block(b"a")
+    assert peer.ask(bare(data, 2, 2)) == []
+    assert "only those that are stored" in peer.refused
+    assert store.peer().setup() == 1

@@ -1,0 +1,149 @@
+"""Senders and their outbox: what is safe is never repeated, over connections and lives."""
+
+# ruff: noqa: SIM117 - blocks are nested as in the documentation
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from gateway.protocols.rsio.client import (
+    Outbox,
+)
+from gateway.protocols.rsio.client.on_twisted import connect
+from gateway.protocols.rsio.client.sender import Sender
+from gateway.protocols.rsio.events import decode
+from gateway.protocols.sender import Unacknowledged
+from rsio_clients import Endpoint, Running
+
+
+def test_a_sender_that_can_not_connect_at_all() -> None:
+    """The same on Twisted, which also logs it."""
+
+    def mistaken() -> Any:
+        raise ValueError("no such option")
+
+    sender = Sender(mistaken, clock=Clock())
+    whys: list[Any] = []
+    sender.start()
+    Deferred.fromCoroutine(sender.send([b"1"])).addErrback(whys.append)
+    assert whys[0].check(ValueError)
+    assert sender.trouble == "no such option"
+
+
+def test_an_outbox_of_another_life() -> None:
+    """Its elements come behind what the subscriber has, whatever that was."""
+    outbox = Outbox()
+    outbox.add(b"1")
+    outbox.rewind(None)
+    outbox.rewind(7)
+    assert (outbox.first, outbox.confirmed, outbox.take(9)) == (7, 0, [b"1"])
+    outbox.add(b"2")
+    outbox.rewind(8)
+    assert (outbox.confirmed, outbox.resent, outbox.take(9)) == (1, 0, [b"2"])
+    outbox.rewind(8)
+    assert (outbox.resent, outbox.take(9)) == (1, [b"2"])
+    with pytest.raises(ValueError, match="asked to go on"):
+        outbox.rewind(7)
+
+
+def test_an_outbox_of_all_elements() -> None:
+    """… or they are given again from the first, and what is safe is not sent."""
+    outbox = Outbox(whole=True)
+    for element in (b"1", b"2", b"3"):
+        outbox.add(element)
+    outbox.rewind(2)
+    assert (outbox.confirmed, outbox.take(9)) == (2, [b"3"])
+    with pytest.raises(ValueError, match="asked to go on"):
+        Outbox(whole=True).rewind(1)
+
+
+def test_a_sender_that_was_started_again(gate: Any) -> None:
+    """The same name and a new outbox: what it sends now comes behind what it sent."""
+
+    async def life(endpoint: Endpoint, element: bytes) -> None:
+        async with connect(endpoint, clock=gate.clock, name="meter") as peer:
+            async with peer.publisher("events") as publisher:
+                await publisher.send(element)
+
+    for element in (b"1", b"2"):
+        endpoint = Endpoint(gate)
+        Running(endpoint, life(endpoint, element)).finish()
+    rows = [decode(batch.body) for batch in gate.journal.submitted if batch.count]
+    assert [list(each.seqs) for each in rows] == [[1], [2]]
+
+
+def test_a_sender(gate: Any) -> None:
+    """It publishes on connection after connection; what is safe, it never repeats."""
+    endpoints: list[Endpoint] = []
+
+    def again() -> Any:
+        endpoints.append(Endpoint(gate))
+        return connect(endpoints[-1], clock=gate.clock, name="meter")
+
+    sender = Sender(again, clock=gate.clock)
+    sender.start()
+    first = Deferred.fromCoroutine(sender.send([b"1", b"2"]))
+    endpoints[0].pump()
+    gate.journal.store_all()  # that this life begins
+    endpoints[0].pump()
+    gate.journal.store_all()  # and nobody is told
+    endpoints[0].connection.clear()
+    endpoints[0].transport.loseConnection()
+    second = Deferred.fromCoroutine(sender.send([b"3"]))
+    gate.clock.advance(1)
+    endpoints[1].pump()
+    assert first.called
+    assert not second.called
+    gate.journal.store_all()
+    endpoints[1].pump()
+    assert second.called
+    rows = [decode(batch.body) for batch in gate.journal.submitted]
+    assert [one for each in rows for one in each.each()] == [b"1", b"2", b"3"]
+    assert (sender.connections, sender.resent) == (2, 0)
+
+
+def test_a_sender_that_is_stopped(gate: Any) -> None:
+    """It says so to who still waits; it leaves with a goodbye if nobody does."""
+    endpoint = Endpoint(gate)
+    sender = Sender(lambda: connect(endpoint, clock=gate.clock), clock=gate.clock)
+    sender.start()
+    endpoint.pump()
+    sent = Deferred.fromCoroutine(sender.send([b"1"]))
+    endpoint.pump()
+    gate.journal.store_all()
+    endpoint.pump()
+    assert sent.called
+    stopped = sender.stop()
+    endpoint.pump()
+    assert stopped.called
+    assert endpoint.connection.closed
+    whys: list[Any] = []
+    Deferred.fromCoroutine(sender.send([b"2"])).addErrback(whys.append)
+    assert whys[0].check(Unacknowledged)
+
+
+def test_a_sender_without_a_gateway() -> None:
+    """Why there is no connection can be asked; stopping does not wait for one."""
+    clock = Clock()
+    attempts: list[Deferred[Any]] = []
+
+    class Nowhere:
+        def connect(self, factory: Any) -> Deferred[Any]:
+            attempts.append(Deferred())
+            return attempts[-1]
+
+    target: Any = Nowhere()
+    sender = Sender(lambda: connect(target, clock=clock), clock=clock)
+    sender.start()
+    attempts[0].errback(ConnectionRefusedError("nobody there"))
+    assert "nobody there" in sender.trouble
+    clock.advance(1)
+    waiting = Deferred.fromCoroutine(sender.send([b"1"]))
+    stopped = sender.stop()
+    assert stopped.called
+    assert len(attempts) == 2
+    waiting.addErrback(lambda why: why.trap(Unacknowledged))
