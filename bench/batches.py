@@ -194,15 +194,15 @@ def measure(report: Report, name: str, batches: list[Batch]) -> None:
         report,
         name,
         "decoded",
-        lambda: [decoder.rows(one) for one in stored],
+        lambda: [*decoder.decoded(stored)],
         len(stored),
     )
-    rows = [decoder.rows(one) for one in stored]
+    runs = [*decoder.decoded(stored)]
 
     def made_columns() -> None:
         columns = Columns("gw-1")
-        for one, decoded in zip(stored, rows, strict=True):
-            columns.add(one, decoded)
+        for run, rows in runs:
+            columns.add_all(run, rows)
             if columns.enough:
                 columns.batch()
                 columns = Columns("gw-1")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,9 +30,11 @@ __all__ = [
     "SCHEMA_VERSION_KEY",
     "Batch",
     "Decode",
+    "DecodeTogether",
     "Origin",
     "Rows",
     "Stored",
+    "Together",
     "address_of",
     "network_of",
 ]
@@ -230,3 +232,17 @@ class Stored:
 
 #: Turns a batch's body into rows.  Total on every body its protocol ever submitted.
 Decode = Callable[[bytes], Rows]
+
+#: The same of batches that have one event each, at once: the rows of the first of them,
+#: as many as can be decoded together, which may be none.
+Together = Callable[[Sequence[bytes]], Rows]
+
+
+@runtime_checkable
+class DecodeTogether(Protocol):
+    """A `Decode` that has a `Together`, which a file of small batches is made with."""
+
+    together: Together
+
+    def __call__(self, body: bytes, /) -> Rows:
+        """See `Decode`."""

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate, takewhile
 
 import msgspec
 
@@ -105,45 +106,80 @@ def repacked(number: int, route: int | str, body: bytes) -> bytes:
     return wire.notify(route, body)
 
 
-def decode(body: bytes) -> Rows:
-    """The events of a batch; works for every body that a `Session` made."""
-    form = body[0] if body else 0
-    if form == _SESSION:
-        payloads = body[1:].split(b"\n")
-        return Rows(payloads, [0] * len(payloads), kind="session")
-    if form == _PACKED:
-        body = zlib.decompress(body[1:])
-    form, message_bytes, codes, flawed = _HEAD.unpack_from(body)
-    if form not in _FORMATS:
-        raise ValueError(f"Pomelo batch of unknown format {form}")
+class _Decoder:
+    """What reads the batches of every `Session`.  Implements `event.DecodeTogether`."""
+
+    def __call__(self, body: bytes) -> Rows:
+        """The events of a batch; works for every body that a `Session` made."""
+        form = body[0] if body else 0
+        if form == _SESSION:
+            payloads = body[1:].split(b"\n")
+            return Rows(payloads, [0] * len(payloads), kind="session")
+        if form == _PACKED:
+            body = zlib.decompress(body[1:])
+        form, message_bytes, codes, flawed = _HEAD.unpack_from(body)
+        if form not in _FORMATS:
+            raise ValueError(f"Pomelo batch of unknown format {form}")
+        names, at = _routes(body, codes)
+        flaws: dict[int, str] = {}
+        for _ in range(flawed):
+            row, flaw = _FLAWED.unpack_from(body, at)
+            flaws[row] = _FLAWS[flaw]
+            at += _FLAWED.size
+        found: list[wire.Found] = []
+        compressed: list[int] = []
+        end = len(body)
+        while (at := wire.scan(body, at, end, wire.MOST_BYTES, found)) < end:
+            if form != _ZIPPED:
+                raise ValueError("Pomelo batch that ends inside a package")
+            compressed.append(len(found))
+            found.append(wire.zipped(body, at, end))
+            at = found[-1][-1]
+        rows = _rows(body, found, names)
+        for row in compressed:
+            rows.payloads[row] = inflater().decompress(rows.payloads[row])
+        if flaws:
+            rows.flaws = flaws
+            rows.content_types = dict.fromkeys(flaws, _OCTETS)
+        _check(rows, message_bytes)
+        return rows
+
+    def together(self, bodies: Sequence[bytes]) -> Rows:
+        """Of the first batches that begin alike, and have one plain message each."""
+        form, message_bytes, codes, flawed = _HEAD.unpack_from(bodies[0])
+        if form != _PLAIN or flawed:
+            return Rows([])
+        names, at = _routes(bodies[0], codes)
+        head = bodies[0][:at]
+        alike = takewhile(lambda body: body.startswith(head), bodies)
+        messages = [body[at:] for body in alike]
+        packages = b"".join(messages)
+        found: list[wire.Found] = []
+        wire.scan(packages, 0, len(packages), wire.MOST_BYTES, found)
+        ends = accumulate(map(len, messages))
+        for row, (one, end) in enumerate(zip(found, ends, strict=False)):
+            if one[-1] != end:
+                del found[row:]
+                break
+        if not found:
+            return Rows([])
+        rows = _rows(packages, found, names)
+        _check(rows, message_bytes)
+        return rows
+
+
+decode = _Decoder()
+
+
+def _routes(body: bytes, codes: int) -> tuple[dict[wire.Route, str], int]:
+    """What so many codes stand for, and where that ends."""
     at = _HEAD.size
     names: dict[wire.Route, str] = {}
     for _ in range(codes):
         code, size = _CODE.unpack_from(body, at)
         at += _CODE.size + size
         names[code] = body[at - size : at].decode()
-    flaws: dict[int, str] = {}
-    for _ in range(flawed):
-        row, flaw = _FLAWED.unpack_from(body, at)
-        flaws[row] = _FLAWS[flaw]
-        at += _FLAWED.size
-    found: list[wire.Found] = []
-    compressed: list[int] = []
-    end = len(body)
-    while (at := wire.scan(body, at, end, wire.MOST_BYTES, found)) < end:
-        if form != _ZIPPED:
-            raise ValueError("Pomelo batch that ends inside a package")
-        compressed.append(len(found))
-        found.append(wire.zipped(body, at, end))
-        at = found[-1][-1]
-    rows = _rows(body, found, names)
-    for row in compressed:
-        rows.payloads[row] = inflater().decompress(rows.payloads[row])
-    if flaws:
-        rows.flaws = flaws
-        rows.content_types = dict.fromkeys(flaws, _OCTETS)
-    _check(rows, message_bytes)
-    return rows
+    return names, at
 
 
 def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:

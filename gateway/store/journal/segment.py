@@ -389,9 +389,15 @@ class Scan:
             end = start + length
             if end > last or _crc(salt, data[at : at + _FIXED_BYTES]) != fixed_sum:
                 return
-            begin = start + _BATCH_BYTES
-            body = data[begin:end]  # the only copy
-            if _crc(_crc(fixed_sum, data[start:begin]), body) != sum_:
+            if length <= _SMALL:  # a copy costs less than another sum
+                payload = data[start:end]
+                body = payload[_BATCH_BYTES:]
+                found = _crc(fixed_sum, payload)
+            else:
+                begin = start + _BATCH_BYTES
+                body = data[begin:end]  # the only copy
+                found = _crc(_crc(fixed_sum, data[start:begin]), body)
+            if found != sum_:
                 return
             number, received_at, payload_bytes = _unpack_batch(data, start)
             origin = origins.get(number)

@@ -68,10 +68,11 @@ class _Names:
 
     def column(self, counts: np.ndarray[Any, Any]) -> pa.Array:
         """The column, where the batches have so many rows."""
-        if len(set(self.codes)) == 1:  # as most have, and that is far quicker
-            codes = np.full(counts.sum(), self.codes[0], np.int32)
+        codes = np.asarray(self.codes, np.int32)
+        if (codes == codes[0]).all():  # as most have, and that is far quicker
+            codes = np.full(counts.sum(), codes[0], np.int32)
         else:
-            codes = np.repeat(np.array(self.codes, np.int32), counts)
+            codes = np.repeat(codes, counts)
         return self.array(_scatter(codes, self.odd))
 
     def array(self, codes: np.ndarray[Any, Any]) -> pa.Array:
@@ -102,7 +103,12 @@ class Columns:
     """Batches without seqs."""
     _seqs: list[int] = field(default_factory=list)
     _seq_arrays: list[np.ndarray[Any, Any]] = field(default_factory=list)
-    _attributes: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
+    _maps: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
+    """Attributes, each with its code, …"""
+    _map_codes: list[int] = field(default_factory=list)
+    """… one per batch, …"""
+    _own_maps: dict[Origin, int] = field(default_factory=dict)
+    """… and those of origins to whose attributes a batch adds none."""
     _origins: dict[Origin, int] = field(default_factory=dict)
     """Each with its code."""
     _origin_codes: list[int] = field(default_factory=list)
@@ -114,11 +120,15 @@ class Columns:
 
     def add(self, stored: Stored, rows: Rows) -> None:
         """Append a batch; *rows* holds exactly `stored.batch.count` events."""
-        origin = stored.batch.origin
+        self.add_all((stored,), rows)
+
+    def add_all(self, run: Sequence[Stored], rows: Rows) -> None:
+        """Append batches; *rows* holds exactly their events."""
+        batches = [stored.batch for stored in run]
         count = rows.count
-        self._lsns.append(stored.lsn)
-        self._counts.append(count)
-        self._times.append(stored.batch.received_at)
+        self._lsns += [stored.lsn for stored in run]
+        self._counts += [batch.count for batch in batches]
+        self._times += [batch.received_at for batch in batches]
         if len(rows.ends) and count >= _MANY:
             self._gather_payloads()
             self._payload_arrays.append(_sliced(rows.block, rows.ends))
@@ -127,20 +137,37 @@ class Columns:
             self._payloads += rows.each()
             if len(self._payloads) >= _AT_ONCE:
                 self._gather_payloads()
-        self._add_seqs(rows.seqs, count)
-        attributes = origin.attributes
-        if rows.attributes:
-            attributes = {**attributes, **rows.attributes}
-        self._attributes.append(tuple(attributes.items()))
-        origins = self._origins
-        self._origin_codes.append(origins.setdefault(origin, len(origins)))
-        self._channels.codes.append(self._channels.number(rows.channel))
-        self._kinds.codes.append(self._kinds.number(rows.kind))
-        self._types.codes.append(self._types.number(rows.content_type))
+        self._add_seqs(rows.seqs, count, len(run))
+        self._add_origins([batch.origin for batch in batches], rows.attributes)
+        for names, name in (
+            (self._channels, rows.channel),
+            (self._kinds, rows.kind),
+            (self._types, rows.content_type),
+        ):
+            names.codes += [names.number(name)] * len(run)
         if rows.flaws or rows.content_types or rows.channels or rows.kinds:
             self._add_odd(rows)
         self.rows += count
-        self.payload_bytes += stored.batch.payload_bytes
+        self.payload_bytes += sum([batch.payload_bytes for batch in batches])
+
+    def _add_origins(self, each: Sequence[Origin], more: Mapping[str, str]) -> None:
+        """Of one batch after another, with what their rows add to their attributes."""
+        origins, own = self._origins, self._own_maps
+        self._origin_codes += [
+            origins.setdefault(origin, len(origins)) for origin in each
+        ]
+        if more:
+            self._map_codes += [
+                self._map_code({**origin.attributes, **more}) for origin in each
+            ]
+            return
+        for origin in dict.fromkeys(each):
+            if origin not in own:
+                own[origin] = self._map_code(origin.attributes)
+        self._map_codes += [own[origin] for origin in each]
+
+    def _map_code(self, attributes: Mapping[str, str]) -> int:
+        return self._maps.setdefault(tuple(attributes.items()), len(self._maps))
 
     def _add_odd(self, rows: Rows) -> None:
         """Of the rows that differ from their batch."""
@@ -155,8 +182,8 @@ class Columns:
                 names.odd[first + row] = names.number(name)
         self.flaws.update(rows.flaws.values())
 
-    def _add_seqs(self, seqs: Sequence[int] | None, count: int) -> None:
-        self._unnumbered.append(seqs is None)
+    def _add_seqs(self, seqs: Sequence[int] | None, count: int, batches: int) -> None:
+        self._unnumbered += [seqs is None] * batches
         if count >= _MANY:
             self._gather_seqs()
             self._seq_arrays.append(
@@ -199,11 +226,11 @@ class Columns:
             "kind": self._kinds.column(counts),
             "content_type": self._types.column(counts),
         }
+        origins = np.repeat(np.array(self._origin_codes), counts)
         for column in _OF_ORIGIN:
             names = _Names()
             codes = [names.number(getattr(each, column)) for each in self._origins]
-            names.codes = [codes[origin] for origin in self._origin_codes]
-            columns[column] = names.column(counts)
+            columns[column] = names.array(np.array(codes, np.int32)[origins])
         columns["node"] = pa.DictionaryArray.from_arrays(
             pa.array(np.zeros(self.rows, np.int32)), pa.array([self.node])
         )
@@ -214,7 +241,7 @@ class Columns:
         none = np.full(self.rows, self._flaws.number(None), np.int32)
         columns["flaw"] = self._flaws.array(_scatter(none, self._flaws.odd))
         columns["seq"] = self._seq(counts)
-        columns["attributes"] = self._maps(counts, maps)
+        columns["attributes"] = self._attributes(counts, maps)
         self._gather_payloads()
         return columns
 
@@ -235,9 +262,8 @@ class Columns:
         mask = np.repeat(null, counts) if null.any() else None
         return pa.array(np.concatenate(self._seq_arrays), pa.int64(), mask=mask)
 
-    def _maps(self, counts: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
-        known: dict[tuple[tuple[str, str], ...], int] = {}
-        codes = [known.setdefault(pairs, len(known)) for pairs in self._attributes]
+    def _attributes(self, counts: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
+        known, codes = self._maps, self._map_codes
         if not any(known):
             return pa.nulls(self.rows, kind)
         if kind != _PLAIN_MAP and len(set(map(len, known))) == 1:

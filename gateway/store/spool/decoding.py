@@ -8,13 +8,22 @@ empty.  An event that the journal has lost becomes a row with the flaw `lost`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 from types import MappingProxyType
 
 import numpy as np
 
-from gateway.event import LOST, Batch, Decode, Rows, Stored
+from gateway.event import (
+    LOST,
+    Batch,
+    Decode,
+    DecodeTogether,
+    Rows,
+    Stored,
+    Together,
+)
 from gateway.plugins import RAISED
 from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
@@ -22,6 +31,11 @@ from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
 __all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
 
 UNDECODABLE = "undecodable"
+
+_RUN, _RUN_BYTES = 512, 4096
+"""So many batches are decoded together, each at most of this size …"""
+_FEW = 16
+"""… and no fewer: that would cost more than it spares."""
 
 #: Where lost events come from; a batch with just this object is lost.
 _LOST = replace(UNKNOWN)
@@ -62,6 +76,11 @@ class Decoder:
         self.failures: dict[str, Failure] = {}
         """By protocol."""
         self._decoders = decoders
+        self._runs: dict[str, Together] = {
+            protocol: decode.together
+            for protocol, decode in decoders.items()
+            if isinstance(decode, DecodeTogether)
+        }
         self._careful = careful
 
     def rows(self, stored: Stored) -> Rows:
@@ -87,6 +106,50 @@ class Decoder:
                 return rows
         payloads = [bytes(batch.body), *[b""] * (batch.count - 1)]
         return _flawed(payloads, UNDECODABLE)
+
+    def decoded(
+        self, batches: Iterable[Stored]
+    ) -> Iterator[tuple[Sequence[Stored], Rows]]:
+        """Batches, but for those without events, and their rows: of many at once, where
+        their protocol can.
+        """
+        for together, alike in groupby(batches, self._together):
+            if together is None:
+                for stored in alike:
+                    if stored.batch.count:
+                        yield (stored,), self.rows(stored)
+            else:
+                while run := list(islice(alike, _RUN)):
+                    yield from self._run(run, together)
+
+    def _together(self, stored: Stored) -> Together | None:
+        """What decodes it together with others, if anything may."""
+        batch = stored.batch
+        if batch.count != 1 or self._careful or len(batch.body) > _RUN_BYTES:
+            return None
+        return self._runs.get(batch.origin.protocol)
+
+    def _run(
+        self, run: list[Stored], together: Together
+    ) -> Iterator[tuple[Sequence[Stored], Rows]]:
+        while len(run) >= _FEW:
+            try:
+                rows = together([stored.batch.body for stored in run])
+                _check(rows, min(rows.count, len(run)))
+            except MemoryError:
+                raise
+            except RAISED:
+                break  # it is told with the one that it is about
+            count = rows.count
+            if count:
+                yield run[:count], rows
+            for stored in run[count : count + 1]:
+                yield (stored,), self.rows(stored)
+            run = run[count + 1 :]
+            if count < _FEW:
+                break  # there may be many like it
+        for stored in run:
+            yield (stored,), self.rows(stored)
 
     def _failed(self, stored: Stored, why: str) -> None:
         protocol = stored.batch.origin.protocol

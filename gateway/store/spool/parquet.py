@@ -98,10 +98,8 @@ def write(
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
         with _Encoding(writer, done, executor) as encoding:
-            for stored in batches:
-                if stored.batch.count == 0:
-                    continue
-                columns.add(stored, decoder.rows(stored))
+            for run, rows in decoder.decoded(batches):
+                columns.add_all(run, rows)
                 if columns.enough:
                     encoding.begin(columns)
                     columns = Columns(node)

@@ -11,8 +11,10 @@ from gateway.protocols.pomelo.events import (
     UNDECODABLE_ZLIB,
     decode,
     head,
+    packed,
     plain_head,
     repacked,
+    session_body,
 )
 
 
@@ -86,6 +88,43 @@ def test_a_damaged_body(body: bytes) -> None:
     """It is an error, for the spool to keep the body as it is."""
     with pytest.raises(Exception):  # noqa: B017, PT011 - whichever
         decode(body)
+
+
+ALIKE = [
+    plain_head(100) + wire.request(1, "a", b"{}"),
+    plain_head(100) + wire.notify("你", b"[1]"),
+    plain_head(100) + wire.request(300, "b", b'{"a":"\xed\xa0\xbd\xed\xb8\x80"}'),
+    plain_head(100) + wire.notify("b", b""),
+]
+WITH_CODE = head(100, {7: "x"}, ()) + wire.request(5, 7, b"{}")
+
+
+def test_batches_together(pomelo: Any) -> None:
+    """They are what they are alone: routes, kinds, numbers, flaws, mended text."""
+    for bodies in (ALIKE, [WITH_CODE] * 2):
+        alone = [row for body in bodies for row in pomelo.rows(decode(body))]
+        assert [*pomelo.rows(decode.together(bodies))] == alone
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        plain_head(101) + wire.request(1, "a", b"{}"),
+        WITH_CODE,
+        head(100, {}, [(0, UNDECODABLE_ZLIB)]) + wire.request(1, "a", b"{}"),
+        head(100, {}, (), zipped=True) + wire.request(1, "a", b"{}"),
+        packed(ALIKE[0]),
+        session_body([b"{}"]),
+        plain_head(100) + 2 * wire.request(1, "a", b"{}"),
+        plain_head(100),
+        plain_head(100) + wire.request(1, "a", b"{}")[:-1],
+        plain_head(100) + b"\x04\0\0\x40" + bytes(60),
+        b"",
+    ],
+)
+def test_what_is_not_alike_ends_them(odd: bytes) -> None:
+    """It is left to be decoded alone, and so is what follows."""
+    assert decode.together([*ALIKE, odd, *ALIKE]).count == len(ALIKE)
 
 
 def test_a_large_batch(pomelo: Any) -> None:

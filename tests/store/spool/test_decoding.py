@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from twisted.logger import globalLogPublisher
 
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.journal.segment import UNKNOWN
-from gateway.store.spool.columns import GROUP_ROWS
+from gateway.store.spool.columns import GROUP_ROWS, Columns
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
 
@@ -136,6 +137,69 @@ def test_good_rows_are_what_the_decoder_gave() -> None:
     stored = Stored(Batch(Origin("p", "l", "s", "p"), 0, 2, b"", 2), 1)
     for careful in (False, True):
         assert Decoder({"p": lambda _: good}, careful=careful).rows(stored) is good
+
+
+class _Together:
+    """Batches of digits can be decoded together, up to one that has others."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.alone: list[bytes] = []
+
+    def __call__(self, body: bytes) -> Rows:
+        self.alone.append(body)
+        if body == b"?":
+            raise ValueError("no")
+        return Rows(body.split(b","), kind="data")
+
+    def together(self, bodies: Sequence[bytes]) -> Rows:
+        self.calls.append(len(bodies))
+        if b"!" in bodies:
+            raise ValueError("whose it is, nobody knows")
+        return Rows([*takewhile(bytes.isdigit, bodies)])
+
+
+def _decoded(*bodies: bytes) -> tuple[_Together, list[tuple[int, bytes]]]:
+    """The lsn and the payload of each row."""
+    decode, origin, lsn = _Together(), Origin("p", "l", "s", "p"), 1
+    batches = []
+    for body in bodies:
+        count = body.count(b",") + 1 if body else 0
+        batches.append(Stored(Batch(origin, 0, count, body, len(body)), lsn))
+        lsn += count
+    columns = Columns("gw")
+    for run, rows in Decoder({"p": decode}).decoded(batches):
+        columns.add_all(run, rows)
+    events = columns.batch()
+    return decode, [
+        *zip(*(events[name].to_pylist() for name in ("lsn", "payload")), strict=True)
+    ]
+
+
+def test_small_batches_are_decoded_together() -> None:
+    """Those of one event; each is the row of its lsn, whatever stands between them."""
+    digits = [b"%d" % at for at in range(100)]
+    odd = [b"", b"a,b", b"7" * 5000]
+    decode, found = _decoded(*digits, b"x", *digits, *odd, *digits)
+    payloads = [*digits, b"x", *digits, b"a", b"b", odd[2], *digits]
+    assert found == [*enumerate(payloads, 1)]
+    assert decode.alone == [b"x", b"a,b", odd[2]]
+    assert decode.calls == [201, 100, 100]
+
+
+def test_few_batches_are_not_decoded_together() -> None:
+    """Nor are those that are seldom alike: it would cost more than it spares."""
+    decode, found = _decoded(*[b"1"] * 15, b"a,b", *[b"1", b"x"] * 200)
+    assert len(found) == 417
+    assert decode.calls == [400]
+
+
+@pytest.mark.parametrize("odd", [b"?", b"!"])
+def test_what_can_not_be_decoded_together_is_alone(odd: bytes) -> None:
+    """Only the batch that is broken is flawed, whoever raised."""
+    digits = [b"%d" % at for at in range(30)]
+    _, found = _decoded(*digits, odd, *digits)
+    assert found == [*enumerate([*digits, odd, *digits], 1)]
 
 
 def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
