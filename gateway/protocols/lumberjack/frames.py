@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec import Struct
@@ -91,8 +92,9 @@ class Frames(Struct):
     """As they came; None in a compressed frame, whose `Compressed` follows."""
     pairs: int = 0
     """Key-value pairs in all of them."""
-    sizes: list[int] | None = None
-    """Of the bodies, in bytes, if these are `J` frames and each body begins with a brace."""
+    sizes: array[int] | None = None
+    """Of the bodies, in bytes, in a compressed frame, if these are `J` frames, each body
+    begins with a brace, and each has less than 64 KiB."""
 
 
 class Array(Struct):
@@ -171,8 +173,12 @@ class Stream:
         """Add what arrived."""
         buffer, at = self._buffer, self._at
         self._at = 0
-        if at == len(buffer):
+        left = len(buffer) - at
+        if not left:
             self._buffer = more
+            return
+        if left <= len(more):
+            self._buffer = buffer[at:] + more
             return
         if isinstance(buffer, bytearray):
             del buffer[:at]
@@ -268,7 +274,9 @@ class Stream:
             return self._odd_json(version, budget)
         (seq,) = _U32.unpack_from(buffer, at - 8 - sizes[-1])
         run = self._run(version, len(sizes), seq, at)
-        run.sizes = sizes
+        if self._inside:
+            with suppress(OverflowError):
+                run.sizes = array("H", sizes)
         return run
 
     def _odd_json(self, version: int, budget: int) -> Frames | Array | None:

@@ -72,8 +72,8 @@ _JSON_FRAME = struct.Struct(">2sII")
 _FRAME = struct.Struct(">2sI")
 
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
-_DEFLATED_STEP = 1 << 15
-_INFLATE_STEP = 1 << 17
+_DEFLATED_STEP = 28 << 10
+_INFLATE_STEP = 240 << 10
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
 _WORTH_TELLING = 500.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
@@ -135,16 +135,13 @@ class _Inflation:
             self._note(token.sizes if isinstance(token, Frames) else None)
         return token
 
-    def _note(self, sizes: list[int] | None) -> None:
+    def _note(self, sizes: array[int] | None) -> None:
         known = self._sizes
         assert known is not None
         if sizes is None or len(known) + len(sizes) > MOST_SIZES:
             self._sizes = None
-            return
-        try:
+        else:
             known.extend(sizes)
-        except OverflowError:
-            self._sizes = None
 
     def advance(self, source: Stream) -> float | None:
         """Inflate one step, at this cost; None if nothing has arrived for it."""
