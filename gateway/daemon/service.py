@@ -64,6 +64,7 @@ from gateway.net.turns import Turns
 from gateway.protocol import Context, Port, Statistics, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, what_to_do
+from gateway.store.heap import Bursts
 from gateway.store.journal import Commit, segment
 from gateway.store.lock import Locked, wait_for
 from gateway.store.spool import Published
@@ -112,6 +113,7 @@ class Gateway(MultiService):
         self._visits = Visits()
         self._flawed = Flawed()
         self._history = History()
+        self._bursts = Bursts()
         self.metrics = Metrics(self.status)
         self.protocols = Protocols(
             plugins.installed(), settings.listeners, self.metrics.protocol_failed
@@ -151,7 +153,7 @@ class Gateway(MultiService):
             self.storage.start()
         except Unreadable as why:
             self._terminal.leave(f"gateway can not start: {why}")
-        self._loops.every(_CHECK_SECONDS, self.storage.journal.check)
+        self._loops.every(_CHECK_SECONDS, self._check)
         self._loops.every(EVERY, self._sample)
         self.lake.begin(self.storage.journal.durable_lsn)
         try:
@@ -352,6 +354,11 @@ class Gateway(MultiService):
                 sections=sections,
             )
         )
+
+    def _check(self) -> None:
+        journal = self.storage.journal
+        journal.check()
+        self._bursts.note(journal.taken_bytes)
 
     def _sample(self) -> None:
         """For the last hour's history, and how fast the spool grows."""

@@ -16,5 +16,6 @@ claim       which gateway has a node's name in a bucket
 word        what the bucket says of that, and whose files come too late
 names       of spool files
 summed      lines of JSON behind a checksum
+heap        gives the system back the memory that a burst took
 directories, disk, lock, threads
 """

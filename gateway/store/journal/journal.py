@@ -205,8 +205,13 @@ class Journal:
         return self._held
 
     @property
+    def taken_bytes(self) -> int:
+        """What `memory_bytes` limits: the same, with what is reserved (`reserve`)."""
+        return self._held + self._reserved
+
+    @property
     def _crowded(self) -> bool:
-        return self._held + self._reserved >= self._memory_bytes
+        return self.taken_bytes >= self._memory_bytes
 
     @property
     def oldest_wait_seconds(self) -> float:
@@ -259,7 +264,7 @@ class Journal:
                 f"bytes wait, {limit}"
             )
         if crowded is not None and now - crowded >= settings.stall_after:
-            return f"{self._held + self._reserved} bytes wait in memory, {limit}"
+            return f"{self.taken_bytes} bytes wait in memory, {limit}"
         return None
 
     def _why_stalled(self) -> str | None:

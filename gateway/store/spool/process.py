@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
 from gateway.store.disk import RealDisk
+from gateway.store.heap import give_back
 from gateway.store.spool.columns import leave_pandas_out
 from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile, write
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["decoders", "main", "work"]
 
 _ENCODERS = 2
+_IDLE_SECONDS = 1.0
+"""With nothing to do for so long, it gives back the memory that files took."""
 
 
 def decoders(protocols: Mapping[str, Sequence[Any]]) -> dict[str, Decode]:
@@ -61,7 +64,13 @@ def work(connection: Any) -> None:
     with contextlib.suppress(Exception):  # it is said with the task
         known()
     files = _Files(connection, known)
+    idle = False
     while True:
+        if not connection.poll(None if idle else _IDLE_SECONDS):
+            if idle := not files.in_hand:
+                give_back()
+            continue
+        idle = False
         said = connection.recv()
         if isinstance(said, Task):
             files.begin(said)
@@ -92,6 +101,11 @@ class _Files:
         for _ in range(AT_ONCE):
             self._writers.submit(all_there.wait)
         all_there.wait()
+
+    @property
+    def in_hand(self) -> int:
+        """How many are begun and not told yet."""
+        return len(self._links)
 
     def begin(self, task: Task) -> None:
         """Write this one."""

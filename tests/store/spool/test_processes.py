@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pickle
 import signal
 import struct
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from gateway.store.digests import NOTHING
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
 from gateway.store.names import hidden_name, parse_hidden_name
+from gateway.store.spool import process
 from gateway.store.spool.processes import Lost, Processes, usual_number
 from gateway.store.spool.writing import Here, Task
 
@@ -321,3 +323,27 @@ def test_what_a_killed_daemon_began_is_removed(place: Any) -> None:
 
 def test_the_event_loop_has_a_core_for_itself() -> None:
     assert 1 <= usual_number() <= max(1, len(os.sched_getaffinity(0)) - 1)
+
+
+def test_one_that_has_nothing_to_do_gives_its_memory_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once: it is not woken again before it is told something."""
+    gave, waits = [], []
+
+    class Connection:
+        def recv_bytes(self) -> bytes:
+            return pickle.dumps({})
+
+        def poll(self, seconds: float | None) -> bool:
+            waits.append(seconds)
+            return len(waits) > 1
+
+        def recv(self) -> Any:
+            raise EOFError
+
+    monkeypatch.setattr(process, "give_back", lambda: gave.append(1))
+    with pytest.raises(EOFError):
+        process.work(Connection())
+    assert gave == [1]
+    assert waits == [process._IDLE_SECONDS, None]

@@ -1,0 +1,76 @@
+"""Memory that a burst took goes back to the system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.store import heap
+from gateway.store.heap import Bursts
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def bursts(calls: list[str]) -> Bursts:
+    return Bursts(lambda: calls.append("back"))
+
+
+def test_a_burst_is_over_when_half_of_it_is_gone(
+    bursts: Bursts, calls: list[str]
+) -> None:
+    """Not while it grows or wavers; then once, and once more when the rest has gone."""
+    for in_use in (10, 150, 158, 120, 140, 80):
+        bursts.note(in_use * MIB)
+    assert not calls
+    bursts.note(79 * MIB)
+    assert len(calls) == 1
+    for in_use in (78, 70, 60):
+        bursts.note(in_use * MIB)
+    assert len(calls) == 1
+    bursts.note(0)
+    assert len(calls) == 2
+
+
+def test_small_bursts_are_not_worth_it(bursts: Bursts, calls: list[str]) -> None:
+    """Nor is a daemon with nothing to do, or with little that stands still."""
+    for in_use in (31, 0, 31, 31, 0, 0, 0):
+        bursts.note(in_use * MIB)
+    assert not calls
+
+
+def test_what_stands_still_holds_no_more_than_it_needs(
+    bursts: Bursts, calls: list[str]
+) -> None:
+    """Before a disk that hangs nothing changes for long."""
+    for in_use in (100, 150, 150):
+        bursts.note(in_use * MIB)
+    assert len(calls) == 1
+
+
+def test_a_c_library_that_can_not_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """musl has no `malloc_trim`."""
+    monkeypatch.setattr(heap, "_trim", None)
+    heap.give_back()
+
+
+@pytest.mark.skipif(heap._trim is None, reason="only glibc can")
+def test_the_system_gets_what_lies_below_something_in_use() -> None:
+    """Bodies of a burst, with one small object behind them."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    bodies = [bytes(100_000) + b"x" for _ in range(1_000)]
+    behind = bytes(1_000)
+    full = resident()
+    del bodies
+    heap.give_back()
+    assert resident() < full - 60 * MIB
+    assert behind
