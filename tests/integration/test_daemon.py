@@ -294,12 +294,13 @@ def test_a_lost_journal_directory_gives_no_lsn_twice(start: Callable[..., Any]) 
     daemon = start(listeners=beats())
     with PyLogBeatClient(*daemon.address("beats")) as client:
         client.send([event(n) for n in range(3)])
+    daemon.settled(3)
     daemon.terminate()
     shutil.rmtree(daemon.data / "journal")
     daemon.start()
     with PyLogBeatClient(*daemon.address("beats")) as client:
         client.send([event(n) for n in range(3, 5)])
-    daemon.terminate()
+    daemon.settled(5)
     assert len(daemon.rows()) == 5
 
 
