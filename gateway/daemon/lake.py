@@ -82,17 +82,17 @@ class LakeWatch:
 
     def durable(self, group: list[Stored]) -> None:
         """Note when these events came; they are in order of lsn."""
-        spans: dict[str, tuple[int, int, int]] = {}
+        of_listeners: dict[str, list[Stored]] = {}
         for stored in group:
-            batch = stored.batch
-            if not batch.count:  # metadata
-                continue
-            at, name = batch.received_at, batch.origin.listener
-            _, oldest, newest = spans.get(name, (0, at, at))
-            last = stored.lsn + batch.count - 1
-            spans[name] = last, min(oldest, at), max(newest, at)
-        if not spans:
+            if stored.batch.count:  # else metadata
+                of_listeners.setdefault(stored.batch.origin.listener, []).append(stored)
+        if not of_listeners:
             return
+        spans: dict[str, tuple[int, int, int]] = {}
+        for name, some in of_listeners.items():
+            times = [stored.batch.received_at for stored in some]
+            last = some[-1].lsn + some[-1].batch.count - 1
+            spans[name] = last, min(times), max(times)
         for name, (last, oldest, newest) in spans.items():
             marks = self._of_listeners.get(name)
             if marks is None:

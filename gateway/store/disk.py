@@ -31,6 +31,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What a write fails with when disk or quota are full."""
 
 _IOV_MAX = 1024
+_JOINED = 1 << 16
+"""Up to so many bytes are written as one piece."""
 _SECTOR = 4096
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
@@ -140,6 +142,8 @@ class _RealFile:
         self._path = path
 
     def write(self, chunks: Sequence[bytes]) -> None:
+        if sum(map(len, chunks)) <= _JOINED:  # a copy costs less than many pieces
+            chunks = (b"".join(chunks),)
         pending = [memoryview(chunk) for chunk in chunks if chunk]
         at = 0
         while at < len(pending):

@@ -24,7 +24,7 @@ import math
 import struct
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -333,10 +333,10 @@ class Journal:
         if self._queues.stopping:
             _tell(told.errback, Failure(NotStored("the gateway is stopping")))
             return
-        self._held += len(batch.body) + BATCH_BYTES
+        size, origin = len(batch.body), batch.origin
+        self._held += size + BATCH_BYTES
+        origin.unacknowledged += size
         batch.submitted_at = self._clock()
-        origin = batch.origin
-        origin.unacknowledged += len(batch.body)
         now = int(self._wall_clock() * 1_000_000)
         batch.received_at = origin.latest = max(now, origin.latest)
         self._shares.add(batch)
@@ -350,9 +350,8 @@ class Journal:
         """See `gateway.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
             return False
-        self._shares.remove(batch)
-        self._held -= len(batch.body) + BATCH_BYTES
-        batch.origin.unacknowledged -= len(batch.body)
+        self._shares.remove((batch,))
+        self._let_go((batch,))
         batch.body = b""
         if "commit" in self._holds and self._queues.nothing_waits:
             self.hold("commit", None)  # else nothing would ever be tried again
@@ -375,8 +374,7 @@ class Journal:
             head = waiting.popleft()
             left -= telling(head.batch)
             self.copies.pop(head.lsn, None)
-            self._held -= len(head.batch.body) + BATCH_BYTES
-            head.batch.origin.unacknowledged -= len(head.batch.body)
+            self._let_go((head.batch,))
             _tell(head.done.callback, Stored(head.batch, head.lsn))
         if left <= 0:
             self._telling = True
@@ -417,21 +415,27 @@ class Journal:
         if "commit" in self._holds:
             self.hold("commit", None)
         self._told += len(group)
+        batches = [waiting.batch for waiting in group]
         stored = [Stored(waiting.batch, waiting.lsn) for waiting in group]
-        for waiting in group:
-            self._shares.remove(waiting.batch)
+        self._shares.remove(batches)
         if self._acknowledge_when_published:
             self._unpublished.extend(group)
             # Of metadata nothing is published; behind what is, it need not wait.
             self._tell_published()
         else:
+            self._let_go(batches)
             for waiting, what in zip(group, stored, strict=True):
-                self._held -= len(waiting.batch.body) + BATCH_BYTES
-                waiting.batch.origin.unacknowledged -= len(waiting.batch.body)
                 _tell(waiting.done.callback, what)
         self._on_durable(stored)
         self._make_room()
         self._tell_asked()
+
+    def _let_go(self, batches: Sequence[Batch]) -> None:
+        """They wait no more to be acknowledged."""
+        for batch in batches:
+            size = len(batch.body)
+            self._held -= size + BATCH_BYTES
+            batch.origin.unacknowledged -= size
 
     def _make_room(self) -> None:
         if not self._crowded:
@@ -492,7 +496,7 @@ class Journal:
         while queues.wait(earliest, self._until_due):
             begun = self._clock()
             group = queues.take(one=failures > 0)
-            size = sum(len(waiting.batch.body) for waiting in group)
+            size = sum([len(waiting.batch.body) for waiting in group])
             if group:
                 failures = failures + 1 if not self._commit(group) else 0
                 if failures and queues.stopping:

@@ -161,17 +161,17 @@ class Log:
         Raises OSError having stored none of them (`SyncFailed` if it was the sync);
         the same batches may be committed again.
         """
-        self._check_room(batches)
+        events = sum([batch.count for batch in batches])
+        payload_bytes = sum([batch.payload_bytes for batch in batches])
+        self._check_room(
+            sum([len(batch.body) for batch in batches]), payload_bytes, events
+        )
         current = self._open or self._begin()
-        first = lsn = self.next_lsn
+        first, encoder = self.next_lsn, current.encoder
         chunks: list[bytes] = []
-        payload_bytes = 0
         if current.empty and self.synced.name:
-            chunks = current.encoder.before(self.synced.name, self.synced.bytes, lsn)
-        for batch in batches:
-            chunks += current.encoder.batch(batch, lsn, current.bytes)
-            lsn += batch.count
-            payload_bytes += batch.payload_bytes
+            chunks = encoder.before(self.synced.name, self.synced.bytes, first)
+        chunks += encoder.group(batches, first, current.bytes)
         try:
             current.file.write(chunks)
         except OSError:
@@ -186,9 +186,9 @@ class Log:
         current.bytes += sum(map(len, chunks))
         current.batches += len(batches)
         current.payload_bytes += payload_bytes
-        if current.since is None and lsn > first:
+        if current.since is None and events:
             current.since = self._clock()
-        self.next_lsn = lsn
+        self.next_lsn = first + events
         self.synced = Synced(current.path.name, current.bytes)
         return first
 
@@ -213,15 +213,13 @@ class Log:
         left, self._left = self._left, []
         return left
 
-    def _check_room(self, batches: Sequence[Batch]) -> None:
+    def _check_room(self, size: int, payload_bytes: int, events: int) -> None:
         # With its last byte taken by segments, a disk has no room for the files that
         # they must become, and nothing would ever free it.
-        size = sum(len(batch.body) for batch in batches)
-        payload_bytes = sum(batch.payload_bytes for batch in batches)
         needed = size + self._file_bytes(
             self.bytes + size,
             self.payload_bytes + payload_bytes,
-            self.events + sum(batch.count for batch in batches),
+            self.events + events,
         )
         if self._disk.free(self.directory) < needed + self._reserve():
             self.wanted_bytes = needed

@@ -81,6 +81,7 @@ _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
 _FIXED_BYTES, _RECORD_BYTES, _BATCH_BYTES = _FIXED.size, _RECORD.size, _BATCH.size
 _unpack, _unpack_batch = _RECORD.unpack_from, _BATCH.unpack_from
+_pack_fixed, _pack_sums, _pack_batch = _FIXED.pack, _SUMS.pack, _BATCH.pack
 _SMALL = 1 << 10
 """Payloads up to this size are in one piece with their records."""
 _ORIGIN, _BATCHED, _SEAL, _BEFORE = 1, 2, 3, 4
@@ -217,20 +218,35 @@ class Encoder:
         self._numbers = 0
 
     def batch(self, batch: Batch, lsn: int, synced: int) -> list[bytes]:
-        """The record of a batch, behind that of its origin if that is new.
+        """As `group`, of one batch."""
+        return self.group((batch,), lsn, synced)
 
-        *synced* bytes of the segment are durable.
+    def group(self, batches: Iterable[Batch], lsn: int, synced: int) -> list[bytes]:
+        """The records of batches, each behind that of its origin if that is new.
+
+        *synced* bytes of the segment are durable.  This loop runs for each batch.
         """
-        number = self._origins.get(batch.origin)
         chunks: list[bytes] = []
-        if number is None:
-            number = self._origins[batch.origin] = self._numbers
-            self._numbers += 1
-            chunks += self._record(
-                _ORIGIN, lsn, 0, synced, _pack_origin(number, batch.origin), b""
-            )
-        head = _BATCH.pack(number, batch.received_at, batch.payload_bytes)
-        chunks += self._record(_BATCHED, lsn, batch.count, synced, head, batch.body)
+        salt, origins = self.salt, self._origins
+        for batch in batches:
+            number = origins.get(batch.origin)
+            if number is None:
+                number = origins[batch.origin] = self._numbers
+                self._numbers += 1
+                origin = _pack_origin(number, batch.origin)
+                chunks += self._record(_ORIGIN, lsn, 0, synced, origin, b"")
+            count, body = batch.count, batch.body
+            head = _pack_batch(number, batch.received_at, batch.payload_bytes)
+            length = _BATCH_BYTES + len(body)
+            if length > _SMALL:
+                chunks += self._record(_BATCHED, lsn, count, synced, head, body)
+            else:
+                fixed = _pack_fixed(_SYNC, _BATCHED, 0, 0, length, count, lsn, synced)
+                fixed_sum = _crc(salt, fixed)
+                payload = head + body
+                sums = _pack_sums(fixed_sum, _crc(fixed_sum, payload))
+                chunks.append(fixed + sums + payload)
+            lsn += count
         return chunks
 
     def seal(self, lsn: int, synced: int) -> list[bytes]:
@@ -254,13 +270,13 @@ class Encoder:
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
     ) -> list[bytes]:
         length = len(head) + len(body)
-        fixed = _FIXED.pack(_SYNC, kind, 0, 0, length, count, lsn, synced)
+        fixed = _pack_fixed(_SYNC, kind, 0, 0, length, count, lsn, synced)
         fixed_sum = _crc(self.salt, fixed)
         if length <= _SMALL:  # a copy costs less than another piece
             payload = head + body
-            return [fixed + _SUMS.pack(fixed_sum, _crc(fixed_sum, payload)) + payload]
+            return [fixed + _pack_sums(fixed_sum, _crc(fixed_sum, payload)) + payload]
         sum_ = _crc(_crc(fixed_sum, head), body)
-        return [fixed + _SUMS.pack(fixed_sum, sum_) + head, body]
+        return [fixed + _pack_sums(fixed_sum, sum_) + head, body]
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ never less than a few batches.  The disk has enough to do meanwhile, so nobody i
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from twisted.internet.defer import Deferred
 
@@ -31,10 +32,6 @@ _AT_ONCE = 128
 """So many connections are read again in one turn of the reactor."""
 
 
-def _counted(batch: Batch) -> int:
-    return 1 + len(batch.body) // _BYTES
-
-
 class Shares:
     """Of one journal; for the reactor's thread.  An address is `event.address_of`."""
 
@@ -52,22 +49,22 @@ class Shares:
         address = origin.address
         if not address:
             address = origin.address = address_of(origin.peer)
-        counted = _counted(batch)
+        counted = 1 + len(batch.body) // _BYTES
         origin.queued += counted
         waiting[address] = waiting.get(address, 0) + counted
 
-    def remove(self, batch: Batch) -> None:
-        """It leaves the queue, with the body that it came with."""
-        origin, waiting = batch.origin, self._waiting
-        address, counted = origin.address, _counted(batch)
-        origin.queued -= counted
-        left = waiting[address] - counted
-        if left:
-            waiting[address] = left
-        else:
-            del waiting[address]
-        if address in self._asked:
-            self._less[address] = None
+    def remove(self, batches: Sequence[Batch]) -> None:
+        """They leave the queue, with the bodies that they came with."""
+        waiting = self._waiting
+        for batch in batches:
+            origin, counted = batch.origin, 1 + len(batch.body) // _BYTES
+            origin.queued -= counted
+            waiting[origin.address] -= counted
+        for address in {batch.origin.address: None for batch in batches}:
+            if not waiting[address]:
+                del waiting[address]
+            if address in self._asked:
+                self._less[address] = None
 
     def over(self, origin: Origin) -> bool:
         """Its address has all that it may have, and it has more of that than a little."""

@@ -106,12 +106,11 @@ def test_what_is_counted_is_what_waits(
         model[batch.origin.address] += 1 + size // 8192
         if data.draw(st.booleans()):
             gone = there.pop(data.draw(st.integers(0, len(there) - 1)))
-            shares.remove(gone)
+            shares.remove([gone])
             model[gone.origin.address] -= 1 + len(gone.body) // 8192
         assert shares._waiting == +model
     assert sum(batch.origin.queued for batch in there) == sum(model.values())
-    for batch in there:
-        shares.remove(batch)
+    shares.remove(there)
     assert not shares._waiting
     assert not any(batch.origin.queued for batch in there)
 
@@ -140,7 +139,7 @@ def test_as_many_go_on_as_there_is_room_for(make: Make) -> None:
     assert not waiters.told
     waiters.waiting[1].cancel()
     for _ in range(2):
-        shares.remove(batch)
+        shares.remove([batch])
     assert not shares.wake(all_of_them=False)
     assert waiters.told == [0, 2]
 
@@ -161,7 +160,7 @@ def test_whoever_waits_elsewhere_is_not_looked_at(make: Make) -> None:
 
     shares._waiting = Counts(shares._waiting)
     while shares.over(batches[7].origin):
-        shares.remove(batches[7])
+        shares.remove([batches[7]])
     looked.clear()
     shares.wake(all_of_them=False)
     assert set(looked) == {batches[7].origin.address}
@@ -174,7 +173,7 @@ def test_nobody_is_left_behind_when_the_queue_is_empty(make: Make) -> None:
     count = fill(shares, batch)
     waiters = Waiters(shares, batch.origin, 5000)
     for _ in range(count):
-        shares.remove(batch)
+        shares.remove([batch])
     turns = 1
     while shares.wake(all_of_them=False):
         assert len(waiters.told) == 128 * turns
@@ -192,11 +191,11 @@ def test_who_is_told_may_take_what_others_wait_for(make: Make) -> None:
 
     def ends(_: None) -> None:
         for _ in range(counts[other]):
-            shares.remove(other)
+            shares.remove([other])
 
     shares.when_less(one.origin).addCallback(ends)
     for _ in range(counts[one]):
-        shares.remove(one)
+        shares.remove([one])
     assert shares.wake(all_of_them=False)
     assert not waiters.told
     assert not shares.wake(all_of_them=False)
