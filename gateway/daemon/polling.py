@@ -8,6 +8,7 @@ Here only Twisted's `_doReadOrWrite` logs like that, of what raises, and our log
 
 from __future__ import annotations
 
+from select import EPOLLIN
 from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
@@ -30,8 +31,19 @@ def poll_plainly(reactor: Any) -> None:
         for number, event in own._poller.poll(wait, len(ready)):  # noqa: SLF001
             if number in ready:  # not lost meanwhile
                 try:
-                    serve(ready[number], number, event)
+                    serve_one = read if event == EPOLLIN else serve
+                    serve_one(ready[number], number, event)
                 except Exception:
                     _log.failure("a connection could not be served")
+
+    def read(one: Any, *_: int) -> None:
+        """As Twisted's, of one that has something to read and no more."""
+        try:
+            why = one.doRead()
+        except Exception as error:
+            _log.failure("a connection could not be read")
+            why = error
+        if why:
+            own._disconnectSelectable(one, why, True)  # noqa: SLF001
 
     own.doIteration = poll

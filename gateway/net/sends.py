@@ -53,8 +53,8 @@ class Sends:
 
     def add(self, server: _Server) -> None:
         """It has something to send."""
-        if server not in self._waiting:
-            self._waiting[server] = None
+        self._waiting[server] = None
+        if not self._scheduled:
             self._schedule()
 
     def remove(self, server: _Server) -> None:
@@ -144,7 +144,10 @@ class _Server(tcp.Server):
         self._tempDataLen += len(data)
         if len(self.dataBuffer) + self._tempDataLen > self.bufferSize:
             self._maybePauseProducer()
-        self.startWriting()
+        if self._waits:
+            self.startWriting()
+        else:
+            self.sends.add(self)
 
     def writeSequence(self, iovec: Iterable[bytes]) -> None:
         """See ITransport."""

@@ -14,7 +14,7 @@ import termios
 from array import array
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = [
     "NO_TRANSPORT",
@@ -159,9 +159,13 @@ def has_input(transport: Transport) -> bool:
 
 def unsent_bytes(transport: Transport) -> int:
     """Bytes written to a Twisted socket that the kernel has not taken yet."""
-    waiting: int = getattr(transport, "_tempDataLen", 0)  # joined to dataBuffer later
-    buffered = len(getattr(transport, "dataBuffer", b""))
-    return buffered - getattr(transport, "offset", 0) + waiting
+    own: Any = transport
+    try:
+        size: int = own._tempDataLen  # noqa: SLF001 - joined to dataBuffer later
+        size += len(own.dataBuffer) - own.offset
+    except AttributeError:  # it is not Twisted's
+        return getattr(transport, "_tempDataLen", 0)
+    return size
 
 
 def unix_credentials(transport: Transport) -> str:

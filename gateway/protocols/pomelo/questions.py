@@ -34,12 +34,12 @@ class Questions:
     _services: Mapping[str, Answering]
     _late: Mapping[str, Mapping[str, Any]]
     _tell: Callable[[bytes], None]
-    _open: dict[Question, int] = field(factory=dict, init=False)
+    open: dict[Question, int] = field(factory=dict, init=False)
     held_bytes: int = field(default=0, init=False)
     """What they, and the answers that are owed, count."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def keep(self, ready: Ready) -> int:
         """Reserve what is kept of its requests until they are put; returns the bytes.
@@ -70,7 +70,7 @@ class Questions:
             }
             tell = partial(self._answered, number)
             question = Question(said, body, tell, share)
-            self._open[question] = len(body)
+            self.open[question] = len(body)
             self.held_bytes += len(body) + _ANSWER_BYTES
             self._journal.reserve(len(body))
             service = self._services[asked.route]
@@ -84,7 +84,7 @@ class Questions:
 
         False if none waits.
         """
-        for question in self._open:
+        for question in self.open:
             service = self._services[question.said["route"]]
             if question.said["id"] == number and service.elsewhere:
                 service.answer(question, answer)
@@ -93,17 +93,17 @@ class Questions:
 
     def give_up(self) -> None:
         """Wait no longer for any answer."""
-        for question in list(self._open):
+        for question in list(self.open):
             self._services[question.said["route"]].give_up(question)
 
     def forget(self) -> None:
         """The client is gone."""
-        for question in list(self._open):
+        for question in list(self.open):
             self._services[question.said["route"]].forget(question)
             self._let_go(question)
 
     def _let_go(self, question: Question) -> None:
-        size = self._open.pop(question)
+        size = self.open.pop(question)
         self.held_bytes -= size + _ANSWER_BYTES
         self._journal.reserve(-size)
 

@@ -24,7 +24,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
-from gateway.protocols.pomelo.rates import Verdict
+from gateway.protocols.pomelo.rates import Meter, Verdict
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
 from gateway.protocols.pressure import Valve
@@ -92,7 +92,7 @@ class PomeloServer(Closing):
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
-        self._meter = listener.meter()
+        self._meter = listener.meter() or None
         self._pending = _NONE
         """Batches that are not durable yet, in the order in which they came."""
         self._questions = listener.questions(self, self._reply)
@@ -151,7 +151,8 @@ class PomeloServer(Closing):
         turn = self._listener.turn
         turn.left = TURN
         try:
-            for step in self._session.received(data, turn):
+            steps = self._session.received(data, turn)
+            for step in steps:
                 if isinstance(step, Ready):
                     self._store(step)
                 elif isinstance(step, bytes):
@@ -168,7 +169,8 @@ class PomeloServer(Closing):
         except Refusal as why:
             self.give_up(why)
         else:
-            self._connection.hold(self._session.held_bytes)
+            if not isinstance(steps, tuple):
+                self._connection.hold(self._session.held_bytes)
             self._regulate()
 
     def closed(self) -> None:
@@ -320,11 +322,11 @@ class PomeloServer(Closing):
         """The user whose rate counts."""
         return self.uid if self.reachable else None
 
-    def _too_many(self, ready: Ready) -> bool:
+    def _too_many(self, ready: Ready, meter: Meter) -> bool:
         """Whether these messages are refused: they are more than may come."""
         listener = self._listener
         size = max(ready.taken_bytes, ready.payload_bytes)  # it may be compressed
-        verdict, rate = self._meter.judge(self._payer, listener.age, ready.count, size)
+        verdict, rate = meter.judge(self._payer, listener.age, ready.count, size)
         if rate is None:
             return False
         listener.too_many += ready.count
@@ -337,7 +339,7 @@ class PomeloServer(Closing):
         return True
 
     def _store(self, ready: Ready) -> None:
-        if self._meter and self._too_many(ready):
+        if self._meter is not None and self._too_many(ready, self._meter):
             return
         listener = self._listener
         body = ready.body(listener.message_bytes)
@@ -418,7 +420,7 @@ class PomeloServer(Closing):
 
     def _settled(self) -> None:
         """Something was answered: perhaps it was the last."""
-        if not (self._pending or self._questions):
+        if not (self._pending or self._questions.open):
             self._connection.busy(False)
             if self._ending:
                 self._hang_up()
@@ -451,11 +453,12 @@ class PomeloServer(Closing):
             self._valve = Valve(connection, journal, most, self._regulate)
         if self._valve is not None:
             was_paused = self._valve.paused
-            if was_paused and self._meter:
-                self._meter.unread(self._payer, listener.age)
+            meter = self._meter
+            if was_paused and meter is not None:
+                meter.unread(self._payer, listener.age)
             self._valve.regulate(unacknowledged)
-            if self._valve.paused and not was_paused:
-                self._meter.paused_at = listener.age
+            if self._valve.paused and not was_paused and meter is not None:
+                meter.paused_at = listener.age
         if self._session.more and not (self._paused or self._ending):
             self._connection.again()
 

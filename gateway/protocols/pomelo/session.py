@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache, partial
 
 import msgspec
@@ -52,6 +52,7 @@ _PROTOBUF_MESSAGE_COST = 8.0
 _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 """Messages, and their bytes, between two looks at the turn, if they may have to be
 decoded."""
+_FEW_BYTES = 512
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -64,6 +65,9 @@ class Opened:
 
 class Left:
     """The client sent a kick: it is about to leave."""
+
+
+Step = bytes | Handshake | Opened | Left | Ready
 
 
 class Session:
@@ -144,19 +148,40 @@ class Session:
         self.more = False
         self.waits = 0
 
-    def received(
-        self, data: bytes, turn: Turn | None = None
-    ) -> Iterator[bytes | Handshake | Opened | Left | Ready]:
-        """Take bytes of the stream, in any slicing; yields what to do about them.
+    def received(self, data: bytes, turn: Turn | None = None) -> Iterable[Step]:
+        """Take bytes of the stream, in any slicing; iterate over what to do about them.
 
         Bytes, and the reply of a `Handshake`, are to be sent at once; a `Ready` is to be
         stored.  A `Refusal` is raised after everything that came before its cause.
-        When the *turn* is over the rest is kept, for `more`.
+        When the *turn* is over the rest is kept, for `more`.  A tuple says that nothing
+        is buffered, and nothing was.
         """
-        self.heard = True
-        self.more = False
         if turn is None:
             turn = Turn(math.inf)
+        ready = self._whole(data, turn)
+        return self._steps(data, turn) if ready is None else (ready,)
+
+    def _whole(self, data: bytes, turn: Turn) -> Ready | None:
+        """What to store of a few bytes that are plain messages, and no part of one, as
+        most are; None if they are not, or some of them must be refused.
+        """
+        if not data or len(data) > _FEW_BYTES or self._inflation is not None:
+            return None
+        run = self._decoder.whole(data)
+        if run is None:
+            return None
+        routes = self.terms.routes
+        for _, route, _, _ in run.found:
+            if route not in routes and (isinstance(route, int) or not route.isascii()):
+                return None
+        self.heard = True
+        ready = Ready()
+        self._messages(ready, run, turn)
+        return ready
+
+    def _steps(self, data: bytes, turn: Turn) -> Iterator[Step]:
+        self.heard = True
+        self.more = False
         decoder = self._decoder
         if data:
             decoder.feed(data)

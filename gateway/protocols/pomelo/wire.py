@@ -437,6 +437,18 @@ class Decoder(Packages):
             raise refusal("message before the handshake was acknowledged")
         super()._check(kind, size)
 
+    def whole(self, data: bytes) -> Messages | None:
+        """What arrived, if that is plain messages and nothing else, and nothing was there
+        before; None: nothing is changed, `feed` it.
+        """
+        if not self.open or self._buffer or self._tail is not None:
+            return None
+        found: list[Found] = []
+        end = len(data)
+        if scan(data, 0, end, self.data_bytes, found, self.most_run) < end:
+            return None
+        return Messages(data, 0, end, found)
+
     def take(self) -> Package | Messages | None:
         """The next package, or run of messages; None until more is fed."""
         buffer, start = self._buffer, self._at

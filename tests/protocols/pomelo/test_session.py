@@ -103,6 +103,43 @@ def test_bodies_where_none_belong(pomelo: Any) -> None:
     assert found.sent.endswith(HEARTBEAT * 2)
 
 
+REQUEST = wire.request(1, "a", b"{}")
+
+
+@pytest.mark.parametrize("stream", [REQUEST, REQUEST * 2, wire.notify(MOVE, b"")])
+def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
+    """A tuple says so: whoever counts what is held need not ask."""
+    session = _working(pomelo)
+    [ready] = steps = session.received(stream)
+    assert isinstance(steps, tuple)
+    assert ready.taken_bytes == len(stream)
+    assert session.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("stream", "count"),
+    [
+        (REQUEST[:-1], 0),
+        (REQUEST + REQUEST[:5], 1),
+        (REQUEST + HEARTBEAT + REQUEST, 2),
+        (REQUEST + wire.notify(999, b"{}"), 1),
+        (REQUEST + wire.package(wire.DATA, b"\x02\x01\xff"), 1),
+        (REQUEST * 100, 100),
+    ],
+)
+def test_others_are_looked_at_one_by_one(
+    pomelo: Any, stream: bytes, count: int
+) -> None:
+    """What came before a cause to refuse, or behind a part that was held, is taken."""
+    session = _working(pomelo)
+    assert not isinstance(session.received(stream), tuple)
+    found = pomelo.outcome([stream], session)
+    assert len(found.events) == count
+    assert (found.refusal is not None) == (b"\xff" in stream or b"\x03\xe7" in stream)
+    if count == 0:
+        assert pomelo.outcome([REQUEST[-1:]], session).events
+
+
 def test_every_heartbeat_is_answered(pomelo: Any) -> None:
     """At once, between messages too."""
     stream = HEARTBEAT + wire.notify("a", b"1") + HEARTBEAT + wire.notify("a", b"2")
