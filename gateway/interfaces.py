@@ -220,8 +220,10 @@ class Connection(Protocol):
         A peer that does not read is cut off when its unread output passes a cap.
         """
 
-    def write_each(self, messages: Sequence[bytes]) -> None:
-        """As `write` of one after another, in one go: what is many and small costs less."""
+    def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
+        """As `write` of one after another, in one go: what is many and small costs less,
+        and what is large is sent from where it lies.
+        """
 
     def close(self) -> None:
         """Send what is written, then FIN."""

@@ -9,6 +9,7 @@ does the end of a connection.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
@@ -149,9 +150,31 @@ class _Server(tcp.Server):
         else:
             self.sends.add(self)
 
-    def writeSequence(self, iovec: Iterable[bytes]) -> None:
-        """See ITransport."""
-        self.write(b"".join(iovec))
+    def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None:
+        """See ITransport.  What is much is sent now, from where it lies: its producer need
+        not pause if the kernel takes all of it.
+        """
+        pieces: list[Any] = list(iovec)
+        much = sum(map(len, pieces)) > self.bufferSize
+        if not much or not self.connected or self._writeDisconnected or self._behind:
+            self.write(b"".join(pieces))
+            return
+        pieces = self._tempDataBuffer + pieces
+        sent = 0
+        with contextlib.suppress(OSError):  # as in `_send_all`
+            sent = self.socket.sendmsg(pieces)
+        self._tempDataBuffer, self._tempDataLen = [], 0
+        if sent == sum(map(len, pieces)):
+            self.sends.remove(self)
+        else:  # no view stays here, for it keeps more than itself
+            self.dataBuffer, self.offset = b"".join(pieces), sent
+            self._maybePauseProducer()
+            self.startWriting()
+
+    @property
+    def _behind(self) -> bool:
+        """Something is left of earlier writes, or somebody waits for room."""
+        return bool(self.dataBuffer or self.producerPaused or self._waits)
 
     def startWriting(self) -> None:
         """There is something to send."""
@@ -171,7 +194,7 @@ class _Server(tcp.Server):
         """Send as much as the kernel takes; the reactor has the rest, and any error."""
         done = False
         try:
-            if self.dataBuffer or self.producerPaused:
+            if self._behind:
                 done = self.doWrite() is None and not unsent_bytes(self)
             else:
                 done = self._send_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 from OpenSSL import SSL
@@ -73,6 +73,10 @@ class TlsConnection:
     def write(self, data: bytes) -> None:
         """Encrypt and send."""
         self._above.write(data)
+
+    def writeSequence(self, pieces: Iterable[bytes | memoryview]) -> None:
+        """Likewise."""
+        self.write(b"".join(pieces))
 
     def close(self) -> None:
         """Send close_notify; the transport is not closed."""

@@ -12,7 +12,7 @@ import socket
 import struct
 import termios
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Protocol
 
@@ -39,6 +39,9 @@ class Transport(Protocol):
 
     def write(self, data: bytes) -> None:
         """Buffers, then sends."""
+
+    def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None:
+        """Likewise."""
 
     def loseWriteConnection(self) -> None:
         """FIN after what is written."""
@@ -72,6 +75,8 @@ class _NoTransport:
     bufferSize = 0  # noqa: N815 - Twisted's
 
     def write(self, data: bytes) -> None: ...
+
+    def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None: ...
 
     def loseWriteConnection(self) -> None: ...
 

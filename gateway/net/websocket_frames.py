@@ -34,9 +34,9 @@ def binary_message(payload: bytes) -> bytes:
     return _frame(_BINARY, payload)
 
 
-def binary_messages(payloads: Iterable[bytes]) -> bytes:
+def binary_messages(payloads: Iterable[bytes | memoryview]) -> bytes:
     """Each of *payloads* in a frame of its own."""
-    frames: list[bytes] = []
+    frames: list[bytes | memoryview] = []
     for payload in payloads:
         size = len(payload)
         if size < 126:
@@ -52,7 +52,7 @@ def close_frame(code: int, reason: str = "") -> bytes:
     return _frame(_CLOSE, _U16.pack(code) + text)
 
 
-def _frame(opcode: int, payload: bytes) -> bytes:
+def _frame(opcode: int, payload: bytes | memoryview) -> bytes:
     size = len(payload)
     if size < 126:
         return bytes((_FIN | opcode, size)) + payload

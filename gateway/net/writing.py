@@ -130,23 +130,33 @@ class Writing(Reading):
             return
         self._send(data if self._frames is None else binary_message(data))
 
-    def write_each(self, messages: Sequence[bytes]) -> None:
+    def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
         """See `interfaces.Connection`."""
         if self._closing:
             return
-        framed = self._frames is not None
-        self._send(binary_messages(messages) if framed else b"".join(messages))
+        if self._frames is None:
+            self._send_pieces(messages)
+        else:
+            self._send(binary_messages(messages))
 
     def _send(self, data: bytes) -> None:
-        unsent = self.unsent_bytes + len(data)
+        self._send_pieces((data,))
+
+    def _send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        size = sum(map(len, pieces))
+        unsent = self.unsent_bytes + size
         if self._stalled_since is not None:
-            self._unsent += len(data)
+            self._unsent += size
             if unsent > self._unsent_limit:
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
         self._writing = True
         try:
-            (self._tls or self._transport).write(data)
+            transport = self._tls or self._transport
+            if len(pieces) > 1:
+                transport.writeSequence(pieces)
+            else:
+                transport.write(b"".join(pieces))
         finally:
             self._writing = False
         if unsent > OUTPUT_BYTES:

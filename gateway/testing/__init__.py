@@ -166,10 +166,10 @@ class FakeConnection:
         if not (self.closed or self.aborted):
             self.written.append(bytes(data))
 
-    def write_each(self, messages: Sequence[bytes]) -> None:
+    def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
         """See `interfaces.Connection`."""
         for message in messages if self.framed else (b"".join(messages),):
-            self.write(message)
+            self.write(bytes(message))
 
     def close(self) -> None:
         """See `interfaces.Connection`."""

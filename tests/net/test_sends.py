@@ -88,10 +88,48 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
     assert result == {"got": "".join(f"{n:02}" for n in range(50)), "sent": 1}
 
 
-def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor: Run) -> None:
+def test_much_in_pieces_is_sent_at_once(with_reactor: Run) -> None:
+    """With what was written before it, and nobody is told to write or read less."""
+    result = with_reactor(
+        COUNTS
+        + """
+        LARGE = os.urandom(100 * 1024)
+
+        class Pieces(Echo):
+            def received(self, data):
+                self.connection.write(b"before")
+                self.connection.write_each([b"head", memoryview(LARGE), b"", b"tail"])
+                self.connection.write(b"behind")
+
+        def talk():
+            client = connect(serve(Pieces))
+            for name in ("addWriter", "removeWriter", "removeReader"):
+                in_reactor(count, reactor, name)
+            whole = b"beforehead" + LARGE + b"tailbehind"
+            result["whole"] = []
+            for _ in range(3):
+                client.sendall(b"?")
+                result["whole"].append(received(client, len(whole)) == whole)
+            result["asked"] = dict(asked)
+        run(talk)
+    """
+    )
+    assert result == {"whole": [True] * 3, "asked": {}}
+
+
+@pytest.mark.parametrize(
+    "write", ["write(LARGE)", "write_each([LARGE[:9], LARGE[9:]])"]
+)
+def test_what_the_kernel_does_not_take_waits_and_arrives(
+    with_reactor: Run, write: str
+) -> None:
     """Megabytes to a slow reader, then a little more: whole, and in their order."""
     result = with_reactor(
         COUNTS
+        + f"""
+        def write(connection):
+            connection.{write}
+        """
         + """
         from hashlib import sha256
         LARGE = os.urandom(1 << 18)
@@ -99,7 +137,7 @@ def test_what_the_kernel_does_not_take_waits_and_arrives(with_reactor: Run) -> N
         class Large(Echo):
             left = 40
             def received(self, data):
-                self.connection.write(LARGE)
+                write(self.connection)
                 self.left -= 1
                 if self.left > 0:
                     reactor.callLater(0, self.received, b"")

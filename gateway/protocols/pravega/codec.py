@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import modified_utf8
-from gateway.protocols.pravega.frames import frame
+from gateway.protocols.pravega.frames import pieces
 
 __all__ = [
     "REPLIES",
@@ -333,16 +333,21 @@ def _steps(cls: type[Message]) -> list[_Step]:
 
 def encode(sent: Message) -> bytes:
     """The whole frame of a command, header included."""
+    return b"".join(encode_in_pieces(sent))
+
+
+def encode_in_pieces(sent: Message) -> Sequence[bytes | memoryview]:
+    """The same; data is none of it copied."""
     cls = type(sent)
     parts: list[bytes | memoryview] = []
     for step in _steps(cls):
         values = [getattr(sent, name) for name in step.names]
-        if step.field.write is _write_data:  # a megabyte is copied once, into the frame
+        if step.field.write is _write_data:  # it may be a megabyte
             parts += _I32.pack(len(values[0])), values[0]
             continue
         pack = step.field.write if step.packing is None else step.packing.pack
         parts.append(pack(*values))
-    return frame(_CODES[cls], *parts)
+    return pieces(_CODES[cls], *parts)
 
 
 def decode(code: int, payload: bytes) -> Message:

@@ -11,7 +11,7 @@ none for errors: the connection is closed.  No I/O, no clock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import draft_wire as wire
@@ -104,7 +104,7 @@ class DraftSession:
         out += [wire.data_appended(*each) for each in levels.items()]
         return b"".join(out)
 
-    def answer(self, read: Read, answer: Answer) -> bytes:
+    def answer(self, read: Read, answer: Answer) -> Sequence[bytes]:
         """Encode the replies to a read."""
         if not isinstance(answer, Found):
             # The draft has no message for truncation, nor for any other error.
@@ -124,7 +124,7 @@ class DraftSession:
                     )
                 )
             )
-        return b"".join(replies)
+        return replies
 
     # -- messages ---------------------------------------------------------------------
 

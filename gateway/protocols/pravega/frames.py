@@ -9,11 +9,11 @@ there, before its payload is buffered.  No I/O, no clock.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from gateway.interfaces import Refusal
 
-__all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame"]
+__all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame", "pieces"]
 
 _HEADER = struct.Struct(">iI")
 HEADER_BYTES = _HEADER.size
@@ -25,9 +25,14 @@ MAX_LENGTH = 0x00FF_FFFF
 RAW = -(2**31)
 
 
+def pieces(kind: int, *payload: bytes | memoryview) -> Sequence[bytes | memoryview]:
+    """A frame with its header, in pieces, none of which is copied."""
+    return _HEADER.pack(kind, sum(map(len, payload))), *payload
+
+
 def frame(kind: int, *payload: bytes | memoryview) -> bytes:
     """A frame with its header."""
-    return b"".join((_HEADER.pack(kind, sum(map(len, payload))), *payload))
+    return b"".join(pieces(kind, *payload))
 
 
 class Frames:

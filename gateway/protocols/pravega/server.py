@@ -9,7 +9,7 @@ with the container.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 from uuid import uuid4
 
@@ -74,7 +74,7 @@ class _Session(Protocol):
 
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
-    def answer(self, read: Read, answer: Answer) -> bytes: ...
+    def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]: ...
     def discard(self) -> None: ...
     def closed(self, now: int) -> Iterator[Change]: ...
 
@@ -299,7 +299,7 @@ class PravegaServer(Closing):
         if self._session is not None and not self._closed:
             if isinstance(answer, Found) and answer.data:
                 self._control.earn(1 + len(answer.data) // 64)
-            self._connection.write(self._session.answer(pending.read, answer))
+            self._connection.write_each(self._session.answer(pending.read, answer))
             self._update_busy()
 
     # -- called by the container -----------------------------------------------------

@@ -8,14 +8,20 @@ No I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import LARGE, Appends
-from gateway.protocols.pravega.codec import REQUESTS, Message, decode, encode
+from gateway.protocols.pravega.codec import (
+    REQUESTS,
+    Message,
+    decode,
+    encode,
+    encode_in_pieces,
+)
 from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
@@ -229,8 +235,8 @@ class Session:
         for name in (subject(message), *sources(message)):
             check_token(self._check, token, name, message.request_id)
 
-    def answer(self, read: Read, answer: Answer) -> bytes:
-        """Encode the reply to a read."""
+    def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]:
+        """Encode the reply to a read, in pieces."""
         name, offset, request = read.segment, read.offset, read.request_id
         reply: Message
         match answer:
@@ -244,7 +250,7 @@ class Session:
                 reply = SegmentIsSealed(request, name, "", offset)
             case reads.Missing():
                 reply = NoSuchSegment(request, name, "", offset)
-        return encode(reply)
+        return encode_in_pieces(reply)
 
 
 def _found(reply: Message | None) -> int:

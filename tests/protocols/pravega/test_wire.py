@@ -29,6 +29,7 @@ from gateway.protocols.pravega.codec import (
     Message,
     decode,
     encode,
+    encode_in_pieces,
 )
 from gateway.protocols.pravega.frames import (
     HEADER_BYTES,
@@ -294,6 +295,15 @@ def test_5_unknown_negative_oversized(header: bytes) -> None:
     """They are refused from the header alone."""
     with pytest.raises(Refusal):
         list(Frames(codec.REQUESTS).feed(header))
+
+
+def test_data_in_pieces_are_not_copied() -> None:
+    """An answer to a reader is sent from where it lies, and is the same on the wire."""
+    data = memoryview(bytes(1 << 20))
+    answer = wire_segments.SegmentRead("s", 9, True, False, data, 7)
+    pieces = encode_in_pieces(answer)
+    assert any(piece is data for piece in pieces)
+    assert b"".join(pieces) == encode(answer)
 
 
 def test_6_conditional_append_of_no_event() -> None:
