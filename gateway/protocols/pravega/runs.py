@@ -107,12 +107,10 @@ class FileIndex:
         """Rows of other protocols are nobody's."""
         self.lasts: list[int] = []
         """The last lsn of each row group."""
-        names = {name: at for at, name in enumerate(file.schema_arrow.names)}
         found = [np.zeros((4, 0), np.int64)]
         for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            self.lasts.append(group.column(names["lsn"]).statistics.max)
-            about = group.column(names["protocol"]).statistics
+            self.lasts.append(_statistics(file, number, "lsn").max)
+            about = _statistics(file, number, "protocol")
             known = about is not None and about.has_min_max
             if not known or about.min <= protocol <= about.max:
                 found.append(_spans(file, number, protocol))
@@ -139,12 +137,11 @@ class FileIndex:
 
 def _spans(file: pq.ParquetFile, number: int, protocol: str) -> _Numbers:
     """Of each channel in a row group: its hash, the group, first and last offset."""
-    columns = ["protocol", "channel", "seq"]
-    table = file.read_row_group(number, columns=columns, use_threads=False)
+    table = _read(file, number, protocol, ["channel", "seq"])
     own, names = _own(table, protocol)
     # Rows of a channel come many in a row: of each stretch the ends are enough.
-    begins = np.flatnonzero(np.diff(own, prepend=-2))
-    ends = np.append(begins[1:], len(own)) - 1
+    ends = np.append(np.flatnonzero(own[1:] != own[:-1]), len(own) - 1)
+    begins = np.append(0, ends[:-1] + 1)
     ours = own[begins] >= 0
     begins, ends = begins[ours], ends[ours]
     firsts, lasts = np.full((2, len(names)), -1)
@@ -163,17 +160,18 @@ class RowGroup:
 
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         """Rows of other protocols are nobody's."""
-        columns = ["protocol", "channel", "lsn", "seq", "payload", "flaw"]
-        # There are several readers, each in a thread of its own already.
-        table = file.read_row_group(number, columns=columns, use_threads=False)
+        columns = ["channel", "lsn", "seq", "payload", "flaw"]
+        table = _read(file, number, protocol, columns)
         self._own, names = _own(table, protocol)
         self._codes = {name: code for code, name in enumerate(names)}
         self._lsns = filled(_whole(table["lsn"]), 0)
         self._seqs = _seqs(table)
         self._payloads = _whole(table["payload"])
-        flaws, reasons = codes(table["flaw"])
-        unframed = reasons.index(_UNFRAMED) if _UNFRAMED in reasons else -2
-        self._framed = flaws != unframed
+        self._framed = np.ones(len(table), bool)
+        if "flaw" in table.column_names:
+            flaws, reasons = codes(table["flaw"])
+            if _UNFRAMED in reasons:
+                self._framed = flaws != reasons.index(_UNFRAMED)
 
     @property
     def weight(self) -> int:
@@ -194,9 +192,35 @@ class RowGroup:
         return run
 
 
+def _statistics(file: pq.ParquetFile, number: int, column: str) -> Any:
+    group = file.metadata.row_group(number)
+    return group.column(file.schema.names.index(column)).statistics
+
+
+def _read(
+    file: pq.ParquetFile, number: int, protocol: str, columns: list[str]
+) -> pa.Table:
+    """These columns of a row group, and `protocol` where there may be others; without
+    `flaw` where nothing is flawed.
+    """
+    about = _statistics(file, number, "protocol")
+    if about is None or not about.has_min_max or not about.min == about.max == protocol:
+        columns = [*columns, "protocol"]
+    about = _statistics(file, number, "flaw")
+    if (
+        about is not None
+        and about.null_count == file.metadata.row_group(number).num_rows
+    ):
+        columns = [each for each in columns if each != "flaw"]
+    # There are several readers, each in a thread of its own already.
+    return file.read_row_group(number, columns=columns, use_threads=False)
+
+
 def _own(table: pa.Table, protocol: str) -> tuple[_Numbers, list[str | None]]:
     """The channel of each row as a number, -1 for another protocol's, and the names."""
     found, channels = codes(table["channel"])
+    if "protocol" not in table.column_names:
+        return found, channels
     protocols, names = codes(table["protocol"])
     if protocol not in names:
         return np.full(len(found), -1), channels
