@@ -10,7 +10,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-__all__ = ["TailCache"]
+__all__ = ["RECENT_BYTES", "TailCache"]
+
+RECENT_BYTES = 64 << 20
+"""What it holds unless configured."""
 
 #: Overhead of a chunk, and of a segment that has any, in bytes.
 _CHUNK_BYTES = 512

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Origin, Stored
 from gateway.interfaces import Journal, NotStored, Refusal
 from gateway.protocols.pravega.assembly import Assembly
-from gateway.protocols.pravega.cache import TailCache
+from gateway.protocols.pravega.cache import RECENT_BYTES, TailCache
 from gateway.protocols.pravega.reads import (
     Answer,
     Fetch,
@@ -105,7 +105,7 @@ class Container:
         clock: IReactorTime,
         *,
         reader: Reader | None = None,
-        recent_bytes: int = 64 << 20,
+        recent_bytes: int = RECENT_BYTES,
         writer_retention: float = 7 * 86400.0,
         synchronizers_are_rows: bool = False,
     ) -> None:

@@ -12,6 +12,7 @@ from gateway.config.fields import ByteCount, Count, Listen, Secret, Text
 from gateway.config.problems import Place
 from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.config.units import Time
+from gateway.protocols.pravega.cache import RECENT_BYTES
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener
@@ -63,7 +64,8 @@ class Options(Section):
         description="Remember the last number of a silent writer this long (time)",
     )
     recent_bytes: ByteCount = Field(
-        default=64 * MiB, description="Newest data kept in memory for readers (size)"
+        default=RECENT_BYTES,
+        description="Newest data kept in memory for readers (size)",
     )
     segments: Count = Field(
         default=100_000, description="Segments, of all connections together (number)"
