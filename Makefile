@@ -15,7 +15,7 @@ help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
 	@echo "make test    all tests"
-	@echo "make lowest  the Spark job's tests with the lowest Spark and pyarrow; Delta and Iceberg"
+	@echo "make lowest  files and the Spark job with the lowest pyarrow and Spark; Delta and Iceberg"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
 	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
@@ -71,7 +71,8 @@ test: $(VENV)/spark-classes.jsa
 
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
-		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py $(ARGS)
+		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
+		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
 	@.venv-lowest/bin/python -m pytest tests/spark/test_commits.py tests/spark/test_kafka.py \
 		tests/spark/test_lost_executors.py tests/integration/test_cluster.py $(ARGS)
 

@@ -94,7 +94,7 @@ def test_a_file_may_be_larger_than_its_segment(
         sealed.bytes, sealed.payload_bytes, sealed.events
     )
     done = publisher.publish(sealed)
-    assert done.path.stat().st_size > 50 * sealed.bytes
+    assert done.path.stat().st_size > 20 * sealed.bytes
     assert done.path.stat().st_size < expected + 10_000
 
 
