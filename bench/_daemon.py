@@ -28,9 +28,14 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the source tree importable and its Twisted plugin found."""
+    """Ours, with the source tree importable and its Twisted plugin found.
+
+    Whoever starts it again has its modules compiled.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path}
+    found = {**os.environ, "PYTHONPATH": path}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found
 
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:

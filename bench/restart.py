@@ -2,8 +2,9 @@
 
 Loads it while publishing hangs, so that the journal keeps all it takes; kills it
 once the journal holds --bytes; drops the page cache of what it wrote; starts it
-again and waits for `/readyz`.  Afterwards it checks that nothing acknowledged is
-missing and times how fast the backlog becomes Parquet.
+again and waits for `/readyz`; and once more, with the journal in the page cache.
+Afterwards it checks that nothing acknowledged is missing and times how fast the backlog
+becomes Parquet.
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ def bench() -> int:
             ready = gateway.start(timeout=300)
             peak = gateway.usage().rss
             durable, _ = gateway.lsns()
+            gateway.kill()
+            again = gateway.start(timeout=300)
+            _, published = gateway.lsns()
             backlog = gateway.wait_published(timeout=600)
         finally:
             gateway.stop()
@@ -98,14 +102,15 @@ def bench() -> int:
     report.add("events acknowledged before the kill", acked)
     report.add("events found after it", durable)
     report.add("ready after", ready, "s")
+    report.add("ready after another kill, nothing read from the disk", again, "s")
     report.add("floor: imports", floor["imports"], "s")
     report.add("floor: reading the journal from the disk", floor["read"], "s")
     report.add("ready ÷ both floors", ready / sum(floor.values()), "x")
     report.add("memory when ready", peak / 2**20, "MiB")
     report.add("backlog in Parquet after another", backlog, "s")
     if backlog:
-        report.add("backlog", durable / backlog, "events/s")
-    report.claims.append(Claim("ready again after kill -9", ready, "s", 15))
+        report.add("backlog", (durable - published) / backlog, "events/s")
+    report.claims.append(Claim("ready again after kill -9", ready, "s", 2))
     missing = max(0, acked - durable)
     report.claims.append(Claim("acknowledged events missing", missing, "", 0))
     return report.finish(as_json=options.json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,11 @@ from twisted.python import usage
 
 from gateway import config
 from gateway.daemon import logs
-from gateway.daemon.clock import make_monotonic
-from gateway.daemon.polling import poll_plainly
-from gateway.daemon.service import Gateway
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
+from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.spool.columns import leave_pandas_out
+from gateway.store.journal.ahead import begin
 
 __all__ = ["Options", "makeService", "refuse_uvloop"]
 
@@ -84,18 +83,29 @@ def _be_who_starts(twistd: Any) -> None:
 
 def makeService(options: Options) -> IService:
     """The daemon, as twistd starts it."""
+    loaded: config.Config = options["loaded"]
+    twistd = options.parent or {"nodaemon": True}
+    disk = RealDisk()
+    journal = Directories.of(loaded).journal_of(loaded.node)
+    reading = threading.Thread(target=begin, args=(journal, disk), daemon=True)
+    reading.start()
+    # The most of what is to be imported: the disk reads meanwhile.
     from twisted.internet import reactor
+
+    from gateway.daemon.clock import make_monotonic
+    from gateway.daemon.polling import poll_plainly
+    from gateway.daemon.service import Gateway
+    from gateway.store.spool.columns import leave_pandas_out
 
     refuse_uvloop(reactor)
     make_monotonic(reactor)
     poll_plainly(reactor)
     leave_pandas_out()
-    loaded: config.Config = options["loaded"]
     root = logs.LoggingService(loaded.logging, options.parent)
-    twistd = options.parent or {"nodaemon": True}
-    terminal = Terminal(in_background=not twistd["nodaemon"])
+    in_background = not twistd["nodaemon"]
+    terminal = Terminal(in_background=in_background)
     path = Path(options["config"]).absolute()
-    gateway = Gateway(loaded, reactor, RealDisk(), terminal)
+    gateway = Gateway(loaded, reactor, disk, terminal)
     gateway.wait_seconds = options["wait"]
     gateway.reloads.load = lambda: config.load(path)
     gateway.configure_log = root.configure
@@ -103,6 +113,8 @@ def makeService(options: Options) -> IService:
     # Before it is ready to, it would be ended by it.
     signal.signal(signal.SIGHUP, lambda *_: gateway.hang_up())
     reactor.callWhenRunning(_stop_once, reactor)
+    if in_background:
+        reading.join()  # who forks has no other thread
     service: IService = root
     return service
 

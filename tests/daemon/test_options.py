@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from twisted.scripts.twistd import ServerOptions
+
+from deadlines import run
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,12 @@ def test_nobody_becomes_somebody_else(
     with pytest.raises(SystemExit):
         options.parseOptions(["-n", *words, "gateway", "--config", str(tmp_path)])
     assert "start it as the user that it is to be" in capsys.readouterr().err
+
+
+def test_the_disk_reads_while_the_daemon_is_imported() -> None:
+    """What takes long to import is not needed before the configuration was read."""
+    code = "import sys, gateway.daemon.start; print(*sys.modules)"
+    loaded = run(sys.executable, "-c", code).stdout.split()
+    late = {"gateway.daemon.service", "pyarrow", "twisted.internet.reactor"}
+    assert "gateway.config" in loaded
+    assert not late.intersection(loaded)

@@ -123,3 +123,40 @@ def test_a_directory_is_made_durably(tmp_path: Path, synced: list[int]) -> None:
     """Each new name is in a directory that was synced."""
     RealDisk().make_directory(tmp_path / "a" / "b")
     assert synced == [tmp_path.stat().st_ino, (tmp_path / "a").stat().st_ino]
+
+
+def test_a_file_that_will_be_read_is_fetched(tmp_path: Path) -> None:
+    """All of it, in pieces that a device reads at once; its size is told, not its faults."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(300_000))
+    asked: list[tuple[int, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            os,
+            "posix_fadvise",
+            lambda _, at, size, what: asked.append((at, size)),
+        )
+        assert RealDisk().fetch(path) == 300_000
+    ends = [at + size for at, size in asked]
+    assert [at for at, _ in asked] == [0, *ends[:-1]]
+    assert ends[-1] >= 300_000
+    assert max(size for _, size in asked) <= 128 << 10
+    assert RealDisk().fetch(path) == 300_000
+    assert RealDisk().fetch(tmp_path / "missing") == 0
+    assert RealDisk().fetch(tmp_path) == 0
+
+
+def test_a_system_that_fetches_nothing_is_let_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS has no such call, and not each file system has it."""
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+
+    def fails(*_: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "posix_fadvise", fails)
+    assert RealDisk().fetch(path) == 0
+    monkeypatch.delattr(os, "posix_fadvise")
+    assert RealDisk().fetch(path) == 5

@@ -44,6 +44,7 @@ from pathlib import Path
 
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
+from gateway.store.journal.ahead import in_time
 from gateway.store.journal.log import Segment, Synced
 
 __all__ = [
@@ -173,8 +174,8 @@ def _examine(
         for name in names
         if name.endswith(DAMAGED)
     ]
-    for first, before, name in in_order:
-        path = directory / name
+    paths = in_time([directory / name for *_, name in in_order], disk)
+    for path, (first, before, name) in zip(paths, in_order, strict=True):
         stops = [one.start for one in (*aside, *left_out) if one.start > first]
         stop = min([*stops, *([before] if before else [durable + 1])])
         marked, proven = (

@@ -1,0 +1,92 @@
+"""A start has the disk read what it will read, so much ahead and no more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.store.disk import RealDisk
+from gateway.store.journal import ahead, segment
+from gateway.store.journal.ahead import begin, in_time
+
+MOST = ahead.AHEAD_BYTES
+
+
+class Sizes(RealDisk):
+    """Files of any size, of which none is there; a log of what it is asked for."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = {Path(f"{n:03}"): size for n, size in enumerate(sizes)}
+        self.asked: list[Path] = []
+
+    def fetch(self, path: Path) -> int:
+        self.asked.append(path)
+        return self.sizes[path]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [64 << 20] * 40,
+        [14 << 20] * 80,
+        [MOST, MOST * 3, 1, MOST - 1, 1, 1],
+        [0] * 5,
+        [1],
+        [],
+    ],
+)
+def test_each_file_is_asked_for_before_it_is_read(sizes: list[int]) -> None:
+    """In order and once; those behind it, but for one, have less than the bound."""
+    disk, read = Sizes(*sizes), 0
+    paths = list(disk.sizes)
+    for path in in_time(paths, disk):
+        read += 1
+        assert path == paths[read - 1]
+        assert disk.asked == paths[: len(disk.asked)]
+        assert len(disk.asked) >= read
+        waiting = disk.asked[read - 1 :]
+        assert sum(disk.sizes[one] for one in waiting[:-1]) < MOST
+    assert read == len(paths) == len(disk.asked)
+
+
+def test_the_disk_has_always_something_to_read() -> None:
+    """While one is looked at, as much as may be is asked for."""
+    disk = Sizes(*[64 << 20] * 40)
+    for read, _ in enumerate(in_time(list(disk.sizes), disk), 1):
+        assert len(disk.asked) == min(40, read - 1 + MOST // (64 << 20))
+
+
+def test_only_the_beginning_of_a_long_journal_is_read_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then nobody has begun to look at it; other files are let be, and a FIFO, too."""
+    monkeypatch.setattr(ahead, "AHEAD_BYTES", 25)
+    for lsn in (1, 2, 3, 4):
+        (tmp_path / segment.name(lsn)).write_bytes(bytes(10))
+    (tmp_path / "catalog").write_bytes(bytes(10))
+    os.mkfifo(tmp_path / segment.name(1, 1))
+    read: list[str] = []
+
+    class Disk(RealDisk):
+        def read(self, path: Path) -> bytes:
+            read.append(path.name)
+            return super().read(path)
+
+    begin(tmp_path, Disk())
+    assert read == [segment.name(lsn) for lsn in (1, 2, 3)]
+
+
+def test_a_journal_that_can_not_be_read_is_for_the_start_to_tell(
+    tmp_path: Path,
+) -> None:
+    """A directory that is missing, or a disk that fails: whoever is first says nothing."""
+    (tmp_path / segment.name(1)).write_bytes(b"x")
+
+    class Bad(RealDisk):
+        def read(self, path: Path) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    begin(tmp_path / "missing", RealDisk())
+    begin(tmp_path, Bad())
