@@ -14,7 +14,7 @@ import select
 import struct
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
@@ -175,6 +175,10 @@ class Socket:
         if taken:
             self.outgoing.append(taken)
         return len(taken)
+
+    def sendmsg(self, pieces: Iterable[bytes | memoryview]) -> int:
+        """See `socket.socket`."""
+        return self.send(b"".join(pieces))
 
     def shutdown(self, how: int) -> None:
         """See `socket.socket`; `how` is 1 for writing, 2 for both."""
