@@ -73,7 +73,6 @@ from gateway.store.storage import Storage, StorageCallbacks
 __all__ = ["Gateway"]
 
 DRAIN_SECONDS = 10.0
-_SWITCH_SECONDS = 0.0005
 _CHECK_SECONDS = 1.0
 _PUBLISHING = "what the last run left is being published (ack: spool)"
 _STOPPING = "stopping"
@@ -162,8 +161,6 @@ class Gateway(MultiService):
             self._terminal.leave(f"gateway can not start: {why}")
         if (seconds := notify.watchdog_seconds()) is not None:
             self._loops.every(seconds, notify.watchdog)
-        # Threads that decode for readers hold the interpreter no longer than this.
-        sys.setswitchinterval(_SWITCH_SECONDS)
         # What lives now lives for ever; the collector need not look at it again.
         gc.collect()
         gc.freeze()

@@ -23,6 +23,7 @@ from gateway.store.journal.ahead import begin
 
 __all__ = ["Options", "makeService", "refuse_uvloop"]
 
+_SWITCH_SECONDS = 0.0005
 _STOPPING = "Stopping already: what was taken is answered and published first"
 
 
@@ -87,7 +88,9 @@ def makeService(options: Options) -> IService:
     twistd = options.parent or {"nodaemon": True}
     disk = RealDisk()
     journal = Directories.of(loaded).journal_of(loaded.node)
-    reading = threading.Thread(target=begin, args=(journal, disk), daemon=True)
+    # Threads that read and decode hold the interpreter, or wait for it, no longer than this.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    reading = threading.Thread(target=begin, args=(journal,), daemon=True)
     reading.start()
     # The most of what is to be imported: the disk reads meanwhile.
     from twisted.internet import reactor

@@ -7,6 +7,7 @@ itself has one segment at a time.  What is wrong with a file, its reader is told
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,23 +15,30 @@ from pathlib import Path
 from gateway.store.disk import Disk
 from gateway.store.journal import segment
 
-__all__ = ["AHEAD_BYTES", "begin", "in_time"]
+__all__ = ["AHEAD_BYTES", "EARLY_BYTES", "begin", "in_time"]
 
-AHEAD_BYTES = 512 << 20
-"""As much as a fast disk reads while the daemon is imported."""
+EARLY_BYTES = 1 << 30
+"""Read by `begin` at most.  Whoever checks is quicker than most disks, so it follows on its
+heels; were it not, what was read could be gone again."""
+AHEAD_BYTES = 64 << 20
+"""Asked for at once while one is checked."""
 
 
-def begin(journal: Path, disk: Disk) -> None:
-    """Read what a start reads first of a journal.  Blocks, and never raises."""
+def begin(journal: Path) -> None:
+    """Read what a start reads first of a journal.  Blocks, and never raises.
+
+    One call for each file or 64 MiB, as others run meanwhile, and what is read is let go.
+    """
+    pieces = [bytearray(1 << 18)] * 256
+    left = EARLY_BYTES
     with contextlib.suppress(OSError):
-        names = [name for name in disk.names(journal) if disk.is_file(journal / name)]
-        read = 0
+        names = [path.name for path in journal.iterdir() if path.is_file()]
         for *_, name in segment.in_order(names):
-            if read >= AHEAD_BYTES:
-                break
-            # Whole, as others run only between calls: that it is held is no more than
-            # what a start does with each.
-            read += len(disk.read(journal / name))
+            if left <= 0:
+                return
+            with (journal / name).open("rb", buffering=0) as file:
+                while left > 0 and (size := os.readv(file.fileno(), pieces)):
+                    left -= size
 
 
 def in_time(paths: Sequence[Path], disk: Disk) -> Iterator[Path]:

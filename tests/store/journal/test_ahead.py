@@ -29,7 +29,7 @@ class Sizes(RealDisk):
 @pytest.mark.parametrize(
     "sizes",
     [
-        [64 << 20] * 40,
+        [16 << 20] * 40,
         [14 << 20] * 80,
         [MOST, MOST * 3, 1, MOST - 1, 1, 1],
         [0] * 5,
@@ -53,40 +53,41 @@ def test_each_file_is_asked_for_before_it_is_read(sizes: list[int]) -> None:
 
 def test_the_disk_has_always_something_to_read() -> None:
     """While one is looked at, as much as may be is asked for."""
-    disk = Sizes(*[64 << 20] * 40)
+    disk = Sizes(*[16 << 20] * 40)
     for read, _ in enumerate(in_time(list(disk.sizes), disk), 1):
-        assert len(disk.asked) == min(40, read - 1 + MOST // (64 << 20))
+        assert len(disk.asked) == min(40, read - 1 + MOST // (16 << 20))
 
 
 def test_only_the_beginning_of_a_long_journal_is_read_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By then nobody has begun to look at it; other files are let be, and a FIFO, too."""
-    monkeypatch.setattr(ahead, "AHEAD_BYTES", 25)
+    monkeypatch.setattr(ahead, "EARLY_BYTES", 25)
     for lsn in (1, 2, 3, 4):
         (tmp_path / segment.name(lsn)).write_bytes(bytes(10))
     (tmp_path / "catalog").write_bytes(bytes(10))
     os.mkfifo(tmp_path / segment.name(1, 1))
-    read: list[str] = []
+    read: list[int] = []
+    readv = os.readv
 
-    class Disk(RealDisk):
-        def read(self, path: Path) -> bytes:
-            read.append(path.name)
-            return super().read(path)
+    def noted(fd: int, pieces: list[bytearray]) -> int:
+        read.append(readv(fd, pieces))
+        return read[-1]
 
-    begin(tmp_path, Disk())
-    assert read == [segment.name(lsn) for lsn in (1, 2, 3)]
+    monkeypatch.setattr(os, "readv", noted)
+    begin(tmp_path)
+    assert read == [10, 0, 10, 0, 10]
 
 
 def test_a_journal_that_can_not_be_read_is_for_the_start_to_tell(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory that is missing, or a disk that fails: whoever is first says nothing."""
+    begin(tmp_path / "missing")
     (tmp_path / segment.name(1)).write_bytes(b"x")
 
-    class Bad(RealDisk):
-        def read(self, path: Path) -> bytes:
-            raise OSError(5, "Input/output error")
+    def fails(*_: object) -> int:
+        raise OSError(5, "Input/output error")
 
-    begin(tmp_path / "missing", RealDisk())
-    begin(tmp_path, Bad())
+    monkeypatch.setattr(os, "readv", fails)
+    begin(tmp_path)
