@@ -31,8 +31,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What a write fails with when disk or quota are full."""
 
 _IOV_MAX = 1024
-_JOINED = 1 << 16
-"""Up to so many bytes are written as one piece."""
+_PIECE = 1 << 10
+"""Pieces up to this size, on average, are written as one: a copy costs less."""
 _SECTOR = 4096
 _FETCHED = 128 << 10
 """Of what is asked for at once Linux reads no more than the device's `read_ahead_kb`."""
@@ -150,7 +150,7 @@ class _RealFile:
         self._path = path
 
     def write(self, chunks: Sequence[bytes]) -> None:
-        if sum(map(len, chunks)) <= _JOINED:  # a copy costs less than many pieces
+        if sum(map(len, chunks)) <= _PIECE * len(chunks):
             chunks = (b"".join(chunks),)
         pending = [memoryview(chunk) for chunk in chunks if chunk]
         at = 0
