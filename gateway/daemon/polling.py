@@ -40,7 +40,7 @@ def poll_plainly(reactor: Any) -> None:
         """As Twisted's, of one that has something to read and no more."""
         try:
             why = one.doRead()
-        except Exception as error:
+        except BaseException as error:  # as Twisted does
             _log.failure("a connection could not be read")
             why = error
         if why:

@@ -1,8 +1,8 @@
-"""Sends what connections wrote in one turn of the reactor at the end of that turn.
+"""Sends what connections wrote in one turn of the reactor at its end, or at once if much.
 
 Twisted asks the kernel first when a socket can be written to, though it nearly always
 can: a short answer costs two changes of the epoll set and one more event, and another
-thread may take the interpreter at each of the three.  Here an answer is sent at once.
+thread may take the interpreter at each of the three.  Here it is sent without asking.
 What the kernel does not take waits for the reactor, as all output does in Twisted, and so
 does the end of a connection.
 """
@@ -24,7 +24,10 @@ __all__ = ["Sends"]
 
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20
-"""So many sockets, or bytes and a socket, are sent to before the reactor serves others."""
+"""So many sockets, or bytes and a socket, are sent to at the end of a turn, before the
+reactor serves others."""
+_MOST_PIECES = 1024
+"""The kernel takes no more in one call (IOV_MAX)."""
 
 
 class Sends:
@@ -55,8 +58,7 @@ class Sends:
     def add(self, server: _Server) -> None:
         """It has something to send."""
         self._waiting[server] = None
-        if not self._scheduled:
-            self._schedule()
+        self._schedule()
 
     def remove(self, server: _Server) -> None:
         """It has nothing to send any more."""
@@ -160,13 +162,16 @@ class _Server(tcp.Server):
             self.write(b"".join(pieces))
             return
         pieces = self._tempDataBuffer + pieces
+        if len(pieces) > _MOST_PIECES:
+            pieces = [b"".join(pieces)]
         sent = 0
         with contextlib.suppress(OSError):  # as in `_send_all`
             sent = self.socket.sendmsg(pieces)
-        self._tempDataBuffer, self._tempDataLen = [], 0
+        self._tempDataBuffer, self._tempDataLen = _NOTHING, 0
         if sent == sum(map(len, pieces)):
             self.sends.remove(self)
         else:  # no view stays here, for it keeps more than itself
+            self._tempDataBuffer = []
             self.dataBuffer, self.offset = b"".join(pieces), sent
             self._maybePauseProducer()
             self.startWriting()

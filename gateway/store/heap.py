@@ -22,7 +22,7 @@ _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 def give_back() -> None:
     """Have no more than is in use; where the C library can not, nothing happens.
 
-    It takes some ten milliseconds for 100 MiB, in which no thread gets memory.
+    It takes some ten milliseconds of CPU for 100 MiB, in which no thread gets memory.
     """
     if _trim is not None:
         _trim(0)
@@ -30,20 +30,22 @@ def give_back() -> None:
 
 @define(eq=False)
 class Bursts:
-    """Gives memory back when a burst is over, as half of what was in use is not any more,
-    and while it stands still, as before a disk that hangs.
+    """Gives memory back once a burst is over: less than half of it was in use at two looks.
+    And once when what is in use does not change, as before a disk that hangs.
     """
 
     _give_back: Callable[[], None] = give_back
     _most: int = 0
     _before: int = 0
+    _was_low: bool = False
+    _stood: bool = False
 
     def note(self, in_use: int) -> None:
-        """So many bytes are, at this moment."""
+        """So many bytes are, at this look."""
         self._most = max(self._most, in_use)
-        over = self._most - in_use >= max(_LEAST_BYTES, self._most // 2)
+        low = self._most - in_use >= max(_LEAST_BYTES, self._most // 2)
         stands = in_use == self._before and in_use >= _LEAST_BYTES
-        self._before = in_use
-        if over or stands:
-            self._most = in_use
+        if (low and self._was_low) or (stands and not self._stood):
+            self._most, low = in_use, False
             self._give_back()
+        self._before, self._was_low, self._stood = in_use, low, stands

@@ -19,14 +19,14 @@ from twisted.internet.task import Clock
 from gateway.config import Limits, Listener
 from gateway.config.endpoint import Tcp
 from gateway.config.listener import NoOptions
-from gateway.event import Decode, Stored
+from gateway.event import Decode, DecodeTogether, Origin, Rows, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.protocol import Context, Protocol
 from gateway.store.directories import Directories
 from gateway.testing import FakeConnection, ManualJournal
 
-__all__ = ["FakeDaemon", "Row", "lend", "listener_of", "rows_of"]
+__all__ = ["FakeDaemon", "Row", "lend", "listener_of", "rows_of", "rows_together"]
 
 _EPOCH = 1_700_000_000
 
@@ -93,19 +93,31 @@ def rows_of(stored: Iterable[Stored], decode: Decode) -> list[Row]:
         counts = {rows.count, one.batch.count}
         counts |= set() if rows.seqs is None else {len(rows.seqs)}
         assert len(counts) == 1, f"a batch's count, its rows and their seqs: {counts}"
-        found += [
-            Row(
-                payload,
-                None if rows.seqs is None else int(rows.seqs[row]),
-                rows.channels.get(row, rows.channel),
-                rows.kinds.get(row, rows.kind),
-                rows.content_types.get(row, rows.content_type),
-                rows.flaws.get(row),
-                {**one.batch.origin.attributes, **rows.attributes},
-            )
-            for row, payload in enumerate(rows.each())
-        ]
+        found += _each(rows, [one.batch.origin] * rows.count)
     return found
+
+
+def rows_together(stored: Sequence[Stored], decode: DecodeTogether) -> list[Row]:
+    """The events of those batches, from the first on, that are decoded in one go; each
+    has one.
+    """
+    rows = decode.together([one.batch.body for one in stored])
+    return _each(rows, [one.batch.origin for one in stored[: rows.count]])
+
+
+def _each(rows: Rows, origins: Sequence[Origin]) -> list[Row]:
+    return [
+        Row(
+            payload,
+            None if rows.seqs is None else int(rows.seqs[row]),
+            rows.channels.get(row, rows.channel),
+            rows.kinds.get(row, rows.kind),
+            rows.content_types.get(row, rows.content_type),
+            rows.flaws.get(row),
+            {**origin.attributes, **rows.attributes},
+        )
+        for row, (payload, origin) in enumerate(zip(rows.each(), origins, strict=True))
+    ]
 
 
 class FakeDaemon:

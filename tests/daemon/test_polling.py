@@ -54,6 +54,13 @@ class Broken(Reader):
         raise RuntimeError("a fault of ours")
 
 
+class Leaving(Reader):
+    """Ends the program, as it means to."""
+
+    def doRead(self) -> Exception | None:
+        raise SystemExit(3)
+
+
 @pytest.fixture
 def reactor() -> Iterator[EPollReactor]:
     reactor = EPollReactor()
@@ -94,3 +101,13 @@ def test_one_that_raises_is_logged_and_others_are_served(
     assert [len(one.lost) for one in readers] == [1, 0, 1]
     failures = [event["log_failure"].type for event in events]
     assert failures == [RuntimeError, RuntimeError]
+
+
+def test_nobody_ends_the_program_or_keeps_its_connection(reactor: EPollReactor) -> None:
+    """What raises anything at all is disconnected, as Twisted does it."""
+    readers = [Leaving(reactor), Reader(reactor)]
+    for one in readers:
+        one.peer.send(b"a")
+    reactor.iterate(0)
+    assert [why.type for why in readers[0].lost] == [SystemExit]
+    assert readers[1].got == [b"a"]

@@ -89,7 +89,8 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
 
 
 def test_much_in_pieces_is_sent_at_once(with_reactor: Run) -> None:
-    """With what was written before it, and nobody is told to write or read less."""
+    """With what was written before it, and nobody is told to write or read less; also
+    where the kernel takes fewer pieces in one call."""
     result = with_reactor(
         COUNTS
         + """
@@ -99,13 +100,15 @@ def test_much_in_pieces_is_sent_at_once(with_reactor: Run) -> None:
             def received(self, data):
                 self.connection.write(b"before")
                 self.connection.write_each([b"head", memoryview(LARGE), b"", b"tail"])
+                self.connection.write_each([b"%064d" % n for n in range(1100)])
                 self.connection.write(b"behind")
 
         def talk():
             client = connect(serve(Pieces))
             for name in ("addWriter", "removeWriter", "removeReader"):
                 in_reactor(count, reactor, name)
-            whole = b"beforehead" + LARGE + b"tailbehind"
+            many = b"".join(b"%064d" % n for n in range(1100))
+            whole = b"beforehead" + LARGE + b"tail" + many + b"behind"
             result["whole"] = []
             for _ in range(3):
                 client.sendall(b"?")

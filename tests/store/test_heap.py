@@ -26,15 +26,16 @@ def test_a_burst_is_over_when_half_of_it_is_gone(
     bursts: Bursts, calls: list[str]
 ) -> None:
     """Not while it grows or wavers; then once, and once more when the rest has gone."""
-    for in_use in (10, 150, 158, 120, 140, 80):
+    for in_use in (10, 150, 158, 120, 140, 80, 10, 158, 0, 158, 79):
         bursts.note(in_use * MIB)
     assert not calls
-    bursts.note(79 * MIB)
+    bursts.note(78 * MIB)
     assert len(calls) == 1
-    for in_use in (78, 70, 60):
+    for in_use in (77, 70, 60, 0):
         bursts.note(in_use * MIB)
     assert len(calls) == 1
-    bursts.note(0)
+    for _ in range(9):
+        bursts.note(0)
     assert len(calls) == 2
 
 
@@ -48,10 +49,13 @@ def test_small_bursts_are_not_worth_it(bursts: Bursts, calls: list[str]) -> None
 def test_what_stands_still_holds_no_more_than_it_needs(
     bursts: Bursts, calls: list[str]
 ) -> None:
-    """Before a disk that hangs nothing changes for long."""
-    for in_use in (100, 150, 150):
+    """Before a disk that hangs nothing changes for long: once is enough."""
+    for in_use in (100, 150, 150, 150, 150):
         bursts.note(in_use * MIB)
     assert len(calls) == 1
+    for in_use in (151, 151):
+        bursts.note(in_use * MIB)
+    assert len(calls) == 2
 
 
 def test_a_c_library_that_can_not_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import accumulate, takewhile
+from itertools import accumulate
 
 import msgspec
 
@@ -43,6 +43,7 @@ _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
 _FLAWED = struct.Struct(">IB")
 _PLAIN, _ZIPPED, _PACKED, _SESSION = 1, 2, 3, 4
+_PLAIN_FORM = bytes((_PLAIN,))
 _FORMATS = (_PLAIN, _ZIPPED)
 _ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
@@ -145,14 +146,10 @@ class _Decoder:
         return rows
 
     def together(self, bodies: Sequence[bytes]) -> Rows:
-        """Of the first batches that begin alike, and have one plain message each."""
-        form, message_bytes, codes, flawed = _HEAD.unpack_from(bodies[0])
-        if form != _PLAIN or flawed:
-            return Rows([])
-        names, at = _routes(bodies[0], codes)
-        head = bodies[0][:at]
-        alike = takewhile(lambda body: body.startswith(head), bodies)
-        messages = [body[at:] for body in alike]
+        """Of the first batches that have one plain message each, and agree on what the
+        codes of routes stand for.
+        """
+        message_bytes, names, messages = _messages(bodies)
         packages = b"".join(messages)
         found: list[wire.Found] = []
         wire.scan(packages, 0, len(packages), wire.MOST_BYTES, found)
@@ -180,6 +177,28 @@ def _routes(body: bytes, codes: int) -> tuple[dict[wire.Route, str], int]:
         at += _CODE.size + size
         names[code] = body[at - size : at].decode()
     return names, at
+
+
+def _messages(
+    bodies: Sequence[bytes],
+) -> tuple[int, dict[wire.Route, str], list[bytes]]:
+    """Limit, routes and packages of the first plain batches, as long as they agree."""
+    message_bytes, head = 0, b""
+    names: dict[wire.Route, str] = {}
+    messages: list[bytes] = []
+    for body in bodies:
+        if not head or not body.startswith(head):
+            if body[:1] != _PLAIN_FORM:
+                break
+            _, limit, codes, flawed = _HEAD.unpack_from(body)
+            if flawed or (head and limit != message_bytes):
+                break
+            own, at = _routes(body, codes)
+            if any(names.setdefault(code, own[code]) != own[code] for code in own):
+                break
+            message_bytes, head = limit, body[:at]
+        messages.append(body[len(head) :])
+    return message_bytes, names, messages
 
 
 def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:

@@ -18,16 +18,16 @@ from gateway.store.journal import segment
 __all__ = ["AHEAD_BYTES", "EARLY_BYTES", "begin", "in_time"]
 
 EARLY_BYTES = 1 << 30
-"""Read by `begin` at most.  Whoever checks is quicker than most disks, so it follows on its
-heels; were it not, what was read could be gone again."""
+"""Read by `begin` at most: of more the system could have let go again before it is checked."""
 AHEAD_BYTES = 64 << 20
-"""Asked for at once while one is checked."""
+"""Asked for behind the file that is checked: it may be passed by the last one of them."""
 
 
 def begin(journal: Path) -> None:
     """Read what a start reads first of a journal.  Blocks, and never raises.
 
     One call for each file or 64 MiB, as others run meanwhile, and what is read is let go.
+    It needs no lock: a daemon that is refused, as another one runs, has read for nothing.
     """
     pieces = [bytearray(1 << 18)] * 256
     left = EARLY_BYTES
@@ -42,15 +42,20 @@ def begin(journal: Path) -> None:
 
 
 def in_time(paths: Sequence[Path], disk: Disk) -> Iterator[Path]:
-    """The same, of files that are read one after the other.
+    """These paths, for a reader of one file after the other.
 
-    The disk has begun with each before it comes, and with others behind it, as long as
-    those have less than `AHEAD_BYTES`.
+    The disk has begun with each before it comes, with the next one at least, and with as
+    many as have `AHEAD_BYTES` together.
     """
     upcoming = iter(paths)
-    sizes: deque[int] = deque()
+    sizes: deque[int] = deque()  # of those behind the one that is read
+    asked = 0  # their sum
     for path in paths:
-        while sum(sizes) < AHEAD_BYTES and (coming := next(upcoming, None)):
+        if sizes:
+            asked -= sizes.popleft()
+        else:
+            disk.fetch(next(upcoming))
+        while asked < AHEAD_BYTES and (coming := next(upcoming, None)):
             sizes.append(disk.fetch(coming))
+            asked += sizes[-1]
         yield path
-        sizes.popleft()

@@ -55,7 +55,6 @@ __all__ = ["Commit", "Journal"]
 
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
-_BYTES = (bytes, bytearray, memoryview)
 _T = TypeVar("_T")
 _log = Logger()
 _numbers = struct.Struct("<IQ").pack
@@ -73,7 +72,7 @@ class Commit:
 
 def _check(batch: Batch) -> None:
     """Raise ValueError for what the thread could not write: its end is the daemon's."""
-    if not isinstance(batch.body, _BYTES):
+    if not isinstance(batch.body, bytes):
         raise TypeError(f"the body of a batch is no bytes: {batch.body!r}"[:200])
     try:
         _numbers(batch.count, batch.payload_bytes)

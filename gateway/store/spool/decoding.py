@@ -143,11 +143,11 @@ class Decoder:
             count = rows.count
             if count:
                 yield run[:count], rows
-            for stored in run[count : count + 1]:
+            # Where few can be, the next ones may be like it.
+            end = count + (1 if count >= _FEW else _FEW)
+            for stored in run[count:end]:
                 yield (stored,), self.rows(stored)
-            run = run[count + 1 :]
-            if count < _FEW:
-                break  # there may be many like it
+            run = run[end:]
         for stored in run:
             yield (stored,), self.rows(stored)
 

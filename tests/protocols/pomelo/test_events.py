@@ -97,11 +97,12 @@ ALIKE = [
     plain_head(100) + wire.notify("b", b""),
 ]
 WITH_CODE = head(100, {7: "x"}, ()) + wire.request(5, 7, b"{}")
+WITH_ANOTHER = head(100, {8: "y", 9: "z"}, ()) + wire.notify(9, b"{}")
 
 
 def test_batches_together(pomelo: Any) -> None:
     """They are what they are alone: routes, kinds, numbers, flaws, mended text."""
-    for bodies in (ALIKE, [WITH_CODE] * 2):
+    for bodies in (ALIKE, [WITH_CODE, WITH_ANOTHER, *ALIKE, WITH_ANOTHER, WITH_CODE]):
         alone = [row for body in bodies for row in pomelo.rows(decode(body))]
         assert [*pomelo.rows(decode.together(bodies))] == alone
 
@@ -110,7 +111,7 @@ def test_batches_together(pomelo: Any) -> None:
     "odd",
     [
         plain_head(101) + wire.request(1, "a", b"{}"),
-        WITH_CODE,
+        head(100, {7: "another"}, ()) + wire.request(5, 7, b"{}"),
         head(100, {}, [(0, UNDECODABLE_ZLIB)]) + wire.request(1, "a", b"{}"),
         head(100, {}, (), zipped=True) + wire.request(1, "a", b"{}"),
         packed(ALIKE[0]),
@@ -124,7 +125,8 @@ def test_batches_together(pomelo: Any) -> None:
 )
 def test_what_is_not_alike_ends_them(odd: bytes) -> None:
     """It is left to be decoded alone, and so is what follows."""
-    assert decode.together([*ALIKE, odd, *ALIKE]).count == len(ALIKE)
+    before = [WITH_CODE, *ALIKE]
+    assert decode.together([*before, odd, *ALIKE]).count == len(before)
 
 
 def test_a_large_batch(pomelo: Any) -> None:

@@ -29,6 +29,7 @@ class Sizes(RealDisk):
 @pytest.mark.parametrize(
     "sizes",
     [
+        [MOST] * 3,
         [16 << 20] * 40,
         [14 << 20] * 80,
         [MOST, MOST * 3, 1, MOST - 1, 1, 1],
@@ -38,30 +39,31 @@ class Sizes(RealDisk):
     ],
 )
 def test_each_file_is_asked_for_before_it_is_read(sizes: list[int]) -> None:
-    """In order and once; those behind it, but for one, have less than the bound."""
+    """In order and once, with the next; those behind it, but for one, keep to the bound."""
     disk, read = Sizes(*sizes), 0
     paths = list(disk.sizes)
     for path in in_time(paths, disk):
         read += 1
         assert path == paths[read - 1]
         assert disk.asked == paths[: len(disk.asked)]
-        assert len(disk.asked) >= read
-        waiting = disk.asked[read - 1 :]
+        assert len(disk.asked) >= min(read + 1, len(paths))
+        waiting = disk.asked[read:]
         assert sum(disk.sizes[one] for one in waiting[:-1]) < MOST
     assert read == len(paths) == len(disk.asked)
 
 
-def test_the_disk_has_always_something_to_read() -> None:
+@pytest.mark.parametrize("size", [16 << 20, MOST, MOST + 1])
+def test_the_disk_has_always_something_to_read(size: int) -> None:
     """While one is looked at, as much as may be is asked for."""
-    disk = Sizes(*[16 << 20] * 40)
+    disk = Sizes(*[size] * 40)
     for read, _ in enumerate(in_time(list(disk.sizes), disk), 1):
-        assert len(disk.asked) == min(40, read - 1 + MOST // (16 << 20))
+        assert len(disk.asked) == min(40, read + max(MOST // size, 1))
 
 
 def test_only_the_beginning_of_a_long_journal_is_read_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By then nobody has begun to look at it; other files are let be, and a FIFO, too."""
+    """What is no segment is let be, and a FIFO of a segment's name, too."""
     monkeypatch.setattr(ahead, "EARLY_BYTES", 25)
     for lsn in (1, 2, 3, 4):
         (tmp_path / segment.name(lsn)).write_bytes(bytes(10))

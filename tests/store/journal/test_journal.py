@@ -241,6 +241,7 @@ def test_what_the_disk_fails_in_is_told(
         ({"payload_bytes": -1}, "-1 bytes"),
         ({"body": "text"}, "no bytes: 'text'"),
         ({"body": None}, "no bytes: None"),
+        ({"body": bytearray(5000)}, "no bytes: bytearray"),
     ],
 )
 def test_what_is_no_batch_is_its_senders_fault(
