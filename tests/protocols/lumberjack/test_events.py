@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.event import Rows
@@ -245,6 +245,7 @@ _BRACED = st.sampled_from(
 
 
 @given(st.lists(_BRACED, min_size=1, max_size=9), st.integers(0, 2**32 - 9))
+@example([b'{"a":[{}', b"{}]}", b"{}\n,\n{}"], 1)  # three elements, and not these
 @settings(max_examples=400, deadline=None)
 def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> None:
     """They are what they are when each is checked alone, flaws included."""

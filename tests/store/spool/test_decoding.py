@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
+from itertools import cycle, takewhile
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -25,12 +25,19 @@ def rows(payloads: Any = (b"x", b"y"), **differently: Any) -> Callable[[bytes], 
     return lambda _: Rows(list(payloads), **differently)
 
 
+def _shifted() -> Callable[[bytes], Rows]:
+    """Of three batches as many rows as they should have, but not each."""
+    counts = cycle((1, 4, 1))
+    return lambda _: Rows([b"x"] * next(counts))
+
+
 #: Decoders of a batch with two events.
 BROKEN: dict[str, Any] = {
     "raises": fail,
     "exits": lambda _: sys.exit(3),
     "too few rows": rows([b"x"]),
     "too many rows": rows([b"x", b"y", b"z"]),
+    "rows of the next batch": _shifted(),
     "no rows at all": lambda _: None,
     "a block of more rows": rows([], block=b"abc", ends=range(1, 4)),
     "a block that goes on": rows([], block=b"abc", ends=[1, 2]),
