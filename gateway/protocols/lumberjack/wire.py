@@ -72,8 +72,8 @@ _JSON_FRAME = struct.Struct(">2sII")
 _FRAME = struct.Struct(">2sI")
 
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
-_DEFLATED_STEP = 28 << 10
-_INFLATE_STEP = 240 << 10
+_DEFLATED_STEP = 1 << 15
+_INFLATE_STEP = 1 << 17
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
 _WORTH_TELLING = 500.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
