@@ -29,7 +29,7 @@ TURN = 4000.0
 BYTE = 0.0005
 """Copied."""
 _INFLATED_BYTE = 0.005
-"""No more than 1 MiB is inflated in a turn, if no step of it is above 240 KiB."""
+"""No more than 1 MiB is inflated in a turn, if no step of it is above 192 KiB."""
 _DEFLATED_BYTE = 0.065
 """Read by an inflater: its blocks may hold tables, and nothing that they are for."""
 FRAME = 1.0
