@@ -106,7 +106,7 @@ class Turns:
         self._noted = False
         """They are forgotten at the next one."""
         self.before: list[Callable[[], None]] = []
-        """Called before each turn."""
+        """Called by `let_others_go_first`, and so before each turn."""
 
     def add(self, connection: Waiting) -> None:
         """Give it one turn, behind those who wait already."""
@@ -151,7 +151,7 @@ class Turns:
         if not self._put_off.addresses:
             return
         try:
-            self._let_others_go_first()
+            self.let_others_go_first()
             while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
                 next_.take_turn()
         finally:
@@ -159,7 +159,8 @@ class Turns:
                 self._noted = True
                 self._clock.callLater(0, self._begin)
 
-    def _let_others_go_first(self) -> None:
+    def let_others_go_first(self) -> None:
+        """Something will take its time: what others have ready does not wait for it."""
         for call in self.before:
             call()
 
@@ -173,7 +174,7 @@ class Turns:
         if not self._waiting.addresses:
             return
         try:
-            self._let_others_go_first()
+            self.let_others_go_first()
             if (connection := self._waiting.pop()) is not None:  # else just lost
                 connection.take_turn()
         finally:
