@@ -8,9 +8,10 @@ flipped bits otherwise.
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -25,6 +26,10 @@ from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Written", "open_writer", "write"]
+
+_GATHERED = 1 << 20
+"""So many bytes go to the file at a time: a thread that encodes needs the interpreter for
+each of these writes only, not for each page while another one decodes."""
 
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
 
@@ -84,7 +89,8 @@ def write(
     decoded: Callable[[], None] = lambda: None,
     executor: Executor | None = None,
 ) -> Written:
-    """Write a whole file to *sink* (a writable binary file object).
+    """Write a whole file to *sink* (a writable binary file object), which stays open unless
+    something goes wrong.
 
     *previous*, asked when all rows are written, gives the link of the file before it
     (`gateway.store.digests`), and *incarnation* is who publishes it
@@ -94,7 +100,10 @@ def write(
     digested in another.
     """
     done = Written()
-    with open_writer(sink, compression, ENCODED) as writer:
+    with (
+        _gathering(sink) as gathered,
+        open_writer(gathered, compression, ENCODED) as writer,
+    ):
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
         with _Encoding(writer, done, executor) as encoding:
@@ -107,12 +116,26 @@ def write(
             if columns.rows:
                 encoding.begin(columns)
             decoded()
+        gathered.flush()
         writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
         if link := previous():
             writer.add_key_value_metadata({PREVIOUS_KEY: link})
         if incarnation:
             writer.add_key_value_metadata({INCARNATION_KEY: incarnation})
     return done
+
+
+@contextlib.contextmanager
+def _gathering(sink: Any) -> Iterator[pa.NativeFile]:
+    """A stream before *sink*, which is closed if something goes wrong."""
+    gathered = pa.BufferedOutputStream(pa.PythonFile(sink, "w"), _GATHERED)
+    try:
+        yield gathered
+        gathered.detach()
+    except BaseException:
+        with contextlib.suppress(Exception):  # what went wrong first is raised
+            gathered.close()
+        raise
 
 
 class _Encoding:

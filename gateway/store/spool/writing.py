@@ -181,7 +181,6 @@ def _write(
                 decoded=turn.close,
                 executor=executor,
             )
-            sink.flush()
             progress()
             sink.file.sync()
         except BaseException:
@@ -212,13 +211,11 @@ def _scan(data: bytes, task: Task) -> tuple[segment.Scan, str | None]:
 
 
 class _Sink(io.RawIOBase):
-    """A `File` as pyarrow wants one; small writes are gathered."""
+    """A `File` as pyarrow wants one."""
 
     def __init__(self, file: File) -> None:
         super().__init__()
         self.file = file
-        self._chunks: list[bytes] = []
-        self._gathered = 0
         self._size = 0
         self.sha256 = hashlib.sha256()
         """Of what was written."""
@@ -228,19 +225,10 @@ class _Sink(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         chunk = bytes(data)
-        self._chunks.append(chunk)
-        self._gathered += len(chunk)
+        self.sha256.update(chunk)
+        self.file.write([chunk])
         self._size += len(chunk)
-        if self._gathered >= 1 << 20:
-            self.flush()
         return len(chunk)
 
     def tell(self) -> int:
         return self._size
-
-    def flush(self) -> None:
-        chunks, self._chunks, self._gathered = self._chunks, [], 0
-        for chunk in chunks:
-            self.sha256.update(chunk)
-        if chunks:
-            self.file.write(chunks)

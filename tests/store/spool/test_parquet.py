@@ -184,6 +184,13 @@ def test_what_goes_wrong_beside_is_raised(groups: int) -> None:
         assert beside.submit(lambda: True).result()
 
 
+class _Open(io.BytesIO):
+    """Can be looked at when it is closed."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 def test_a_decoder_that_fails_waits_for_what_is_encoded() -> None:
     """Its error is the one that is raised, behind the end of the group before."""
 
@@ -192,7 +199,7 @@ def test_a_decoder_that_fails_waits_for_what_is_encoded() -> None:
             raise MemoryError
         return _decode(body)
 
-    sink = io.BytesIO()
+    sink = _Open()
     with ThreadPoolExecutor(1) as beside:
         with pytest.raises(MemoryError):
             write(
