@@ -96,8 +96,8 @@ def write(
     (`gateway.store.digests`), and *incarnation* is who publishes it
     (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
     called after each group of rows, and *decoded* when the last one has its values.  With
-    an *executor*, a group is encoded and written to *sink* in one of its threads, and
-    digested in another.
+    an *executor*, of one thread, a group is encoded and written to *sink* in that, and
+    digested there or here.
     """
     done = Written()
     with (
@@ -139,7 +139,11 @@ def _gathering(sink: Any) -> Iterator[pa.NativeFile]:
 
 
 class _Encoding:
-    """Encodes groups of rows in their order: each one here, or while the next is decoded."""
+    """Encodes groups of rows in their order: each one here, or while the next is decoded.
+
+    The executor's thread writes a group and then digests it.  Whoever would have to wait for
+    that thread digests the group instead, so that two threads always have something to do.
+    """
 
     def __init__(
         self, writer: pq.ParquetWriter, done: Written, executor: Executor | None
@@ -148,37 +152,60 @@ class _Encoding:
         self._done = done
         self._executor = executor
         self._begun: list[Future[None]] = []
+        self._written: Future[None] | None = None
+        """The last group."""
+        self._digested: list[Future[None]] = []
+        """The last group, perhaps behind the one before it."""
+        self._undigested: list[pa.ChunkedArray] = []
+        """The last group's payloads, while nobody digests them."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._end()
-        else:
+        try:
+            if kind is None:
+                self._settle()
+                for each in self._digested:
+                    each.result()
+        finally:
+            for each in self._begun:
+                each.cancel()
             wait(self._begun)  # what they raise comes too late
 
     def begin(self, columns: Columns) -> None:
-        """Encode these, behind those before; raises what went wrong with either."""
+        """Encode these, behind those before; raises what went wrong with those."""
         group = columns.table()
-        self._end()
-        done = self._done
-        done.events += group.num_rows
-        done.flaws.update(columns.flaws)
+        self._done.events += group.num_rows
+        self._done.flaws.update(columns.flaws)
         payloads = group.column("payload")
         if self._executor is None:
             self._write(group)
-            done.digest.add(payloads)
-        else:
-            submit = self._executor.submit
-            self._begun.append(submit(self._write, group))
-            self._begun.append(submit(done.digest.add, payloads))
+            self._done.digest.add(payloads)
+            return
+        written = self._executor.submit(self._write, group)
+        self._begun.append(written)
+        self._settle()
+        self._written = written
+        self._undigested.append(payloads)
+        self._digested.append(self._executor.submit(self._digest))
+        self._begun.append(self._digested[-1])
 
     def _write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
-    def _end(self) -> None:
-        begun, self._begun = self._begun, []
-        wait(begun)
-        for each in begun:
+    def _digest(self) -> None:
+        self._done.digest.add(self._undigested.pop())
+
+    def _settle(self) -> None:
+        """Wait until the last group is written; digest it meanwhile if nobody has begun."""
+        if self._written is None:
+            return
+        *before, digested = self._digested
+        for each in before:
             each.result()
+        self._digested = [digested]
+        if digested.cancel():
+            self._digested = []
+            self._digest()
+        self._written.result()

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["decoders", "main", "work"]
 
-_ENCODERS = 2
 _IDLE_SECONDS = 1.0
 """With nothing to do for so long, it gives back the memory that files took."""
 
@@ -82,7 +81,7 @@ class _Files:
     """Those in hand, `AT_ONCE` at most; the daemon sees to that.
 
     The rows of one are decoded at a time: two that decode at once would only wait for each
-    other.  Two threads encode and digest those of all in turn.
+    other.  One thread encodes those of all in turn.
     """
 
     def __init__(
@@ -92,12 +91,11 @@ class _Files:
         self._known = known
         self._links: dict[Path, SimpleQueue[str]] = {}
         self._saying, self._decoding = Lock(), Lock()
-        self._encoders = ThreadPoolExecutor(_ENCODERS, "encoding")
+        self._encoder = ThreadPoolExecutor(1, "encoding")
         self._writers = ThreadPoolExecutor(AT_ONCE, "writing")
         # The threads begin while there is memory.
-        all_there = Barrier(_ENCODERS + AT_ONCE + 1)
-        for _ in range(_ENCODERS):
-            self._encoders.submit(all_there.wait)
+        all_there = Barrier(AT_ONCE + 2)
+        self._encoder.submit(all_there.wait)
         for _ in range(AT_ONCE):
             self._writers.submit(all_there.wait)
         all_there.wait()
@@ -138,7 +136,7 @@ class _Files:
                 asked,
                 lambda: self._say(task, None),
                 self._decoding,
-                self._encoders,
+                self._encoder,
             )
         except OSError as why:
             failed = type(why)(why.errno, why.strerror, why.filename)

@@ -6,12 +6,15 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
+from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
+from gateway.store.digests import PayloadDigest
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 from gateway.store.spool.parquet import write
@@ -130,19 +133,50 @@ def test_a_file_reads_in_the_schema_of_events(
     ]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_groups_that_are_encoded_beside_are_the_same_file(threads: int) -> None:
-    """Byte for byte, with the same digest; the link is asked for when all is written."""
+@pytest.mark.parametrize("ahead", [True, False])
+def test_groups_that_are_encoded_beside_are_the_same_file(
+    ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte for byte, with the same digest; the link is asked for when all is written.
+
+    Whoever decodes digests what is not even written yet when the next group is there, and
+    nothing else: neither of the two ever only waits.
+    """
     sinks, digests = [], set()
-    with ThreadPoolExecutor(threads) as beside:
+    digesters: list[Thread] = []
+    digested = Event()
+    add, write_table = PayloadDigest.add, pq.ParquetWriter.write_table
+
+    def digest(self: PayloadDigest, payloads: Any) -> None:
+        add(self, payloads)
+        if isinstance(payloads, pa.ChunkedArray):
+            digesters.append(current_thread())
+            digested.set()
+
+    def write_late(self: pq.ParquetWriter, *args: Any, **more: Any) -> None:
+        write_table(self, *args, **more)
+        if ahead and current_thread() is not main_thread():
+            assert digested.wait(60)
+            digested.clear()
+
+    def decode(body: bytes) -> Rows:
+        if not ahead:
+            beside.submit(lambda: None).result()
+        return _decode(body)
+
+    monkeypatch.setattr(PayloadDigest, "add", digest)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", write_late)
+    with ThreadPoolExecutor(1) as beside:
         for executor in (None, beside):
+            digesters.clear()
+            digested.clear()
             sink = io.BytesIO()
             sinks.append(sink)
             written = write(
                 _batches(25, 4096),
                 sink,
                 node="gw",
-                decoder=Decoder({"rsio": _decode}),
+                decoder=Decoder({"rsio": decode}),
                 compression="zstd",
                 previous=lambda: str(sinks[-1].tell()),
                 executor=executor,
@@ -157,6 +191,8 @@ def test_groups_that_are_encoded_beside_are_the_same_file(threads: int) -> None:
     begun = last.column(0).dictionary_page_offset
     assert found.num_row_groups == 4
     assert int(found.metadata.metadata[b"gateway.previous"]) > begun
+    here = [each is main_thread() for each in digesters]
+    assert here[:-1] == [ahead] * 3
 
 
 class _Full(io.BytesIO):
