@@ -17,8 +17,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import cache, partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import SimpleQueue
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["decoders", "main", "work"]
 
+_NICE = 10
+"""See `setpriority(2)`."""
 _IDLE_SECONDS = 1.0
 """With nothing to do for so long, it gives back the memory that files took."""
 
@@ -77,11 +79,36 @@ def work(connection: Any) -> None:
             files.follow(*said)
 
 
+class _Threads:
+    """Those that write files, and one that encodes the rows of all in turn."""
+
+    def __init__(self, nice: int) -> None:
+        begin = partial(_let_others_go_first, nice)
+        self.encoder = ThreadPoolExecutor(1, "encoding", begin)
+        self.writers = ThreadPoolExecutor(AT_ONCE, "writing", begin)
+        # They begin while there is memory.
+        all_there = Barrier(AT_ONCE + 2)
+        self.encoder.submit(all_there.wait)
+        for _ in range(AT_ONCE):
+            self.writers.submit(all_there.wait)
+        all_there.wait()
+
+
+def _let_others_go_first(nice: int) -> None:
+    """Have this thread wait for theirs; where only processes have a priority, nothing."""
+    if nice and sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
 class _Files:
     """Those in hand, `AT_ONCE` at most; the daemon sees to that.
 
     The rows of one are decoded at a time: two that decode at once would only wait for each
-    other.  One thread encodes those of all in turn.
+    other.  As long as each is done before the next begins, the event loop goes before them,
+    whose senders wait; else they have as much of the processor as that has, or it would
+    take more than they write.  No thread may ask for a higher priority than it has: so
+    there are some of each.
     """
 
     def __init__(
@@ -91,14 +118,7 @@ class _Files:
         self._known = known
         self._links: dict[Path, SimpleQueue[str]] = {}
         self._saying, self._decoding = Lock(), Lock()
-        self._encoder = ThreadPoolExecutor(1, "encoding")
-        self._writers = ThreadPoolExecutor(AT_ONCE, "writing")
-        # The threads begin while there is memory.
-        all_there = Barrier(AT_ONCE + 2)
-        self._encoder.submit(all_there.wait)
-        for _ in range(AT_ONCE):
-            self._writers.submit(all_there.wait)
-        all_there.wait()
+        self._patient, self._hurried = _Threads(_NICE), _Threads(0)
 
     @property
     def in_hand(self) -> int:
@@ -106,16 +126,17 @@ class _Files:
         return len(self._links)
 
     def begin(self, task: Task) -> None:
-        """Write this one."""
+        """Write this one: in a hurry if the one before is not done yet."""
+        threads = self._hurried if self._links else self._patient
         self._links[task.path] = SimpleQueue()
-        self._writers.submit(self._write, task)
+        threads.writers.submit(self._write, task, threads.encoder)
 
     def follow(self, path: Path, link: str) -> None:
         """The link of the file before that one."""
         self._links[path].put(link)
 
-    def _write(self, task: Task) -> None:
-        done = self._attempt(task)
+    def _write(self, task: Task, encoder: Executor) -> None:
+        done = self._attempt(task, encoder)
         del self._links[task.path]
         self._say(task, done)
 
@@ -123,7 +144,7 @@ class _Files:
         with self._saying, contextlib.suppress(OSError):  # the daemon ended: so do we
             self._connection.send((task.path, what))
 
-    def _attempt(self, task: Task) -> WrittenFile | Exception:
+    def _attempt(self, task: Task, encoder: Executor) -> WrittenFile | Exception:
         """What becomes of it; that it failed is told when it is asked for."""
         links = self._links[task.path]
         asked = cache(links.get)
@@ -136,7 +157,7 @@ class _Files:
                 asked,
                 lambda: self._say(task, None),
                 self._decoding,
-                self._encoder,
+                encoder,
             )
         except OSError as why:
             failed = type(why)(why.errno, why.strerror, why.filename)

@@ -8,9 +8,11 @@ import os
 import pickle
 import signal
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -347,3 +349,35 @@ def test_one_that_has_nothing_to_do_gives_its_memory_back(
         process.work(Connection())
     assert gave == [1]
     assert waits == [process._IDLE_SECONDS, None]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority")
+def test_a_file_lets_the_event_loop_go_first_unless_the_next_one_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its threads have a lower priority than those of files that come too fast."""
+    told: SimpleQueue[Any] = SimpleQueue()
+
+    def write(task: Task, *given: Any) -> Any:
+        *_, encoders = given
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        told.put((nice, encoders.submit(os.getpriority, os.PRIO_PROCESS, 0).result()))
+        given[2]()  # the link
+        return task.path.name
+
+    class Connection:
+        def send(self, said: Any) -> None:
+            told.put(said)
+
+    monkeypatch.setattr(process, "write", write)
+    files = process._Files(Connection(), dict)
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    patient = max(usual, process._NICE)
+    found = []
+    for path, then in (("1", ()), ("2", ("1", "2")), ("3", ("3",))):
+        files.begin(Task(Path("a"), 1, 1, Path(path), "gw", "zstd", ""))
+        found.append(told.get())
+        for done in then:  # its threads wait for the link, and would do so for ever
+            files.follow(Path(done), "")
+            assert told.get() == (Path(done), done)
+    assert found == [(nice, nice) for nice in (patient, usual, patient)]
