@@ -192,9 +192,9 @@ class Stream:
         stop = self._at = min(at + most, len(self._buffer))
         return bytes(self._buffer[at:stop])
 
-    def release(self) -> None:
-        """Free the memory of what was read."""
-        if self._at:
+    def release(self, *, much: bool = False) -> None:
+        """Free the memory of what was read, always or if that is *much* of it."""
+        if self._at and (not much or self._at * 4 > len(self._buffer)):
             self._buffer = bytes(self._buffer[self._at :])
             self._at = 0
 

@@ -156,6 +156,7 @@ class Session:
         decoder = self._decoder
         inflated_bytes = self._limits.inflated_bytes
         decoder.feed(data)
+        del data  # it is to be free once it was read
         while True:
             try:
                 window = self._window
@@ -174,6 +175,7 @@ class Session:
             if token is None:
                 break
             if self._done or self._cost >= _STEP or isinstance(token, Inflated):
+                decoder.release()
                 yield from self._complete()
         if self._loose is not None and not self._loose.within:
             self._close_loose()

@@ -13,7 +13,8 @@ A window has thousands of events, so there is no object for each frame: `Decoder
 returns a *run*, all adjacent frames of one kind.  A compressed frame is inflated as its
 bytes arrive, at most `_INFLATE_STEP` bytes in each call of `next`, and the inflated bytes
 are dropped once its frames were found.  What is kept is the compressed form, a seventh of
-the size.
+the size.  It is not inflated before much of it has arrived, or all: an inflater takes more
+memory than many a frame, and each of a thousand senders may be in the middle of one.
 
 Everything is refused on its declared length, before it is buffered.
 """
@@ -25,7 +26,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from isal import isal_zlib
 
@@ -74,6 +75,10 @@ _FRAME = struct.Struct(">2sI")
 #: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
 _DEFLATED_STEP = 1 << 15
 _INFLATE_STEP = 1 << 17
+#: An inflater's own memory, as measured: its window and tables.
+_INFLATER_BYTES = 92 << 10
+#: So much of a larger compressed frame arrives before it is inflated.
+_GATHERED_BYTES = 1 << 18
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
 _WORTH_TELLING = 500.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
@@ -94,18 +99,21 @@ Token = Window | Frames | Array | Compressed | Inflated
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_full", "_have", "_inflater", "_left", "_limit", "_parts", "_sizes",
-                 "_tail", "frames", "inflated")  # fmt: skip
+    __slots__ = ("_full", "_gathered", "_have", "_inflater", "_left", "_limit", "_parts",
+                 "_sizes", "_tail", "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
         self.inflated = 0
-        self._inflater = isal_zlib.decompressobj()
+        self._inflater: Any = None
+        """None: too little has arrived."""
+        self._gathered = memoryview(b"")
+        """What has arrived before the inflater was there, and is not inflated yet."""
         self._left = header.size
         self._limit = limits.window_bytes
         self._parts: list[bytes | bytearray] = [bytearray(header.head)]
         self._have = len(header.head)  # bytes in `_parts`
-        self._tail = b""  # zlib did not consume it, because …
+        self._tail: bytes | memoryview = b""  # zlib did not consume it, because …
         self._full = False  # … the last step gave `_INFLATE_STEP` bytes
         self._sizes: array[int] | None = array("H")
 
@@ -113,7 +121,8 @@ class _Inflation:
     def size(self) -> int:
         """How many bytes are buffered."""
         sizes = self._sizes
-        return self._have + self.frames.size + (2 * len(sizes) if sizes else 0)
+        size = self._have + self.frames.size + (2 * len(sizes) if sizes else 0)
+        return size if self._inflater is None else size + _INFLATER_BYTES
 
     def _keep(self, deflated: bytes) -> None:
         self._have += len(deflated)
@@ -147,11 +156,9 @@ class _Inflation:
         """Inflate one step, at this cost; None if nothing has arrived for it."""
         deflated = self._tail
         if not deflated and not self._full:
-            deflated = source.take(min(self._left, _DEFLATED_STEP))
+            deflated = self._next_deflated(source)
             if not deflated:
                 return None
-            self._left -= len(deflated)
-            self._keep(deflated)
         try:
             inflated = self._inflater.decompress(deflated, _INFLATE_STEP)
         except _ZlibError as why:
@@ -171,6 +178,28 @@ class _Inflation:
             )
         self.frames.append(inflated)
         return inflating(read, len(inflated))
+
+    def _next_deflated(self, source: Stream) -> bytes | memoryview:
+        """Bytes to inflate next; empty if too little has arrived."""
+        if self._inflater is None:
+            self._take(source, _GATHERED_BYTES)
+            if self._left and self._have < _GATHERED_BYTES:
+                return b""
+            gathered = b"".join(self._parts)
+            self._parts = [gathered]
+            self._gathered = memoryview(gathered)[_FRAME.size :]
+            self._inflater = isal_zlib.decompressobj()
+        if not self._gathered:
+            return self._take(source, _DEFLATED_STEP)
+        deflated = self._gathered[:_DEFLATED_STEP]
+        self._gathered = self._gathered[_DEFLATED_STEP:]
+        return deflated
+
+    def _take(self, source: Stream, most: int) -> bytes:
+        deflated = source.take(min(self._left, most))
+        self._left -= len(deflated)
+        self._keep(deflated)
+        return deflated
 
     def finish(self) -> Compressed | None:
         """The frame, if all of it was inflated and read; None if more is to come."""
@@ -209,6 +238,12 @@ class Decoder:
     def feed(self, more: bytes) -> None:
         """Add what arrived."""
         self._stream.append(more)
+
+    def release(self) -> None:
+        """Hold hardly more than what is needed, while nobody asks for the next token."""
+        self._stream.release(much=True)
+        if self._inflation is not None:
+            self._inflation.frames.release(much=True)
 
     def next(self, room: int, budget: int) -> Token | None:
         """The next token; None until more is fed.
