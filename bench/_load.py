@@ -265,7 +265,7 @@ class Load:
             self.ack(peer, kind, seq)
 
     def ack(self, peer: Peer, kind: bytes, seq: int) -> None:
-        if kind != b"2A" or seq > self.count or not peer.waiting:
+        if kind != b"2A" or seq > self.count or (seq and not peer.waiting):
             raise Lost(f"not an ack that makes sense: {kind!r} {seq}")
         if seq == 0:
             self.tally.keepalives += 1

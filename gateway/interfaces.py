@@ -250,6 +250,12 @@ class Connection(Protocol):
         when it is this connection's turn again, and nothing is read before that.
         """
 
+    def may_begin(self) -> bool:
+        """Whether what all connections hold leaves room for what it makes of more input;
+        to be asked before that, and when a message is whole and there is input left.  If
+        not, it is as if `again` was called, but its turn comes when there is room.
+        """
+
     def hold(self, size: int, unsent: int = 0) -> None:
         """The server keeps *size* bytes of input that it can not use yet, and *unsent*
         bytes of output that it has not written.

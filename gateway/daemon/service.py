@@ -257,8 +257,11 @@ class Gateway(MultiService):
         self._sessions = session_names(time.time())
         self._turns = Turns(self._reactor)
         self._turns.before.append(self.storage.journal.end_turn)
+        journal = self.storage.journal
         self._memory = MemoryBudget(
-            self.storage.journal.reserve, _read_ahead_bytes(settings)
+            journal.reserve,
+            _read_ahead_bytes(settings),
+            lambda: journal.reservable_bytes - self._turns.put_off_bytes,
         )
         self._connection_log = ConnectionLog(self._reactor)
         self._connection_log.configure(**_connection_lines(settings.logging))
@@ -321,6 +324,7 @@ class Gateway(MultiService):
             more=[
                 *self.reloads.statistics(),
                 *protocols,
+                statistics.of_memory(self._memory),
                 *statistics.of_retained(self.storage.retained),
                 *statistics.of_uploads(self.storage.spool.uploads),
                 *statistics.of_state(self.storage.checkpoint),

@@ -17,7 +17,7 @@ from gateway.admin.status import (
 )
 from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
-from gateway.net import Listener
+from gateway.net import Listener, MemoryBudget
 from gateway.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.spool.retained import Retained
@@ -28,6 +28,7 @@ __all__ = [
     "Stores",
     "of_feeds",
     "of_listeners",
+    "of_memory",
     "of_retained",
     "of_state",
     "of_storage",
@@ -83,6 +84,31 @@ def of_storage(storage: Storage, spool_bytes: int) -> Stores:
         ),
         ArchiveStatus(levels.archive.files, levels.archive.bytes),
         ChainStatus(*storage.link),
+    )
+
+
+def of_memory(memory: MemoryBudget) -> Statistics:
+    """What peers make the daemon hold, and who waits for others to be done."""
+    return Statistics(
+        "memory",
+        "Messages that arrive",
+        [
+            Statistic(
+                "held_bytes",
+                "Unfinished input and unread output of all connections.",
+                memory.held_bytes,
+                "gateway_held_bytes",
+                card="in memory",
+                unit="bytes",
+            ),
+            Statistic(
+                "waiting",
+                "Connections that are not read, as all hold so much.",
+                memory.waiting,
+                "gateway_waiting_connections",
+                card="connections wait for memory",
+            ),
+        ],
     )
 
 

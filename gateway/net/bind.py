@@ -68,12 +68,8 @@ def bind(
     reactor: Any,
     settings: config.Listener,
     factory: IProtocolFactory,
-    room: Callable[[], int],
 ) -> Bound:
-    """Listen where *settings* say.  Raises `CannotListen`.
-
-    *room*: as many bytes may be read of a connection now.
-    """
+    """Listen where *settings* say.  Raises `CannotListen`."""
     try:
         match settings.listen:
             case Tcp() as tcp:
@@ -85,7 +81,7 @@ def bind(
         _tune(port)
         if settings.reuse_port:
             _not_yet(port)
-        sends = Sends(reactor, room)
+        sends = Sends(reactor)
         sends.serve(port)
         if isinstance(port, SocketPort):  # one of a unix socket is, too
             _accept_few(port)

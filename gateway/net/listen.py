@@ -187,7 +187,6 @@ class Listener:
             self._reactor,
             self._settings,
             ConnectionFactory(self),
-            self.turns.room,
         )
         self.turns.before.append(self._flush)
         self._port.stopReading()  # type: ignore[attr-defined]
@@ -297,6 +296,7 @@ class Listener:
         self._ended.callback(None)
 
     def _check_times(self) -> None:
+        self.memory.look()
         if not self._unchecked:
             self._unchecked.extend(reversed(self._connections))
             self._check_some()

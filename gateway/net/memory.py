@@ -1,10 +1,21 @@
-"""The memory that peers make us hold, counted over all listeners: who holds most lets go.
+"""The memory that peers make us hold, counted over all listeners: who reads on, who lets go.
 
 A connection holds the input that its server can not use yet, as the beginning of a
 message, and the output that its peer does not take.  All connections together may hold
-half of `journal.memory_bytes`.  When they hold more, the *address* that holds most loses
-the connection that holds most of it: many small connections of one peer weigh as much as
-a large one, and nobody else pays for them.
+half of `journal.memory_bytes`.
+
+Senders that behave can want more: a thousand that are in the middle of a window each,
+or all of them when the disk hangs.  So when a quarter of it is left it is *tight*, and
+input is read in an order (`Account.room`): those go on that have waited longest for an
+event to become durable, as many as what is left will do for, if their messages are as
+large as the last; and the others are left in the kernel's hands until there is room.
+Addresses that hold little are read as they come, until there is an eighth of all left:
+that is for those who have begun.  And nobody waits for an address that has a quarter of
+all, if it has not an eighth of that itself.
+
+When they hold too much all the same, the *address* that holds most loses the connection
+that holds most of it: many small connections of one peer weigh as much as a large one,
+and nobody else pays for them.
 
 Many addresses that hold a little each could make an honest sender the one that holds most.
 So where no address has an eighth of all, those connections let go first that *stand*: at
@@ -18,6 +29,7 @@ but to read more of it is never a reason to let go, as there is a limit before e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Protocol
 
 from gateway.event import network_of
@@ -28,6 +40,12 @@ __all__ = ["Account", "MemoryBudget"]
 
 _MUCH = 8
 """An address with the eighth part of all lets go first, whatever it does."""
+_LITTLE = 1 << 12
+"""Bytes of the smallest read; and of a connection that holds nothing, when it is tight."""
+_FEW = 32
+"""So many connections read as much as they like at a time, if there is plenty."""
+_LOOKED = 1 << 18
+"""Who may read is looked at again when so much more or less is left, or a quarter."""
 
 
 class _Holder(Protocol):
@@ -39,13 +57,18 @@ class MemoryBudget:
     """What all connections of a daemon hold."""
 
     def __init__(
-        self, reserve: Callable[[int], bool], read_ahead_bytes: int = 64 << 20
+        self,
+        reserve: Callable[[int], bool],
+        read_ahead_bytes: int = 64 << 20,
+        left: Callable[[], int] = lambda: 1 << 40,
     ) -> None:
         """*reserve* adds to what is held in all; false: that is too much.
 
-        *read_ahead_bytes* is what all connections together may have read ahead.
+        *read_ahead_bytes* is what all connections together may have read ahead; *left*
+        says how many bytes may still be held.
         """
         self._reserve = reserve
+        self._left = left
         self.read_ahead_bytes = read_ahead_bytes
         """It may change; what is read ahead already is then let be."""
         self._ahead = 0
@@ -55,7 +78,22 @@ class MemoryBudget:
         self._ahead_of: dict[str, int] = {}
         """… and that alone."""
         self._accounts: dict[Account, None] = {}
+        """Who holds something, in the order in which they go on: by `Account.place`."""
+        self._places = count(1)
         self._freeing = False
+        self._tight = False
+        self._last_place = 0
+        """The last in order that may read, …"""
+        self._first = self._first_left = 0
+        """… how many may, and how many of those still hold what they held, …"""
+        self._largest = 0
+        """… what the address has that has most, …"""
+        self._looked_at = 0
+        """… and what was left, when it was looked at last."""
+        self._usual = 0
+        """The most that a connection held before an event of it was durable, of late."""
+        self._waiting: dict[Account, Callable[[], None]] = {}
+        """Those that may not read, and how each is told that it may."""
 
     def account(self, holder: _Holder, host: str) -> Account:
         """That of a new connection from *host*; it holds nothing yet."""
@@ -64,7 +102,10 @@ class MemoryBudget:
     def changed(self, account: Account, change: int) -> None:
         """Count it.  May call anybody's `let_go`."""
         self._count(account, change)
-        if not self._reserve(change) and change > 0 and not self._freeing:
+        enough = self._reserve(change)
+        if change < 0:
+            self._less_held()
+        elif not enough and not self._freeing:
             self._freeing = True
             try:
                 self._free()
@@ -75,6 +116,8 @@ class MemoryBudget:
         """Count it: so much more is read ahead, or less."""
         self._count_ahead(account, change)
         self._reserve(change)
+        if change < 0:
+            self._less_held()
 
     def take_room(self, account: Account, size: int) -> bool:
         """Count *size* bytes more as read ahead, if they may be.
@@ -85,7 +128,7 @@ class MemoryBudget:
         """
         left = self.read_ahead_bytes - self._ahead - size
         of_address = self._ahead_of.get(account.address, 0)
-        if account.ahead > left or of_address + size > 3 * left:
+        if self.tight or account.ahead > left or of_address + size > 3 * left:
             return False
         if not self._reserve(size):
             self._reserve(-size)
@@ -97,15 +140,151 @@ class MemoryBudget:
     def _count(self, account: Account, change: int) -> None:
         self._held += change
         _add(self._addresses, account.address, change)
-        if account.size or account.ahead:
-            self._accounts[account] = None
-        else:
-            self._accounts.pop(account, None)
+        if not (account.size or account.ahead):
+            if account in self._accounts:
+                self._leave_place(account)
+        elif account not in self._accounts:
+            self._go_last(account)
+
+    def _go_last(self, account: Account) -> None:
+        self._accounts[account] = None
+        account.place = next(self._places)
+
+    def _leave_place(self, account: Account) -> None:
+        del self._accounts[account]
+        if account.place <= self._last_place:
+            self._first_left -= 1
+
+    def served(self, account: Account) -> None:
+        """An event of it became durable: it had its turn."""
+        most = account.most + account.most // 8  # as its last read is not in it
+        self._usual = max(most, self._usual - self._usual // 64)
+        if account in self._accounts:
+            self._leave_place(account)
+            self._go_last(account)
+            self._less_held()
 
     def _count_ahead(self, account: Account, change: int) -> None:
         self._ahead += change
         _add(self._ahead_of, account.address, change)
         self._count(account, change)
+
+    @property
+    def held_bytes(self) -> int:
+        """Unfinished input and unread output of all connections."""
+        return self._held
+
+    @property
+    def waiting(self) -> int:
+        """How many connections are not read, as others go first."""
+        return len(self._waiting)
+
+    @property
+    def plenty(self) -> int:
+        """As many bytes may be read of everybody; 0: ask for each (`room`)."""
+        left = self._left()
+        if self._tight or left * 3 <= self._held:
+            return 0
+        return max(_LITTLE, left // (_FEW + len(self._accounts)) // 2)
+
+    @property
+    def tight(self) -> bool:
+        """Not everybody may read."""
+        return not self.plenty
+
+    def room(self, account: Account, again: Callable[[], None]) -> int:
+        """As many bytes may be read of it; 0: none now, and *again* is called once it may.
+
+        *again* must not call back into this.
+        """
+        if plenty := self.plenty:
+            return plenty
+        left = self._left()
+        if not self._tight or self._looked_at - left > self._noticed:
+            self._tight = True
+            self._look(left)
+        if not (room := self._may_read(account, left)):
+            self._waiting[account] = again
+        return room
+
+    def forget(self, account: Account) -> None:
+        """Its connection is gone."""
+        self._waiting.pop(account, None)
+
+    def look(self) -> None:
+        """Look whether those who wait may read: due every few seconds, as somebody else
+        may have given back what they wait for.
+        """
+        if self._tight:
+            self._look(self._left())
+
+    def _less_held(self) -> None:
+        if not self._tight:
+            return
+        left = self._left()
+        if left >= self._held:
+            self._tight = False
+            waiting, self._waiting = self._waiting, {}
+            for again in waiting.values():
+                again()
+        elif (
+            self._first_left * 2 <= self._first
+            or left - self._looked_at > self._noticed
+        ):
+            self._look(left)
+
+    @property
+    def _noticed(self) -> int:
+        """So much more or less must be left to look again."""
+        return max(_LOOKED, self._held // 64, abs(self._looked_at) // 4)
+
+    def _look(self, left: int) -> None:
+        """Say who goes on while so much is left, and tell those who waited for it."""
+        self._looked_at = left
+        self._largest = max(self._addresses.values(), default=0)
+        self._first = self._last_place = 0
+        if left * 16 < left + self._held:
+            left = 0  # whoever is first has all of it
+        for one in self._accounts:
+            if one.stands:
+                continue
+            left -= self._needs(one)
+            if left < 0 and self._first:
+                break
+            self._first += 1
+            self._last_place = one.place
+        self._first_left = self._first
+        free, held, last = self._free_below(), self._addresses, self._last_place
+        told = [
+            one
+            for one in self._waiting
+            if held.get(one.address, 0) < free or (one.size and one.place <= last)
+        ]
+        for one in told:
+            if again := self._waiting.pop(one, None):
+                again()
+
+    def _needs(self, account: Account) -> int:
+        """As many bytes more as it will presumably hold, until its message is whole."""
+        more = max(account.most, self._usual) - account.size
+        return more if more > 0 else account.size
+
+    def _free_below(self) -> int:
+        """Whoever's address holds less may read, whatever its place."""
+        left = self._left()
+        free = (left - (left + self._held) // _MUCH) // _MUCH
+        if self._largest * 4 >= self._held:
+            free = max(free, self._largest // _MUCH)
+        return free
+
+    def _may_read(self, account: Account, left: int) -> int:
+        """As many bytes as *account* may read when so much is left; 0: it has to wait."""
+        room = self._free_below() - self._addresses.get(account.address, 0)
+        if room > 0:
+            return max(_LITTLE, room) if account.size else _LITTLE
+        if account.size and account.place <= self._last_place:
+            return max(_LITTLE, left // (1 + self._first) // 2)
+        return 0
 
     def _free(self) -> None:
         """Let go of the largest until it is not too much any more."""
@@ -156,7 +335,16 @@ def _add(counts: dict[str, int], key: str, change: int) -> None:
 class Account:
     """What one connection holds."""
 
-    __slots__ = ("_budget", "address", "ahead", "holder", "size", "stands")
+    __slots__ = (
+        "_budget",
+        "address",
+        "ahead",
+        "holder",
+        "most",
+        "place",
+        "size",
+        "stands",
+    )
 
     def __init__(self, budget: MemoryBudget, holder: _Holder, address: str) -> None:
         self.holder = holder
@@ -168,13 +356,30 @@ class Account:
         """Bytes that are read ahead, and the room for the next read."""
         self.stands = False
         """What it holds does not come any further, or is not taken."""
+        self.most = 0
+        """The most bytes that it held at a time."""
+        self.place = 0
+        """Among those that hold something: who has a lower one goes on first."""
         self._budget = budget
 
     def hold(self, size: int) -> None:
         """It holds *size* bytes now.  May call anybody's `let_go`."""
         change, self.size = size - self.size, size
         if change:
+            self.most = max(self.most, size)
             self._budget.changed(self, change)
+
+    def room(self, again: Callable[[], None]) -> int:
+        """As many bytes may be read; 0: none now, and *again* is called once it may."""
+        return self._budget.room(self, again)
+
+    def served(self) -> None:
+        """An event of it became durable."""
+        self._budget.served(self)
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        self._budget.forget(self)
 
     def take_room(self, size: int) -> bool:
         """Count room to read *size* bytes more ahead; false: there is none now."""

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.net.handshake import Handshake
+from gateway.net.handshake import READ_BYTES, Handshake
 from gateway.net.read_ahead import STEP, ReadAhead
 from gateway.net.transport import LostTransport, Peer, has_input, look_at_peer
 
@@ -42,6 +42,7 @@ class Reading(Handshake):
         "_put_off",
         "_turn_due",
         "_unfinished",
+        "_waits_for_room",
     )
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
@@ -63,6 +64,8 @@ class Reading(Handshake):
         """Its server takes no more: nothing is read ahead for it."""
         self._unfinished = 0
         """Bytes of input that its server holds, as that says."""
+        self._waits_for_room = False
+        """All connections hold so much that others go on first (`memory`)."""
 
     @abstractmethod
     def close(self) -> None:
@@ -202,8 +205,17 @@ class Reading(Handshake):
         """See `interfaces.Connection`."""
         if not (self._closing or self._turn_due):
             self._turn_due = True
-            self._listener.turns.add(self)
+            # What it has begun holds memory until it is done.
+            self._listener.turns.add(self, first=self._listener.memory.tight)
             self._read_or_not()
+
+    def may_begin(self) -> bool:
+        """See `interfaces.Connection`."""
+        if self._closing or self._room_in_memory():
+            return True
+        self._turn_due = True
+        self._read_or_not()
+        return False
 
     def take_turn(self) -> None:
         """It is this connection's turn."""
@@ -228,17 +240,41 @@ class Reading(Handshake):
     @property
     def _may_deliver(self) -> bool:
         """Nothing is against it to deliver what was read ahead."""
-        return not (self._paused or self._closing or self._withheld)
+        held = self._paused or self._closing or self._withheld
+        return not (held or self._waits_for_room)
 
     def _ask_to_deliver(self) -> None:
         """Wait for a turn, if something was read ahead that may be delivered."""
         if (self._ahead is not None or self._over) and self._may_deliver:
             self._listener.turns.add(self)
 
+    def room(self) -> int:
+        """As many bytes may be read now; 0: none, and it is not read for a while."""
+        return min(self._listener.turns.room(), self._room_in_memory())
+
+    def _room_in_memory(self) -> int:
+        """So many bytes may be read of it, for all that is held; 0: it waits for room."""
+        if self._closing or self._paused or self._server is None:
+            return READ_BYTES  # what is read while paused has room already
+        most = self._listener.memory.plenty or self._memory.room(self._room_again)
+        if not most:
+            self._waits_for_room = True
+            self._read_or_not()
+        return most
+
+    def _room_again(self) -> None:
+        self._waits_for_room = False
+        if self._turn_due:
+            self._listener.turns.add(self)
+        else:
+            self._read_or_not()
+            self._ask_to_deliver()
+
     def _read_or_not(self) -> None:
         """Tell the transport whether to read, for all the reasons there are not to."""
         ahead = self._ahead
         held = self._turn_due or self._over or self._withheld or bool(self._put_off)
+        held = held or self._waits_for_room
         if ahead is not None and (held or not self._paused):
             ahead.give_room_back()
         if self._paused or ahead is not None:

@@ -33,14 +33,10 @@ _MOST_PIECES = 1024
 class Sends:
     """The sockets of one port that have something to send."""
 
-    __slots__ = ("_clock", "_scheduled", "_waiting", "room")
+    __slots__ = ("_clock", "_scheduled", "_waiting")
 
-    def __init__(
-        self, clock: IReactorTime, room: Callable[[], int] = lambda: 1 << 30
-    ) -> None:
+    def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self.room = room
-        """As many bytes may be read of one of them now."""
         self._waiting: dict[_Server, None] = {}
         self._scheduled = False
 
@@ -123,8 +119,11 @@ class _Server(tcp.Server):
 
     def doRead(self) -> Exception | None:  # type: ignore[override]
         """See IReadDescriptor."""
+        room: int = self.protocol.room()  # type: ignore[attr-defined]
+        if not room:  # the protocol has paused us
+            return None
         try:
-            data = self.socket.recv(min(self.read_bytes, self.sends.room()))
+            data = self.socket.recv(min(self.read_bytes, room))
         except BlockingIOError:
             return None
         except OSError:

@@ -55,10 +55,14 @@ class _Line:
         self.addresses: OrderedDict[str, OrderedDict[Waiting, None]] = OrderedDict()
         """Of those that wait."""
 
-    def add(self, connection: Waiting) -> None:
-        """Behind the others of its address, unless it waits already."""
+    def add(self, connection: Waiting, *, first: bool = False) -> None:
+        """Behind the others of its address, unless it waits already; or before all."""
         address = network_of(connection.host)
-        self.addresses.setdefault(address, OrderedDict())[connection] = None
+        waiting = self.addresses.setdefault(address, OrderedDict())
+        waiting[connection] = None
+        if first:
+            waiting.move_to_end(connection, last=False)
+            self.addresses.move_to_end(address, last=False)
 
     def remove(self, connection: Waiting) -> None:
         """It waits no more."""
@@ -108,9 +112,9 @@ class Turns:
         self.before: list[Callable[[], None]] = []
         """Called by `let_others_go_first`, and so before each turn."""
 
-    def add(self, connection: Waiting) -> None:
-        """Give it one turn, behind those who wait already."""
-        self._waiting.add(connection)
+    def add(self, connection: Waiting, *, first: bool = False) -> None:
+        """Give it one turn, behind those who wait already; or before them."""
+        self._waiting.add(connection, first=first)
         self._schedule()
 
     def remove(self, connection: Waiting) -> None:

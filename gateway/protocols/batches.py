@@ -191,7 +191,7 @@ class BatchServer(Closing):
         turn = Turn()
         while not (turn.over or self._valve.paused or self._closed):
             if self._batches is None:
-                if not self._input:
+                if not self._input or not self._connection.may_begin():
                     return
                 self._batches = iter(session.received(self._input.pop(0)))
             ready = next(self._batches, None)
@@ -202,6 +202,8 @@ class BatchServer(Closing):
             if ready.count or ready.ack:
                 self._submit(ready)
                 self._valve.regulate(self._unacknowledged)
+                if not self._connection.may_begin():
+                    return
             if ready.control or self._control is not None:
                 self._check_control(ready)
 

@@ -63,6 +63,8 @@ class FakeConnection:
         """Sum of the events counted."""
         self.unread_input = False
         """The peer has sent more than was read: what a test says."""
+        self.has_room = True
+        """What all connections hold leaves room for more: what a test says."""
         self.stepwise = False
         """Turns are taken by `take_turn` only; otherwise at once, until none is due."""
         self.turn_due = False
@@ -186,6 +188,11 @@ class FakeConnection:
     def take_no_more(self) -> None:
         """See `interfaces.Connection`."""
         self.paused = self.takes_no_more = True
+
+    def may_begin(self) -> bool:
+        """See `interfaces.Connection`."""
+        self.turn_due = self.turn_due or not self.has_room
+        return self.has_room
 
     def again(self) -> None:
         """See `interfaces.Connection`."""

@@ -20,6 +20,7 @@ from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
+from gateway.net import MemoryBudget
 from gateway.plugins import installed
 from gateway.protocol import Statistic, Statistics
 from gateway.store.lake import health_path
@@ -93,6 +94,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         more=[
             *built_in,
             *reloads.statistics(),
+            statistics.of_memory(MemoryBudget(lambda _: True)),
             *statistics.of_retained(retained),
             *statistics.of_state(checkpoint),
             *statistics.of_uploads(uploads),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.interfaces import Connection, Refusal
 from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
@@ -35,7 +37,7 @@ class Budget:
     holders: list[Holder] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.budget = MemoryBudget(self._reserve)
+        self.budget = MemoryBudget(self._reserve, left=lambda: self.most - self.held)
 
     def _reserve(self, change: int) -> bool:
         self.held += change
@@ -159,6 +161,238 @@ def test_one_address_leaves_room_to_read_ahead(budget: Budget) -> None:
         other = budget.account(f"other-{number}", f"192.0.2.{number}")
         assert other.take_room(2)
     assert budget.gone == []
+
+
+# Who reads on
+
+
+KiB, MiB = 1 << 10, 1 << 20
+
+
+class Sender:
+    """One that has a message of *size* bytes to send, of which nothing was read."""
+
+    def __init__(self, budget: Budget, number: int, host: str, size: int = 0) -> None:
+        self.account = budget.account(f"{number}", host)
+        self.left = size
+        self.waits = False
+
+    def read(self, most: int = READ_BYTES) -> int:
+        """Read what may be, as the network does; 0: it has to wait."""
+        room = self.account.room(self._again)
+        size = min(most, self.left, room)
+        self.waits = not room
+        if size:
+            self.left -= size
+            self.account.hold(self.account.size + size)
+        return size
+
+    def _again(self) -> None:
+        self.waits = False
+
+    def finish(self) -> None:
+        """What it held is durable."""
+        self.account.served()
+        self.account.hold(0)
+
+
+def senders(budget: Budget, count: int, held: int, hosts: int = 1) -> list[Sender]:
+    """Each holds so much, and has as much to send again."""
+    made = []
+    for number in range(count):
+        sender = Sender(budget, number, f"198.51.100.{number % hosts}", 2 * held)
+        sender.account.hold(held)
+        sender.left -= held
+        made.append(sender)
+    return made
+
+
+@pytest.fixture
+def large() -> Budget:
+    return Budget(64 * MiB)
+
+
+def test_everybody_reads_while_there_is_plenty(large: Budget) -> None:
+    """The less is left, the less at a time."""
+    reads = [sender.read() for sender in senders(large, 40, MiB)]
+    assert not large.budget.tight
+    assert 24 * MiB // 144 == reads[0] > reads[-1] > 16 * MiB // 144
+
+
+@pytest.mark.parametrize("hosts", [1, 50])
+def test_when_it_is_tight_those_go_on_that_began_first(
+    large: Budget, hosts: int
+) -> None:
+    """As many as the 14 MiB that are left will do for; the others when there is room."""
+    made = senders(large, 50, MiB, hosts)
+    assert large.budget.tight
+    goes_on = [bool(sender.read()) for sender in reversed(made)][::-1]
+    first = goes_on.index(False)
+    assert goes_on == [True] * first + [False] * (50 - first)
+    assert 13 <= first <= 15
+    for sender in made[:20]:
+        sender.finish()
+    assert not any(sender.waits for sender in made)
+
+
+def test_who_was_served_goes_last(large: Budget) -> None:
+    made = senders(large, 50, MiB)
+    made[0].account.hold(2 * MiB)
+    made[0].account.served()
+    made[0].account.hold(MiB)
+    assert [bool(sender.read()) for sender in (made[0], *made[1:3])] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_all_have_their_turn_while_it_stays_tight(large: Budget) -> None:
+    """Senders that begin a message with the end of the last: none of them waits for good."""
+    made = senders(large, 50, MiB)
+    served = dict.fromkeys(range(50), 0)
+    for _ in range(400):
+        for number, sender in enumerate(made):
+            sender.left = max(sender.left, 1)
+            if not sender.waits and sender.read(1):
+                sender.account.served()
+                served[number] += 1
+    assert large.budget.tight
+    assert min(served.values()) > 50
+
+
+def test_those_of_other_addresses_read_on(large: Budget) -> None:
+    """While the memory is full of somebody's, of whom a few go on."""
+    greedy = senders(large, 50, MiB)
+    honest = Sender(large, 99, "192.0.2.1", MiB)
+    while honest.left:
+        assert honest.read()
+    assert [bool(sender.read()) for sender in greedy].count(True) < 30
+    assert large.gone == []
+
+
+def test_who_holds_nothing_is_heard(large: Budget) -> None:
+    """A little of it is read, for it may be a short message; but of the last eighth
+    nothing is for those who begin.
+    """
+    made = senders(large, 55, MiB, 55)
+    new = Sender(large, 99, "192.0.2.1", MiB)
+    assert new.read() == 4 * KiB
+    for sender in made[:3]:
+        sender.account.hold(3 * MiB)
+    assert Sender(large, 98, "192.0.2.2", MiB).read() == 0
+
+
+def test_what_others_give_back_is_seen(large: Budget) -> None:
+    """What has no connection holds memory, too, and nobody tells when it is free."""
+    made = senders(large, 4, MiB)
+    large.held += 60 * MiB
+    assert not made[3].read()
+    large.held -= 60 * MiB
+    assert made[3].waits
+    large.budget.look()
+    assert not made[3].waits
+
+
+def test_who_is_gone_is_not_told(large: Budget) -> None:
+    made = senders(large, 50, MiB)
+    assert not made[-1].read()
+    made[-1].account.hold(0)
+    made[-1].account.forget()
+    for sender in made[:-1]:
+        sender.finish()
+    assert made[-1].waits
+
+
+@pytest.fixture
+def late(make_net: MakeNet, budget: Budget) -> tuple[Any, list[Any]]:
+    """A network whose memory is tight, and its peers: the last has to wait."""
+    budget.most = 1000
+    net = make_net(keep, keywords={"memory": budget.budget})
+    peers = [net.peer(f"192.0.2.{n}") for n in range(8)]
+    for number, peer in enumerate(peers):
+        assert peer.connection.room()
+        peer.send(bytes(110 if number < 7 else 120))
+    assert peers[0].connection.room()
+    return net, peers
+
+
+def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
+    """Until there is room; and nobody blames it for the time."""
+    net, peers = late
+    *others, last = peers
+    assert last.connection.room() == 0
+    assert last.transport.producerState == "paused"
+    for tenths in range(100):
+        last.connection.check_time(net.clock.seconds() + tenths * PROGRESS_SECONDS / 10)
+    assert not last.transport.finished
+    for other in others:
+        other.connection.hold(0)
+    assert last.transport.producerState == "producing"
+    assert last.connection.room() > 0
+
+
+def test_who_may_not_begin_has_its_turn_when_there_is_room(
+    late: tuple[Any, list[Any]],
+) -> None:
+    """Its server is asked to go on with no bytes, as for any other turn."""
+    net, peers = late
+    *others, last = peers
+    server = net.servers[-1]
+    assert not last.connection.may_begin()
+    assert last.transport.producerState == "paused"
+    server.chunks.clear()
+    net.clock.advance(0)
+    assert server.chunks == []
+    for other in others:
+        other.connection.hold(0)
+    net.clock.advance(0)
+    assert server.chunks == [b""]
+    assert last.connection.may_begin()
+    assert last.transport.producerState == "producing"
+
+
+def test_who_waits_and_is_lost_is_forgotten(late: tuple[Any, list[Any]]) -> None:
+    _, (*others, last) = late
+    assert last.connection.room() == 0
+    last.lose()
+    for other in others:
+        other.connection.hold(0)
+    assert last.connection.room() > 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_senders_that_go_on_are_never_let_go(data: st.DataObject) -> None:
+    """However many they are, from however many addresses, and whoever is read when: all
+    together send many times what may be held, each as much as an eighth of it, and each
+    message arrives.
+    """
+    budget = Budget(16 * MiB)
+    chance = data.draw(st.randoms(use_true_random=False))
+    count = data.draw(st.integers(1, 200))
+    hosts = data.draw(st.integers(1, 200))
+    messages = data.draw(st.integers(1, 2))
+    sizes = [chance.randint(1, 2 * MiB) for _ in range(count)]
+    made = [
+        Sender(budget, n, f"10.0.{n % hosts}.1", size) for n, size in enumerate(sizes)
+    ]
+    todo = dict.fromkeys(range(count), messages)
+    while todo:
+        ready = [number for number in todo if not made[number].waits]
+        assert ready, "somebody reads on"
+        for number in chance.sample(ready, len(ready)):
+            sender = made[number]
+            sender.read()
+            assert budget.held <= budget.most
+            if not sender.left:
+                sender.finish()
+                sender.left = sizes[number]
+                todo[number] -= 1
+                if not todo[number]:
+                    del todo[number]
+    assert budget.gone == []
+    assert budget.held == 0
 
 
 def test_an_ipv6_network_is_one_address(budget: Budget) -> None:

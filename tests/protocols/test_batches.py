@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,3 +32,34 @@ def test_an_acknowledgement_that_is_no_bytes(ack: Any) -> None:
     with pytest.raises(TypeError, match="the acknowledgement is no bytes"):
         server.received(b"hello")
     assert journal.submitted == []
+
+
+def test_the_next_message_waits_for_room() -> None:
+    """What is whole is stored; what is to come is left alone until its turn."""
+
+    class Session:
+        held_bytes = 0
+
+        def __init__(self, *_: object) -> None: ...
+
+        def received(self, data: bytes) -> Iterator[Ready]:
+            for byte in data:
+                yield Ready(1, bytes([byte]), 1, b"ok")
+
+    journal = ManualJournal()
+    listener = BatchListener(settings(NoOptions), journal, Clock(), Session)
+    connection = FakeConnection()
+    connection.stepwise = True
+    connection.serve(listener(connection))
+    connection.deliver(b"")
+    connection.has_room = False
+    connection.deliver(b"abc")
+    assert [batch.body for batch in journal.submitted] == []
+    connection.has_room = True
+    connection.take_turn()
+    assert [batch.body for batch in journal.submitted] == [b"a", b"b", b"c"]
+    connection.has_room = False
+    connection.deliver(b"de")
+    connection.has_room = True
+    connection.take_turn()
+    assert len(journal.submitted) == 5

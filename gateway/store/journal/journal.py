@@ -317,8 +317,13 @@ class Journal:
         self._reserved += change
         if change < 0:
             self._make_room()
+        return self.reservable_bytes >= 0
+
+    @property
+    def reservable_bytes(self) -> int:
+        """So much more may be reserved; less than 0: it is too much already."""
         # Half at most, so that what is reserved alone never makes the journal full.
-        return self._reserved <= self._memory_bytes // 2
+        return self._memory_bytes // 2 - self._reserved
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""

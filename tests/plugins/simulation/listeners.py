@@ -112,7 +112,11 @@ class Listeners:
         self._journal = storage.journal
         settings = life.world.settings
         self._memory_bytes = settings.journal.memory_bytes
-        self.memory = MemoryBudget(storage.journal.reserve, self._memory_bytes // 4)
+        self.memory = MemoryBudget(
+            storage.journal.reserve,
+            self._memory_bytes // 4,
+            lambda: storage.journal.reservable_bytes,
+        )
         self._turns = Turns(life.reactor)
         self._turns.before.append(storage.journal.end_turn)
         self._refusals, self._penalties = _Refusals(life), Penalties(life.reactor)
