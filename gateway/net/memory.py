@@ -158,6 +158,9 @@ class MemoryBudget:
     def served(self, account: Account) -> None:
         """An event of it became durable: it had its turn."""
         most = account.most + account.most // 8  # as its last read is not in it
+        most = min(
+            most, 2 * self._usual + _LOOKED
+        )  # one alone says little of the others
         self._usual = max(most, self._usual - self._usual // 64)
         if account in self._accounts:
             self._leave_place(account)

@@ -56,13 +56,12 @@ class _Line:
         """Of those that wait."""
 
     def add(self, connection: Waiting, *, first: bool = False) -> None:
-        """Behind the others of its address, unless it waits already; or before all."""
+        """Behind the others of its address, unless it waits already; or before them."""
         address = network_of(connection.host)
         waiting = self.addresses.setdefault(address, OrderedDict())
         waiting[connection] = None
         if first:
             waiting.move_to_end(connection, last=False)
-            self.addresses.move_to_end(address, last=False)
 
     def remove(self, connection: Waiting) -> None:
         """It waits no more."""
@@ -113,7 +112,7 @@ class Turns:
         """Called by `let_others_go_first`, and so before each turn."""
 
     def add(self, connection: Waiting, *, first: bool = False) -> None:
-        """Give it one turn, behind those who wait already; or before them."""
+        """Give it one turn, behind those who wait already; or before those of its address."""
         self._waiting.add(connection, first=first)
         self._schedule()
 

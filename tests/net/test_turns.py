@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.interfaces import Refusal
+from gateway.net import MemoryBudget
 
 Make = Callable[..., Any]
 
@@ -49,6 +50,20 @@ def test_turns_go_round(make_net: Make) -> None:
     second.send(b"b")
     net.clock.advance(0)
     assert order == ["s1", "s2"] * 4
+
+
+def test_when_memory_is_tight_what_was_begun_is_finished_first(make_net: Make) -> None:
+    """Of one address one after the other, and each address in its turn."""
+    order: list[str] = []
+    tight = MemoryBudget(lambda _: True, left=lambda: 0)
+    look = hungry(3, lambda asks: order.append(asks.origin.session))
+    net = make_net(look, {"memory": tight})
+    hosts = ("192.0.2.1", "192.0.2.1", "192.0.2.2")
+    for peer in [net.peer(host) for host in hosts]:
+        peer.send(b"much")
+    net.clock.advance(0)
+    assert order[:3] == ["s1", "s2", "s3"]
+    assert order[3:] == ["s2", "s3"] * 3 + ["s1"] * 3
 
 
 def test_what_others_have_ready_goes_before_a_turn(make_net: Make) -> None:
