@@ -251,9 +251,8 @@ class Connection(Protocol):
         """
 
     def may_begin(self) -> bool:
-        """Whether what all connections hold leaves room for what it makes of more input;
-        to be asked before that, and when a message is whole and there is input left.  If
-        not, it is as if `again` was called, but its turn comes when there is room.
+        """To be asked before a message is begun.  False: all connections hold so much that
+        others go first; `received(b"")` is called when there is room.
         """
 
     def hold(self, size: int, unsent: int = 0) -> None:

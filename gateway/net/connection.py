@@ -60,7 +60,7 @@ class AcceptedConnection(Writing):
         self._silent = True
         self._failed = False
         self._account: Account | None = None
-        """Its part of the daemon's memory; None: it never held anything."""
+        """Its part of the daemon's memory; None: it never held anything, or waited to."""
         self._kept = 0
         """Bytes of output that its server holds and has not written."""
         self._received = self._events = 0
@@ -269,7 +269,7 @@ class AcceptedConnection(Writing):
         if self._transport is NO_TRANSPORT:
             held = 0
         if held or self._account is not None:
-            self._memory.hold(held)
+            self._memory.hold(held, self._unfinished if held else 0)
 
     @property
     def _memory(self) -> Account:

@@ -9,8 +9,8 @@ or all of them when the disk hangs.  So when a quarter of it is left it is *tigh
 input is read in an order (`Account.room`): those go on that have waited longest for an
 event to become durable, as many as what is left will do for, if their messages are as
 large as the last; and the others are left in the kernel's hands until there is room.
-Addresses that hold little are read as they come, until there is an eighth of all left:
-that is for those who have begun.  And nobody waits for an address that has a quarter of
+Who begins goes last.  Addresses that hold little are read as they come, until there is an
+eighth of all left: that is for those who have begun.  And nobody waits for an address that has a quarter of
 all, if it has not an eighth of that itself.
 
 When they hold too much all the same, the *address* that holds most loses the connection
@@ -78,7 +78,9 @@ class MemoryBudget:
         self._ahead_of: dict[str, int] = {}
         """… and that alone."""
         self._accounts: dict[Account, None] = {}
-        """Who holds something, in the order in which they go on: by `Account.place`."""
+        """Who holds something, or waits to, in the order in which they go on: by
+        `Account.place`.
+        """
         self._places = count(1)
         self._freeing = False
         self._tight = False
@@ -140,10 +142,14 @@ class MemoryBudget:
     def _count(self, account: Account, change: int) -> None:
         self._held += change
         _add(self._addresses, account.address, change)
-        if not (account.size or account.ahead):
-            if account in self._accounts:
+        holds = account.size or account.ahead
+        if account in self._accounts:
+            if not holds:
                 self._leave_place(account)
-        elif account not in self._accounts:
+                account.place = 0
+        elif holds:
+            self._go_last(account)
+        if account in self._waiting and not account.place:
             self._go_last(account)
 
     def _go_last(self, account: Account) -> None:
@@ -158,9 +164,9 @@ class MemoryBudget:
     def served(self, account: Account) -> None:
         """An event of it became durable: it had its turn."""
         most = account.most + account.most // 8  # as its last read is not in it
-        most = min(
-            most, 2 * self._usual + _LOOKED
-        )  # one alone says little of the others
+        # One alone says little of the others.
+        most = min(most, 2 * self._usual + _LOOKED)
+        account.most = account.input
         self._usual = max(most, self._usual - self._usual // 64)
         if account in self._accounts:
             self._leave_place(account)
@@ -206,34 +212,47 @@ class MemoryBudget:
         if not self._tight or self._looked_at - left > self._noticed:
             self._tight = True
             self._look(left)
-        if not (room := self._may_read(account, left)):
-            self._waiting[account] = again
-        return room
+        if room := self._may_read(account, left):
+            self._may_go_on(account)
+            return room
+        self._waiting[account] = again
+        if account not in self._accounts:
+            self._go_last(account)
+        return 0
+
+    def _may_go_on(self, account: Account) -> Callable[[], None] | None:
+        """It waits no more; returns how it is told so."""
+        again = self._waiting.pop(account, None)
+        if again and not (account.size or account.ahead):
+            self._leave_place(account)  # which it keeps until it holds something
+        return again
 
     def forget(self, account: Account) -> None:
-        """Its connection is gone."""
-        self._waiting.pop(account, None)
+        """Its connection reads no more."""
+        self._may_go_on(account)
 
     def look(self) -> None:
         """Look whether those who wait may read: due every few seconds, as somebody else
         may have given back what they wait for.
         """
-        if self._tight:
+        if self._tight and not self._ends_tight():
             self._look(self._left())
 
+    def _ends_tight(self) -> bool:
+        if self._left() < self._held:
+            return False
+        self._tight = False
+        for one in list(self._waiting):
+            if again := self._may_go_on(one):
+                again()
+        return True
+
     def _less_held(self) -> None:
-        if not self._tight:
+        if not self._tight or self._ends_tight():
             return
         left = self._left()
-        if left >= self._held:
-            self._tight = False
-            waiting, self._waiting = self._waiting, {}
-            for again in waiting.values():
-                again()
-        elif (
-            self._first_left * 2 <= self._first
-            or left - self._looked_at > self._noticed
-        ):
+        few = self._first_left * 2 <= self._first and self._first_left < self._first
+        if few or left - self._looked_at > self._noticed:
             self._look(left)
 
     @property
@@ -249,7 +268,7 @@ class MemoryBudget:
         if left * 16 < left + self._held:
             left = 0  # whoever is first has all of it
         for one in self._accounts:
-            if one.stands:
+            if one.stands or one.size > one.input == 0:  # it waits for no input
                 continue
             left -= self._needs(one)
             if left < 0 and self._first:
@@ -261,16 +280,16 @@ class MemoryBudget:
         told = [
             one
             for one in self._waiting
-            if held.get(one.address, 0) < free or (one.size and one.place <= last)
+            if held.get(one.address, 0) < free or one.place <= last
         ]
         for one in told:
-            if again := self._waiting.pop(one, None):
+            if again := self._may_go_on(one):
                 again()
 
     def _needs(self, account: Account) -> int:
         """As many bytes more as it will presumably hold, until its message is whole."""
-        more = max(account.most, self._usual) - account.size
-        return more if more > 0 else account.size
+        more = max(account.most, self._usual) - account.input
+        return more if more > 0 else account.input
 
     def _free_below(self) -> int:
         """Whoever's address holds less may read, whatever its place."""
@@ -284,14 +303,16 @@ class MemoryBudget:
         """As many bytes as *account* may read when so much is left; 0: it has to wait."""
         room = self._free_below() - self._addresses.get(account.address, 0)
         if room > 0:
-            return max(_LITTLE, room) if account.size else _LITTLE
-        if account.size and account.place <= self._last_place:
-            return max(_LITTLE, left // (1 + self._first) // 2)
-        return 0
+            most = room
+        elif 0 < account.place <= self._last_place:
+            most = left // (1 + self._first) // 2
+        else:
+            return 0
+        return max(_LITTLE, most) if account.size else _LITTLE
 
     def _free(self) -> None:
         """Let go of the largest until it is not too much any more."""
-        while self._accounts and not self._reserve(0):
+        while self._held > 0 and not self._reserve(0):
             self._free_largest()
 
     def _free_largest(self) -> None:
@@ -343,6 +364,7 @@ class Account:
         "address",
         "ahead",
         "holder",
+        "input",
         "most",
         "place",
         "size",
@@ -359,17 +381,22 @@ class Account:
         """Bytes that are read ahead, and the room for the next read."""
         self.stands = False
         """What it holds does not come any further, or is not taken."""
+        self.input = 0
+        """Bytes of unfinished input alone, …"""
         self.most = 0
-        """The most bytes that it held at a time."""
+        """… and the most of that since an event of it was durable."""
         self.place = 0
-        """Among those that hold something: who has a lower one goes on first."""
+        """Who has a lower one goes on first; 0: it holds nothing, and waits for nothing."""
         self._budget = budget
 
-    def hold(self, size: int) -> None:
-        """It holds *size* bytes now.  May call anybody's `let_go`."""
+    def hold(self, size: int, unfinished: int | None = None) -> None:
+        """It holds *size* bytes now, *unfinished* of input, or all.  May call anybody's
+        `let_go`.
+        """
         change, self.size = size - self.size, size
+        self.input = size if unfinished is None else unfinished
         if change:
-            self.most = max(self.most, size)
+            self.most = max(self.most, self.input)
             self._budget.changed(self, change)
 
     def room(self, again: Callable[[], None]) -> int:

@@ -172,7 +172,7 @@ class Reading(Handshake):
         acknowledges = self._listener.acknowledges
         if peer is Peer.GONE:
             return acknowledges or not self._has_unused
-        waits = self._paused and self._has_unused
+        waits = (self._paused or self._waits_for_room) and self._has_unused
         if not (peer is Peer.CLOSED and acknowledges and waits):
             self._closed_since = None
             return False
@@ -221,7 +221,7 @@ class Reading(Handshake):
         """It is this connection's turn."""
         if self._put_off:
             self._take(self._no_longer_put_off())
-            if self._turn_due:  # it may have asked for one before
+            if self._turn_due and not self._waits_for_room:  # it may have asked before
                 self._listener.turns.add(self)
             else:
                 self._read_or_not()
@@ -257,8 +257,8 @@ class Reading(Handshake):
         if self._closing or self._paused or self._server is None:
             return READ_BYTES  # what is read while paused has room already
         most = self._listener.memory.plenty or self._memory.room(self._room_again)
+        self._waits_for_room = not most
         if not most:
-            self._waits_for_room = True
             self._read_or_not()
         return most
 

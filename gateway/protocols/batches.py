@@ -202,10 +202,10 @@ class BatchServer(Closing):
             if ready.count or ready.ack:
                 self._submit(ready)
                 self._valve.regulate(self._unacknowledged)
-                if not self._connection.may_begin():
-                    return
             if ready.control or self._control is not None:
                 self._check_control(ready)
+            if (ready.count or ready.ack) and not self._connection.may_begin():
+                return
 
     def _check_control(self, ready: Ready) -> None:
         """Raises `Refusal`: the peer sends messages without end, and no events."""

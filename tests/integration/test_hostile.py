@@ -383,6 +383,37 @@ def test_unfinished_messages_of_many(
 
 
 @pytest.mark.slow
+def test_a_few_that_trickle_keep_nobody_out(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """Six addresses hold all there is, and send just enough: who comes then is taken."""
+    daemon = start(journal={"memory_bytes": f"{MEMORY}B"})
+    peers = [connect(daemon.address(), f"127.0.8.{n}") for n in range(1, 7)]
+    over = threading.Event()
+
+    def trickle(peer: Any) -> None:
+        with suppress(OSError):
+            peer.send(frame(b"2W", 100) + frame(b"2J", 1, 15 * MiB))
+            peer.send(bytes(MEMORY // 2 // 6 - 60_000))
+            while not over.wait(0.5):
+                peer.send(bytes(100))
+
+    threads = [threading.Thread(target=trickle, args=[peer]) for peer in peers]
+    for thread in threads:
+        thread.start()
+    eventually(
+        lambda: daemon.status()["memory"]["held_bytes"] > MEMORY // 3, "they hold it"
+    )
+    for number in range(1, 5):
+        honest = connect(daemon.address(), f"127.0.7.{number}")
+        honest.send(honest.window(b"{}"))
+        assert next(ack for ack in honest.acks() if ack) == 1
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.slow
 def test_pushes_that_nobody_reads(
     start: Callable[..., Any], crowd: Callable[..., Any]
 ) -> None:

@@ -283,6 +283,41 @@ def test_who_holds_nothing_is_heard(large: Budget) -> None:
     assert Sender(large, 98, "192.0.2.2", MiB).read() == 0
 
 
+def test_who_begins_has_its_turn(large: Budget) -> None:
+    """While all that is left is for senders who never hold nothing."""
+    made = senders(large, 55, MiB, 55)
+    for sender in made[:3]:
+        sender.account.hold(3 * MiB)
+    new = Sender(large, 99, "192.0.2.2", MiB)
+    assert not new.read()
+    for _ in range(3):
+        for sender in made:
+            sender.left = 1
+            if not sender.waits and sender.read():
+                sender.account.served()
+    assert not new.waits
+    assert new.read() == 4 * KiB
+    assert large.gone == []
+
+
+@pytest.mark.parametrize("hosts", [1, 6])
+def test_who_begins_does_not_wait_for_those_who_stand(
+    large: Budget, hosts: int
+) -> None:
+    """Peers that hold all there is, and send a byte now and then: those let go."""
+    standing = senders(large, 6, 64 * MiB // 6, hosts)
+    for sender in standing:
+        sender.account.stands = True
+    new = Sender(large, 99, "192.0.2.2", MiB)
+    new.read()
+    large.budget.look()
+    assert not new.waits
+    while new.left:
+        assert new.read()
+    assert large.gone
+    assert "99" not in large.gone
+
+
 def test_what_others_give_back_is_seen(large: Budget) -> None:
     """What has no connection holds memory, too, and nobody tells when it is free."""
     made = senders(large, 4, MiB)
@@ -292,6 +327,7 @@ def test_what_others_give_back_is_seen(large: Budget) -> None:
     assert made[3].waits
     large.budget.look()
     assert not made[3].waits
+    assert not large.budget.tight
 
 
 def test_who_is_gone_is_not_told(large: Budget) -> None:

@@ -58,8 +58,28 @@ def test_the_next_message_waits_for_room() -> None:
     connection.has_room = True
     connection.take_turn()
     assert [batch.body for batch in journal.submitted] == [b"a", b"b", b"c"]
-    connection.has_room = False
-    connection.deliver(b"de")
-    connection.has_room = True
-    connection.take_turn()
-    assert len(journal.submitted) == 5
+
+
+def test_a_turn_ends_with_a_message_when_there_is_no_room() -> None:
+    """The next one is left alone until its turn."""
+
+    class Session:
+        held_bytes = 0
+
+        def __init__(self, *_: object) -> None: ...
+
+        def received(self, data: bytes) -> Iterator[Ready]:
+            for byte in data:
+                yield Ready(1, bytes([byte]), 1, b"ok")
+                connection.has_room = False
+
+    journal = ManualJournal()
+    listener = BatchListener(settings(NoOptions), journal, Clock(), Session)
+    connection = FakeConnection()
+    connection.stepwise = True
+    connection.serve(listener(connection))
+    connection.deliver(b"abc")
+    for stored in ([b"a", b"b"], [b"a", b"b", b"c"]):
+        assert [batch.body for batch in journal.submitted] == stored
+        connection.has_room = True
+        connection.take_turn()

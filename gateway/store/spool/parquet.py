@@ -157,7 +157,8 @@ class _Encoding:
         self._digested: list[Future[None]] = []
         """The last group, perhaps behind the one before it."""
         self._undigested: list[pa.ChunkedArray] = []
-        """The last group's payloads, while nobody digests them."""
+        """Payloads that nobody has begun to digest, the oldest first: the last group's, and
+        for a moment those of the one before it."""
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +196,7 @@ class _Encoding:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
     def _digest(self) -> None:
-        self._done.digest.add(self._undigested.pop())
+        self._done.digest.add(self._undigested.pop(0))
 
     def _settle(self) -> None:
         """Wait until the last group is written; digest it meanwhile if nobody has begun."""

@@ -98,7 +98,8 @@ def _let_others_go_first(nice: int) -> None:
     """Have this thread wait for theirs; where only processes have a priority, nothing."""
     if nice and sys.platform == "linux":
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
+            mine = os.getpriority(os.PRIO_PROCESS, 0)
+            os.setpriority(os.PRIO_PROCESS, 0, max(mine, nice))
 
 
 class _Files:
