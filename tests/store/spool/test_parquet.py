@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
@@ -193,6 +194,40 @@ def test_groups_that_are_encoded_beside_are_the_same_file(
     assert int(found.metadata.metadata[b"gateway.previous"]) > begun
     here = [each is main_thread() for each in digesters]
     assert here[:-1] == [ahead] * 3
+
+
+class _Late(ThreadPoolExecutor):
+    """A digest is begun, and then nothing comes of it for a while."""
+
+    def submit(self, job: Any, /, *given: Any, **more: Any) -> Any:
+        def late() -> Any:
+            begun.set()
+            time.sleep(0.05)
+            return job(*given, **more)
+
+        begun = Event()
+        if job.__name__ != "_digest":
+            return super().submit(job, *given, **more)
+        submitted = super().submit(late)
+        assert begun.wait(60)
+        return submitted
+
+
+def test_rows_are_digested_in_their_order_however_late_that_begins() -> None:
+    """Also where the next group is there before the digest of the last has looked at it."""
+    digests = set()
+    with _Late(1) as late:
+        for executor in (None, late):
+            written = write(
+                _batches(25, 4096),
+                io.BytesIO(),
+                node="gw",
+                decoder=Decoder({"rsio": _decode}),
+                compression="zstd",
+                executor=executor,
+            )
+            digests.add(written.digest.hexdigest())
+    assert len(digests) == 1
 
 
 class _Full(io.BytesIO):
