@@ -10,8 +10,8 @@ input is read in an order (`Account.room`): those go on that have waited longest
 event to become durable, as many as what is left will do for, if their messages are as
 large as the last; and the others are left in the kernel's hands until there is room.
 Who begins goes last.  Addresses that hold little are read as they come, until there is an
-eighth of all left: that is for those who have begun.  And nobody waits for an address that has a quarter of
-all, if it has not an eighth of that itself.
+eighth of all left: that is for those who have begun.  And nobody waits for an address that
+has a quarter of all, if it has not an eighth of that itself.
 
 When they hold too much all the same, the *address* that holds most loses the connection
 that holds most of it: many small connections of one peer weigh as much as a large one,
@@ -242,9 +242,7 @@ class MemoryBudget:
         if self._left() < self._held:
             return False
         self._tight = False
-        for one in list(self._waiting):
-            if again := self._may_go_on(one):
-                again()
+        self._tell(list(self._waiting))
         return True
 
     def _less_held(self) -> None:
@@ -276,13 +274,19 @@ class MemoryBudget:
             self._first += 1
             self._last_place = one.place
         self._first_left = self._first
-        free, held, last = self._free_below(), self._addresses, self._last_place
-        told = [
-            one
-            for one in self._waiting
-            if held.get(one.address, 0) < free or one.place <= last
-        ]
-        for one in told:
+        free, held = self._free_below(self._looked_at), self._addresses
+        last = self._last_place
+        self._tell(
+            [
+                one
+                for one in self._waiting
+                if held.get(one.address, 0) < free or one.place <= last
+            ]
+        )
+
+    def _tell(self, accounts: list[Account]) -> None:
+        """They may go on; one that does may end the waiting of others of them."""
+        for one in accounts:
             if again := self._may_go_on(one):
                 again()
 
@@ -291,9 +295,8 @@ class MemoryBudget:
         more = max(account.most, self._usual) - account.input
         return more if more > 0 else account.input
 
-    def _free_below(self) -> int:
+    def _free_below(self, left: int) -> int:
         """Whoever's address holds less may read, whatever its place."""
-        left = self._left()
         free = (left - (left + self._held) // _MUCH) // _MUCH
         if self._largest * 4 >= self._held:
             free = max(free, self._largest // _MUCH)
@@ -301,7 +304,7 @@ class MemoryBudget:
 
     def _may_read(self, account: Account, left: int) -> int:
         """As many bytes as *account* may read when so much is left; 0: it has to wait."""
-        room = self._free_below() - self._addresses.get(account.address, 0)
+        room = self._free_below(left) - self._addresses.get(account.address, 0)
         if room > 0:
             most = room
         elif 0 < account.place <= self._last_place:
@@ -408,7 +411,7 @@ class Account:
         self._budget.served(self)
 
     def forget(self) -> None:
-        """The connection is gone."""
+        """The connection reads no more."""
         self._budget.forget(self)
 
     def take_room(self, size: int) -> bool:

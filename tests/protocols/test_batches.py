@@ -1,8 +1,10 @@
-"""What a session of a plug-in may not make: it costs its own connection."""
+"""`BatchServer`: what a session makes is stored when there is room, and a plug-in's that
+makes what it may not costs its own connection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -34,34 +36,17 @@ def test_an_acknowledgement_that_is_no_bytes(ack: Any) -> None:
     assert journal.submitted == []
 
 
-def test_the_next_message_waits_for_room() -> None:
-    """What is whole is stored; what is to come is left alone until its turn."""
-
-    class Session:
-        held_bytes = 0
-
-        def __init__(self, *_: object) -> None: ...
-
-        def received(self, data: bytes) -> Iterator[Ready]:
-            for byte in data:
-                yield Ready(1, bytes([byte]), 1, b"ok")
-
-    journal = ManualJournal()
-    listener = BatchListener(settings(NoOptions), journal, Clock(), Session)
+@pytest.fixture
+def connection() -> FakeConnection:
+    """Its turns are taken when a test says so."""
     connection = FakeConnection()
     connection.stepwise = True
-    connection.serve(listener(connection))
-    connection.deliver(b"")
-    connection.has_room = False
-    connection.deliver(b"abc")
-    assert [batch.body for batch in journal.submitted] == []
-    connection.has_room = True
-    connection.take_turn()
-    assert [batch.body for batch in journal.submitted] == [b"a", b"b", b"c"]
+    return connection
 
 
-def test_a_turn_ends_with_a_message_when_there_is_no_room() -> None:
-    """The next one is left alone until its turn."""
+@pytest.fixture
+def stored(connection: FakeConnection) -> Callable[[], list[bytes]]:
+    """What the server of *connection* has submitted; each byte is a message."""
 
     class Session:
         held_bytes = 0
@@ -75,11 +60,30 @@ def test_a_turn_ends_with_a_message_when_there_is_no_room() -> None:
 
     journal = ManualJournal()
     listener = BatchListener(settings(NoOptions), journal, Clock(), Session)
-    connection = FakeConnection()
-    connection.stepwise = True
     connection.serve(listener(connection))
+    return lambda: [batch.body for batch in journal.submitted]
+
+
+def test_the_next_message_waits_for_room(
+    connection: FakeConnection, stored: Callable[[], list[bytes]]
+) -> None:
+    """What comes is left alone until its turn."""
+    connection.deliver(b"")
+    connection.has_room = False
     connection.deliver(b"abc")
-    for stored in ([b"a", b"b"], [b"a", b"b", b"c"]):
-        assert [batch.body for batch in journal.submitted] == stored
+    assert stored() == []
+    for _ in range(2):
         connection.has_room = True
         connection.take_turn()
+    assert stored() == [b"a", b"b", b"c"]
+
+
+def test_a_turn_ends_with_a_message_when_there_is_no_room(
+    connection: FakeConnection, stored: Callable[[], list[bytes]]
+) -> None:
+    """The next one is left alone until its turn."""
+    connection.deliver(b"abc")
+    assert stored() == [b"a", b"b"]
+    connection.has_room = True
+    connection.take_turn()
+    assert stored() == [b"a", b"b", b"c"]

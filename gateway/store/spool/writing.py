@@ -138,8 +138,8 @@ def write(
 
     *previous* is asked for the link of the file before it when all rows are written.
     *progress* is called for each group of rows, *decoding* is held while there is something
-    to decode; *executor*, of one thread, encodes and writes one while the next is decoded.  Blocks; raises
-    OSError, MemoryError, and leaves no file then.
+    to decode; *executor*, of one thread, encodes and writes one while the next is decoded.
+    Blocks; raises OSError, MemoryError, and leaves no file then.
     """
     more = (previous, progress, decoding, executor)
     try:
