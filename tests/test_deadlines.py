@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -50,12 +51,33 @@ def test_what_a_program_is_told_and_says_is_not_lost() -> None:
 
 def test_the_limit_of_a_test_is_kept(tmp_path: Path) -> None:
     """pytest-timeout ends a test that does nothing, by our clock."""
-    (tmp_path / "test_it.py").write_text(
-        "def test_it():\n    __import__('time').sleep(99)"
-    )
-    (tmp_path / "conftest.py").write_text("pytest_plugins = ['deadlines']")
-    plugins = f"pythonpath={Path(deadlines.__file__).parent}"
-    words = ["-o", plugins, "--timeout=1", "-p", "no:cacheprovider"]
-    done = run(sys.executable, "-m", "pytest", *words, cwd=tmp_path)
+    done = run_limited(tmp_path, "def test_it():\n    __import__('time').sleep(99)")
     assert "1 failed" in done.stdout
     assert "Timeout (>1.0s)" in done.stdout
+
+
+def test_who_does_not_heed_the_limit_is_ended(tmp_path: Path) -> None:
+    """… with all of its process, which shows where it was."""
+    done = run_limited(
+        tmp_path,
+        """
+        import time
+
+        def test_it():
+            try:
+                time.sleep(99)
+            finally:
+                time.sleep(99)
+        """,
+    )
+    assert done.returncode == 1
+    assert "in test_it" in done.stderr
+
+
+def run_limited(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
+    """The outcome of a test that may take a second."""
+    (folder / "test_it.py").write_text(textwrap.dedent(test))
+    (folder / "conftest.py").write_text("pytest_plugins = ['deadlines']")
+    plugins = f"pythonpath={Path(deadlines.__file__).parent}"
+    words = ["-o", plugins, "--timeout=1", "-p", "no:cacheprovider"]
+    return run(sys.executable, "-m", "pytest", *words, cwd=folder)

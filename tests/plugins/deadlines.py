@@ -8,6 +8,7 @@ was ready to run and waited for a CPU.  Linux adds such waiting up for each thre
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import subprocess
@@ -65,6 +66,7 @@ class FairClock(threading.Thread):
         took = 0.0
         while True:
             time.sleep(max(_SAMPLE_SECONDS, _SELDOM * took))
+            _end_what_does_not_end()
             at, begun = time.monotonic(), time.thread_time()
             waits = _waits()
             took = time.thread_time() - begun
@@ -177,12 +179,25 @@ def run(
 # -- of whole tests --------------------------------------------------------------------
 
 
+_errors = sys.__stderr__
+_last: Deadline | None = None
+"""When the test of now is over, whether it has heeded its limit or not."""
+
+
+def pytest_configure() -> None:
+    """Before pytest takes it away."""
+    global _errors
+    _errors = os.fdopen(os.dup(2), "w")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """The time limit of a test is in fair seconds, too."""
+    global _last
     if settings.method != "signal":
         return None
     deadline = Deadline(settings.timeout)
+    _last = Deadline(2 * settings.timeout)
 
     def look(*_: object) -> None:
         if (left := deadline.left()) > 0:
@@ -191,6 +206,8 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
             pytest_timeout.timeout_sigalrm(item, settings)
 
     def cancel() -> None:
+        global _last
+        _last = None
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
@@ -198,6 +215,17 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, settings.timeout)
     return True
+
+
+def _end_what_does_not_end() -> None:
+    """End this process when its test has gone on for as long again after its limit.
+
+    The limit is an exception in the main thread.  It does not end what catches it, nor
+    what hangs while a fixture is taken down, nor what waits outside Python.
+    """
+    if _last is not None and _last.left() <= 0:
+        faulthandler.dump_traceback(_errors)
+        os._exit(1)
 
 
 # Examples may take as long as they need.
