@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import hypothesis
 import pytest
@@ -45,7 +45,7 @@ _SAMPLE_SECONDS = 0.5
 _SELDOM = 200
 """A look at all threads, of which a Java has hundreds, takes no more than one of so many
 seconds."""
-_SLOWEST = 10
+_SLOWEST = 5
 """However busy the machine, so many times the fair seconds are enough."""
 
 T = TypeVar("T")
@@ -60,13 +60,16 @@ class FairClock(threading.Thread):
         self._lost = 0.0
         self._at = time.monotonic()
         self._waits = _waits()
+        self.last: Deadline | None = None
+        """When this process ends, whether its test has heeded its limit or not."""
+        self.errors: IO[str] = sys.stderr
         self.start()
 
     def run(self) -> None:
         took = 0.0
         while True:
             time.sleep(max(_SAMPLE_SECONDS, _SELDOM * took))
-            _end_what_does_not_end()
+            self._end_what_does_not_end()
             at, begun = time.monotonic(), time.thread_time()
             waits = _waits()
             took = time.thread_time() - begun
@@ -76,6 +79,16 @@ class FairClock(threading.Thread):
             )
             self._lost += min(waited / 1e9, at - self._at)
             self._at, self._waits = at, waits
+
+    def _end_what_does_not_end(self) -> None:
+        """End this process when its test goes on long after its limit.
+
+        The limit is an exception in the main thread.  It does not end what catches it,
+        nor what hangs while a fixture is taken down, nor what waits outside Python.
+        """
+        if (last := self.last) is not None and last.left() <= 0:
+            faulthandler.dump_traceback(self.errors)
+            os._exit(1)
 
     def now(self) -> float:
         """Fair seconds since some moment."""
@@ -179,25 +192,18 @@ def run(
 # -- of whole tests --------------------------------------------------------------------
 
 
-_errors = sys.__stderr__
-_last: Deadline | None = None
-"""When the test of now is over, whether it has heeded its limit or not."""
-
-
 def pytest_configure() -> None:
-    """Before pytest takes it away."""
-    global _errors
-    _errors = os.fdopen(os.dup(2), "w")
+    """Keep where errors go to, before pytest takes it away."""
+    _clock.errors = os.fdopen(os.dup(2), "w")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     """The time limit of a test is in fair seconds, too."""
-    global _last
     if settings.method != "signal":
         return None
     deadline = Deadline(settings.timeout)
-    _last = Deadline(2 * settings.timeout)
+    _clock.last = Deadline(2 * settings.timeout)
 
     def look(*_: object) -> None:
         if (left := deadline.left()) > 0:
@@ -206,8 +212,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
             pytest_timeout.timeout_sigalrm(item, settings)
 
     def cancel() -> None:
-        global _last
-        _last = None
+        _clock.last = None
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
@@ -215,17 +220,6 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, settings.timeout)
     return True
-
-
-def _end_what_does_not_end() -> None:
-    """End this process when its test has gone on for as long again after its limit.
-
-    The limit is an exception in the main thread.  It does not end what catches it, nor
-    what hangs while a fixture is taken down, nor what waits outside Python.
-    """
-    if _last is not None and _last.left() <= 0:
-        faulthandler.dump_traceback(_errors)
-        os._exit(1)
 
 
 # Examples may take as long as they need.
