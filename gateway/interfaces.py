@@ -255,6 +255,12 @@ class Connection(Protocol):
         others go first; `received(b"")` is called when there is room.
         """
 
+    @property
+    def waits_for_room(self) -> bool:
+        """It is not read, as all connections hold so much that others go first: if that
+        lasts, `received(b"")` is called every few seconds, so that the server can say so.
+        """
+
     def hold(self, size: int, unsent: int = 0) -> None:
         """The server keeps *size* bytes of input that it can not use yet, and *unsent*
         bytes of output that it has not written.

@@ -141,8 +141,6 @@ class AcceptedConnection(Writing):
             except CALLBACK_ERRORS as error:
                 self._raised("closed()", error)
         self._count_memory()
-        if self._account is not None:
-            self._account.forget()
         self._listener.closed(self)
         if not self._silent:  # many a load balancer only looks whether we are there
             why = self.ended_by or why_lost
@@ -200,11 +198,13 @@ class AcceptedConnection(Writing):
             limit = f"{self._listener.limits.minimum_rate} bytes/s"
             rule = f"{self._unfinished} bytes of an unfinished message, and no progress"
             self._give_up(Refusal(rule, limit=limit, key="limits.minimum_rate"))
-        elif self._active or self._busy or self._paused or self._waits_for_room:
+        elif self._active or self._busy or self._paused or self.waits_for_room:
             self._active = False
             self._active_at = now
             if self._frames is not None:
                 self._frames.tick()
+            if self.waits_for_room and not (self._paused or self._withheld):
+                self._still_waits()
         elif now - self._active_at >= self._listener.limits.idle:
             self._listener.count_rejection("idle")
             self.ended_by = "idle"
@@ -212,7 +212,7 @@ class AcceptedConnection(Writing):
             self.close()
 
     def _unread_by_us(self) -> bool:
-        return self._paused or self._waits_for_room or self._stalled_since is not None
+        return self._paused or self.waits_for_room or self._stalled_since is not None
 
     @property
     def _unwatched(self) -> bool:

@@ -42,7 +42,7 @@ class Reading(Handshake):
         "_put_off",
         "_turn_due",
         "_unfinished",
-        "_waits_for_room",
+        "waits_for_room",
     )
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
@@ -64,8 +64,8 @@ class Reading(Handshake):
         """Its server takes no more: nothing is read ahead for it."""
         self._unfinished = 0
         """Bytes of input that its server holds, as that says."""
-        self._waits_for_room = False
-        """All connections hold so much that others go on first (`memory`)."""
+        self.waits_for_room = False
+        """See `interfaces.Connection`; `memory` says who waits."""
 
     @abstractmethod
     def close(self) -> None:
@@ -172,7 +172,7 @@ class Reading(Handshake):
         acknowledges = self._listener.acknowledges
         if peer is Peer.GONE:
             return acknowledges or not self._has_unused
-        waits = (self._paused or self._waits_for_room) and self._has_unused
+        waits = (self._paused or self.waits_for_room) and self._has_unused
         if not (peer is Peer.CLOSED and acknowledges and waits):
             self._closed_since = None
             return False
@@ -221,7 +221,7 @@ class Reading(Handshake):
         """It is this connection's turn."""
         if self._put_off:
             self._take(self._no_longer_put_off())
-            if self._turn_due and not self._waits_for_room:  # it may have asked before
+            if self._turn_due and not self.waits_for_room:  # it may have asked before
                 self._listener.turns.add(self)
             else:
                 self._read_or_not()
@@ -241,7 +241,7 @@ class Reading(Handshake):
     def _may_deliver(self) -> bool:
         """Nothing is against it to deliver what was read ahead."""
         held = self._paused or self._closing or self._withheld
-        return not (held or self._waits_for_room)
+        return not (held or self.waits_for_room)
 
     def _ask_to_deliver(self) -> None:
         """Wait for a turn, if something was read ahead that may be delivered."""
@@ -257,13 +257,19 @@ class Reading(Handshake):
         if self._closing or self._paused or self._server is None:
             return READ_BYTES  # what is read while paused has room already
         most = self._listener.memory.plenty or self._memory.room(self._room_again)
-        self._waits_for_room = not most
+        self.waits_for_room = not most
         if not most:
             self._read_or_not()
         return most
 
+    def _still_waits(self) -> None:
+        """Call its server, which may have to tell its peer, and may begin after all."""
+        self._turn_due = False
+        self._deliver(b"")
+        self._read_or_not()
+
     def _room_again(self) -> None:
-        self._waits_for_room = False
+        self.waits_for_room = False
         if self._turn_due:
             self._listener.turns.add(self)
         else:
@@ -274,7 +280,7 @@ class Reading(Handshake):
         """Tell the transport whether to read, for all the reasons there are not to."""
         ahead = self._ahead
         held = self._turn_due or self._over or self._withheld or bool(self._put_off)
-        held = held or self._waits_for_room
+        held = held or self.waits_for_room
         if ahead is not None and (held or not self._paused):
             ahead.give_room_back()
         if self._paused or ahead is not None:
@@ -363,6 +369,9 @@ class Reading(Handshake):
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             ahead.drop()
+        if self.waits_for_room:
+            self.waits_for_room = False
+            self._memory.forget()
 
     @property
     def unread_input(self) -> bool:

@@ -189,6 +189,11 @@ class FakeConnection:
         """See `interfaces.Connection`."""
         self.paused = self.takes_no_more = True
 
+    @property
+    def waits_for_room(self) -> bool:
+        """See `interfaces.Connection`."""
+        return not self.has_room
+
     def may_begin(self) -> bool:
         """See `interfaces.Connection`."""
         self.turn_due = self.turn_due or not self.has_room

@@ -388,10 +388,62 @@ def test_who_may_not_begin_has_its_turn_when_there_is_room(
     assert last.transport.producerState == "producing"
 
 
-def test_who_waits_and_is_lost_is_forgotten(late: tuple[Any, list[Any]]) -> None:
+def test_the_server_of_who_waits_is_asked_again_and_again(
+    late: tuple[Any, list[Any]],
+) -> None:
+    """So that it can tell its peer, or its own timers, that nothing is wrong."""
+    net, (*_, last) = late
+    server = net.servers[-1]
+    server.chunks.clear()
+    last.connection.check_time(net.clock.seconds())
+    assert server.chunks == []
+    assert last.connection.room() == 0
+    assert last.connection.waits_for_room
+    last.connection.check_time(net.clock.seconds())
+    last.connection.check_time(net.clock.seconds())
+    assert server.chunks == [b"", b""]
+    last.connection.pause()
+    last.connection.check_time(net.clock.seconds())
+    assert server.chunks == [b"", b""]
+
+
+def test_who_is_asked_again_may_begin_after_all(
+    late: tuple[Any, list[Any]], budget: Budget
+) -> None:
+    """Others gave back what it waits for, and nobody has told it."""
+    net, (*_, last) = late
+    server = net.servers[-1]
+    assert not last.connection.may_begin()
+    budget.most += 2000
+    began = []
+
+    def begin(connection: Any, _: bytes) -> None:
+        began.append(connection.may_begin())
+        if len(began) == 1:
+            connection.again()
+
+    server.act = begin
+    last.connection.check_time(net.clock.seconds())
+    assert began == [True]
+    assert last.transport.producerState == "paused"
+    net.clock.advance(0)
+    assert began == [True, True]
+    assert last.transport.producerState == "producing"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_waits_and_ends_waits_no_more(
+    late: tuple[Any, list[Any]], budget: Budget, *, lost: bool
+) -> None:
+    """Refused, or gone."""
     _, (*others, last) = late
     assert last.connection.room() == 0
-    last.lose()
+    assert budget.budget.waiting == 1
+    if lost:
+        last.lose()
+    else:
+        last.connection.refuse(Refusal("no more"))
+    assert budget.budget.waiting == 0
     for other in others:
         other.connection.hold(0)
     assert last.connection.room() > 0

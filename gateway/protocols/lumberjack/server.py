@@ -92,6 +92,7 @@ class LumberjackServer(BatchServer):
             return
         if versions == {_V2}:
             self._connection.write(_KEEPALIVE)
+        self._tell_busy()  # nobody says that there is room again
         if self._busy:
             listener.reminders.watch(self)
 
@@ -101,7 +102,7 @@ class LumberjackServer(BatchServer):
         if self._unread or self._connection.unread_input:
             found.add(self._version)
         session = self._session
-        if session is not None and session.arriving and self._valve.paused:
+        if session is not None and session.arriving and self._not_read:
             found.add(session.arriving)
         return found
 
@@ -114,7 +115,11 @@ class LumberjackServer(BatchServer):
     def _owes(self) -> bool:
         # While we do not read, nobody says when the next window comes to wait in the
         # kernel: `remind` looks.
-        return bool(self._pending) or self._unread or self._valve.paused
+        return bool(self._pending) or self._unread or self._not_read
+
+    @property
+    def _not_read(self) -> bool:
+        return self._valve.paused or self._connection.waits_for_room
 
     def _busy_changed(self) -> None:
         super()._busy_changed()

@@ -210,7 +210,8 @@ class PomeloServer(Closing):
             self.kick("token expired")
             return
         try:
-            if self._session.tick(paused=self._paused or self._ending):
+            unread = self._paused or self._ending or self._connection.waits_for_room
+            if self._session.tick(paused=unread):
                 self._write(HEARTBEAT)
         except Refusal as why:
             self._overdue(why)

@@ -132,7 +132,7 @@ class RsioServer:
         """See `interfaces.Server`."""
         if self._closed or self._refusal is not None:
             return
-        self._heard = True
+        self._heard = self._heard or bool(data)
         ingest, session, turn = self._ingest, self._session, Turn()
         try:
             for signal in session.received(data, turn):

@@ -415,6 +415,29 @@ def test_a_window_in_the_kernel_waits_too(reader: Any, version: int) -> None:
     assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
 
 
+@pytest.mark.parametrize("version", [_V1, _V2])
+@pytest.mark.parametrize("begun", [0, 10])
+def test_who_waits_for_room_hears_that_we_live(
+    reader: Any, version: int, begun: int
+) -> None:
+    """Others go first, and the rest of its window, or all of it, is in the kernel."""
+    reader.deliver(_window(1, version=version))
+    reader.journal.store()
+    reader.deliver(_window(2, 3, version=version)[:begun])
+    reader.connection.clear()
+    reader.connection.has_room = False
+    reader.connection.unread_input = True
+    reader.deliver(b"")
+    assert reader.connection.waiting
+    reader.clock.pump([1.0] * 6)
+    assert reader.sent == (b"" if version == _V1 else 2 * _KEEPALIVE)
+    reader.connection.clear()
+    reader.connection.has_room, reader.connection.unread_input = True, False
+    reader.clock.pump([1.0] * 6)
+    assert reader.sent == b""
+    assert not reader.connection.waiting
+
+
 def test_a_connection_let_go_while_it_is_acknowledged(
     reader: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

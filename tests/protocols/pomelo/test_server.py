@@ -283,6 +283,18 @@ def test_a_paused_client_is_kept_alive(reader: Any) -> None:
 # Time
 
 
+def test_who_is_not_read_is_not_silent(reader: Any) -> None:
+    """While others go first, its heartbeats lie in the kernel; ours are sent."""
+    reader.greet()
+    reader.connection.has_room = False
+    reader.wait(30.0)
+    assert not reader.connection.closed
+    assert HEARTBEAT in reader.sent
+    reader.connection.has_room = True
+    reader.wait(7.0)
+    assert reader.connection.closed
+
+
 def test_heartbeats_and_their_end(reader: Any) -> None:
     """Each is answered; without one the client is cut off at twice the interval."""
     reader.greet()

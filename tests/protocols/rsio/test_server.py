@@ -146,6 +146,9 @@ def test_silence_is_asked_about(gate: Any) -> None:
     gate.say(Pong(b""))
     gate.clock.advance(30)
     assert gate.heard() == []
+    gate.server.received(b"")  # its turn, and nothing of it was read
+    gate.clock.advance(30)
+    assert gate.heard() == [Ping(b"")]
 
 
 def test_pings_are_only_for_who_knows_them(gate: Any) -> None:
