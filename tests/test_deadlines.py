@@ -69,15 +69,18 @@ def test_who_does_not_heed_the_limit_is_ended(tmp_path: Path) -> None:
             finally:
                 time.sleep(99)
         """,
+        "import deadlines; deadlines.END_AFTER = 0",
     )
     assert done.returncode == 1
     assert "in test_it" in done.stderr
 
 
-def run_limited(folder: Path, test: str) -> subprocess.CompletedProcess[str]:
-    """The outcome of a test that may take a second."""
+def run_limited(
+    folder: Path, test: str, before: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The outcome of a test that may take a second, once *before* was run."""
     (folder / "test_it.py").write_text(textwrap.dedent(test))
-    (folder / "conftest.py").write_text("pytest_plugins = ['deadlines']")
+    (folder / "conftest.py").write_text(f"pytest_plugins = ['deadlines']\n{before}")
     plugins = f"pythonpath={Path(deadlines.__file__).parent}"
     words = ["-o", plugins, "--timeout=1", "-p", "no:cacheprovider"]
     return run(sys.executable, "-m", "pytest", *words, cwd=folder)

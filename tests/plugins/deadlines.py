@@ -192,6 +192,10 @@ def run(
 # -- of whole tests --------------------------------------------------------------------
 
 
+END_AFTER = PATIENCE
+"""Fair seconds after its limit that a test has to end."""
+
+
 def pytest_configure() -> None:
     """Keep where errors go to, before pytest takes it away."""
     _clock.errors = os.fdopen(os.dup(2), "w")
@@ -203,7 +207,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool | None:
     if settings.method != "signal":
         return None
     deadline = Deadline(settings.timeout)
-    _clock.last = Deadline(2 * settings.timeout)
+    _clock.last = Deadline(settings.timeout + END_AFTER)
 
     def look(*_: object) -> None:
         if (left := deadline.left()) > 0:
