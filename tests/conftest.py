@@ -15,6 +15,7 @@ from gateway.testing.certificates import Authority, Pair
 
 pytest_plugins = [
     "deadlines",
+    "budgets",
     "chromium",
     "daemons",
     "disks",
