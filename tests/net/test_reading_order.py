@@ -281,6 +281,29 @@ def test_who_is_asked_again_may_begin_after_all(
     assert last.transport.producerState == "producing"
 
 
+def test_those_who_wait_are_looked_at_every_few_seconds(
+    late: tuple[Any, list[Any]], budget: Budget
+) -> None:
+    """The journal may have given back what they wait for, and tells nobody."""
+    net, (*_, last) = late
+    assert last.connection.room() == 0
+    budget.most += 2000
+    assert last.connection.waits_for_room
+    net.listener.start_timers()
+    net.clock.advance(5)
+    assert not last.connection.waits_for_room
+    assert last.transport.producerState == "producing"
+
+
+def test_whose_events_became_durable_goes_last(late: tuple[Any, list[Any]]) -> None:
+    """Its connection counts them."""
+    _, (first, *_) = late
+    account = first.connection._memory
+    place = account.place
+    first.connection.count(events=1)
+    assert account.place > place
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_who_waits_and_ends_waits_no_more(
     late: tuple[Any, list[Any]], budget: Budget, *, lost: bool
