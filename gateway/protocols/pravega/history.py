@@ -8,21 +8,22 @@ into it first, and forgotten when others need the room.  So to look for old even
 about as much as there is of them, whatever else was stored meanwhile.  What is still in
 the journal is read from there (`journal_runs`).  There is no second copy.
 
-`fetch` blocks, and any thread may call it; `read` does it in one of a few threads.  What
-one of them decodes serves all who read near by.
+`fetch` blocks, and any thread may call it; `read` does it in one of a few threads, and
+only these decode: each keeps the room of what it decoded for what comes next, and to touch
+fresh memory may cost as much as to decode into it.  What one of them decodes serves all who
+read near by.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import pyarrow.parquet as pq
 from attrs import frozen
-from twisted.internet.defer import Deferred, DeferredSemaphore
+from twisted.internet.defer import Deferred
 
 from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
 from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
@@ -39,9 +40,6 @@ _INDEX_BYTES = 16 << 20
 _JOURNAL_BYTES = 16 << 20
 _FOOTERS = 256
 _HINTS = 4096
-
-#: So many reads look into files at the same time.
-_MOST_THREADS = 4
 
 
 class _Piece(Protocol):
@@ -72,14 +70,12 @@ class History:
         protocol: str,
         in_thread: Callable[..., Deferred[bytes | memoryview]],
     ) -> None:
-        """*in_thread* is `twisted.internet.threads.deferToThread`."""
+        """*in_thread* calls in a thread, and gives what becomes of it."""
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
         self._finder = Finder(directories, node, retained=True)
         self._in_thread = in_thread
         self._lock = threading.Lock()
-        cores = len(os.sched_getaffinity(0))
-        self._turns = DeferredSemaphore(max(2, min(cores, _MOST_THREADS)))
         self._no_files = True
         self._published = _Published(self._finder, protocol)
         self._journal = _Journal(protocol)
@@ -90,8 +86,8 @@ class History:
     def read(
         self, segment: str, offset: int, size: int, lsn: int
     ) -> Deferred[bytes | memoryview]:
-        """See `fetch`.  A few at a time."""
-        return self._turns.run(self._in_thread, self.fetch, segment, offset, size, lsn)
+        """See `fetch`."""
+        return self._in_thread(self.fetch, segment, offset, size, lsn)
 
     def refresh(self) -> None:
         """Look which files there are; any thread may call."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from pydantic import SecretStr
-from twisted.internet.threads import deferToThread
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
 
 from gateway.protocol import Context, Port, Service, Settings, Statistic, Statistics
 from gateway.protocols.pravega import controller
@@ -26,6 +29,8 @@ __all__ = ["PravegaService"]
 _MiB = 2**20
 _SUFFIX = ".controller"
 _STREAMS_SHOWN = 10
+_MOST_THREADS = 4
+"""So many reads look into files at the same time."""
 
 
 class PravegaService(Service):
@@ -33,11 +38,13 @@ class PravegaService(Service):
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        cores = len(os.sched_getaffinity(0))
+        self._threads = ThreadPool(0, max(2, min(cores, _MOST_THREADS)), "history")
         self.history = History(
             context.node,
             context.directories,
             protocol=PROTOCOL,
-            in_thread=deferToThread,
+            in_thread=partial(deferToThreadPool, context.reactor, self._threads),
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]
         # What concerns the container is the same in all of them: `options.misfits`.
@@ -94,11 +101,13 @@ class PravegaService(Service):
 
     def start(self) -> None:
         """Let the controller read its state from the container, which is restored."""
+        self._threads.start()
         self.controller.start()
 
     def close(self) -> None:
-        """Cancel the controller's timers."""
+        """Cancel the controller's timers, and let the last reads end."""
         self.controller.stop()
+        self._threads.stop()
 
     def files_removed(self) -> None:
         """Look which files are left: heads of segments may have moved."""

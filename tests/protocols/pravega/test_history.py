@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from twisted.internet.defer import Deferred
 
 from gateway.protocols.pravega import history as history_module
 from gateway.protocols.pravega import journal_runs
@@ -366,28 +365,6 @@ def test_in_a_thread(places: Places) -> None:
     got: list[bytes] = []
     places.history().read("s", 8, 100, 1).addCallback(got.append)
     assert got == [b"abc"]
-
-
-def test_a_few_reads_at_a_time(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads are few, and others need them; each read has its turn."""
-    places.append(b"abcdef")
-    monkeypatch.setattr(history_module, "_MOST_THREADS", 2)
-    history = places.history()
-    begun: list[tuple[Deferred[bytes], Any]] = []
-
-    def in_thread(*call: Any) -> Deferred[bytes]:
-        begun.append((Deferred(), call))
-        return begun[-1][0]
-
-    history._in_thread = in_thread
-    got: list[bytes] = []
-    for offset in range(5):
-        history.read("s", offset, 1, 1).addCallback(got.append)
-    for number in range(5):
-        assert len(begun) == min(number + 2, 5)
-        done, (fetch, *where) = begun[number]
-        done.callback(fetch(*where))
-    assert got == [b"a", b"b", b"c", b"d", b"e"]
 
 
 @pytest.mark.usefixtures("small_groups")
