@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
 
 from gateway.interfaces import Refusal
 from gateway.plugins import installed
@@ -193,7 +193,7 @@ class _Inflater:
         self._count.read += len(data)
         found: bytes = self._inner.decompress(data, *given, **named)
         self._count.made += len(found)
-        self._count.read -= len(self._inner.unconsumed_tail)
+        self._count.read -= len(getattr(self._inner, "unconsumed_tail", b""))
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -203,16 +203,20 @@ class _Inflater:
 @contextlib.contextmanager
 def _counted(count: _Inflated) -> Iterator[None]:
     """Count what is inflated meanwhile, by whomever, with `zlib` and with `isal`."""
-    modules: tuple[Any, ...] = (zlib, isal_zlib)
-    kept = [(module, module.decompressobj) for module in modules]
+    makers: tuple[tuple[Any, str], ...] = (
+        (zlib, "decompressobj"),
+        (isal_zlib, "decompressobj"),
+        (igzip_lib, "IgzipDecompressor"),
+    )
+    kept = [(*maker, getattr(*maker)) for maker in makers]
 
     def counting(make: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given, **named: _Inflater(make(*given, **named), count)
 
-    for module, make in kept:
-        module.decompressobj = counting(make)
+    for module, name, make in kept:
+        setattr(module, name, counting(make))
     try:
         yield
     finally:
-        for module, make in kept:
-            module.decompressobj = make
+        for module, name, make in kept:
+            setattr(module, name, make)

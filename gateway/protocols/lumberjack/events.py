@@ -21,7 +21,6 @@ the same on arrival and in `decode`.
 from __future__ import annotations
 
 import struct
-import sys
 from array import array
 from collections import deque
 from collections.abc import Sequence
@@ -109,12 +108,9 @@ def part(skip: int, take: int) -> bytes:
     return _HEAD.pack(_VERSION2 << 8 | _PART, skip, take)
 
 
-def sized(each: array[int]) -> bytes:
-    """What stands before a compressed frame whose bodies have these sizes (type `H`)."""
-    if sys.byteorder == "big":
-        each = each[:]
-        each.byteswap()
-    return _SIZES_HEAD.pack(_VERSION2 << 8 | _SIZES, 2 * len(each)) + each.tobytes()
+def sized(each: bytes | bytearray) -> bytes:
+    """What stands before a compressed frame whose bodies have these sizes (`Compressed`)."""
+    return _SIZES_HEAD.pack(_VERSION2 << 8 | _SIZES, len(each)) + each
 
 
 def elements(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import struct
-from array import array
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -92,9 +91,9 @@ class Frames(Struct):
     """As they came; None in a compressed frame, whose `Compressed` follows."""
     pairs: int = 0
     """Key-value pairs in all of them."""
-    sizes: array[int] | None = None
-    """Of the bodies, in bytes, in a compressed frame, if these are `J` frames, each body
-    begins with a brace, and each has less than 64 KiB."""
+    sizes: bytes | None = None
+    """Of the bodies, in bytes, each a u16, little-endian; in a compressed frame, if these
+    are `J` frames, each body begins with a brace, and each has less than 64 KiB."""
 
 
 class Array(Struct):
@@ -118,8 +117,8 @@ class Compressed(Struct):
     """As it came, header included."""
     inflated: int
     """Size of its contents in bytes."""
-    sizes: array[int] | None = None
-    """Of the bodies in it, in bytes, if all of it is `J` frames whose bodies begin with a
+    sizes: bytearray | None = None
+    """Likewise, of the bodies in it, if all of it is `J` frames whose bodies begin with a
     brace: no more than `MOST_SIZES`, each of less than 64 KiB."""
 
 
@@ -275,8 +274,8 @@ class Stream:
         (seq,) = _U32.unpack_from(buffer, at - 8 - sizes[-1])
         run = self._run(version, len(sizes), seq, at)
         if self._inside:
-            with suppress(OverflowError):
-                run.sizes = array("H", sizes)
+            with suppress(struct.error):  # one is larger
+                run.sizes = struct.pack(f"<{len(sizes)}H", *sizes)
         return run
 
     def _odd_json(self, version: int, budget: int) -> Frames | Array | None:

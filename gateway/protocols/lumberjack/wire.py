@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from isal import isal_zlib
+from isal import igzip_lib, isal_zlib
 
 from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack.frames import (
@@ -72,9 +71,10 @@ _U32 = struct.Struct(">I")
 _JSON_FRAME = struct.Struct(">2sII")
 _FRAME = struct.Struct(">2sI")
 
-#: Compressed bytes handed to zlib at once, and inflated bytes taken from it at once.
-_DEFLATED_STEP = 1 << 15
-_INFLATE_STEP = 1 << 17
+#: Compressed bytes handed to an inflater at once, and inflated bytes taken from it at once:
+#: so much that the first make less than the second as a rule, as each step costs something.
+_DEFLATED_STEP = 1 << 14
+_INFLATE_STEP = 3 << 16
 #: An inflater's own memory, as measured: its window and tables.
 _INFLATER_BYTES = 92 << 10
 #: So much of a larger compressed frame arrives before it is inflated.
@@ -96,11 +96,16 @@ _INFLATED = Inflated()
 Token = Window | Frames | Array | Compressed | Inflated
 
 
+def _inflater() -> Any:
+    """One of zlib streams.  That of `isal_zlib` takes its steps in four smaller ones."""
+    return igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_ZLIB)
+
+
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_full", "_gathered", "_have", "_inflater", "_left", "_limit", "_parts",
-                 "_sizes", "_tail", "frames", "inflated")  # fmt: skip
+    __slots__ = ("_gathered", "_have", "_inflater", "_left", "_limit", "_parts",
+                 "_sizes", "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
@@ -113,15 +118,13 @@ class _Inflation:
         self._limit = limits.window_bytes
         self._parts: list[bytes | bytearray] = [bytearray(header.head)]
         self._have = len(header.head)  # bytes in `_parts`
-        self._tail: bytes | memoryview = b""  # zlib did not consume it, because …
-        self._full = False  # … the last step gave `_INFLATE_STEP` bytes
-        self._sizes: array[int] | None = array("H")
+        self._sizes: bytearray | None = bytearray()
 
     @property
     def size(self) -> int:
         """How many bytes are buffered."""
         sizes = self._sizes
-        size = self._have + self.frames.size + (2 * len(sizes) if sizes else 0)
+        size = self._have + self.frames.size + (len(sizes) if sizes else 0)
         return size if self._inflater is None else size + _INFLATER_BYTES
 
     def _keep(self, deflated: bytes) -> None:
@@ -144,30 +147,29 @@ class _Inflation:
             self._note(token.sizes if isinstance(token, Frames) else None)
         return token
 
-    def _note(self, sizes: array[int] | None) -> None:
+    def _note(self, sizes: bytes | None) -> None:
         known = self._sizes
         assert known is not None
-        if sizes is None or len(known) + len(sizes) > MOST_SIZES:
+        if sizes is None or len(known) + len(sizes) > 2 * MOST_SIZES:
             self._sizes = None
         else:
-            known.extend(sizes)
+            known += sizes
 
     def advance(self, source: Stream) -> float | None:
         """Inflate one step, at this cost; None if nothing has arrived for it."""
-        deflated = self._tail
-        if not deflated and not self._full:
+        deflated: bytes | memoryview = b""
+        if self._inflater is None or self._inflater.needs_input:
             deflated = self._next_deflated(source)
             if not deflated:
                 return None
+        inflater = self._inflater
+        if inflater.eof:
+            return None
         try:
-            inflated = self._inflater.decompress(deflated, _INFLATE_STEP)
+            inflated = inflater.decompress(deflated, _INFLATE_STEP)
         except _ZlibError as why:
             raise Refusal(f"compressed frame is not zlib: {why}") from None
-        ended = self._inflater.eof
-        self._tail = b"" if ended else self._inflater.unconsumed_tail
-        self._full = not ended and len(inflated) == _INFLATE_STEP
-        read = len(deflated) - len(self._tail)
-        if ended and (self._left or self._inflater.unused_data):
+        if inflater.eof and (self._left or self._gathered or inflater.unused_data):
             raise Refusal("compressed frame goes on after the end of its zlib stream")
         self.inflated += len(inflated)
         if self.inflated > self._limit:
@@ -177,7 +179,7 @@ class _Inflation:
                 key="limits.inflated_bytes",
             )
         self.frames.append(inflated)
-        return inflating(read, len(inflated))
+        return inflating(len(deflated), len(inflated))
 
     def _next_deflated(self, source: Stream) -> bytes | memoryview:
         """Bytes to inflate next; empty if too little has arrived."""
@@ -188,12 +190,10 @@ class _Inflation:
             gathered = b"".join(self._parts)
             self._parts = [gathered]
             self._gathered = memoryview(gathered)[_FRAME.size :]
-            self._inflater = isal_zlib.decompressobj()
-        if not self._gathered:
-            return self._take(source, _DEFLATED_STEP)
-        deflated = self._gathered[:_DEFLATED_STEP]
+            self._inflater = _inflater()
+        more = self._gathered[:_DEFLATED_STEP] or self._take(source, _DEFLATED_STEP)
         self._gathered = self._gathered[_DEFLATED_STEP:]
-        return deflated
+        return more
 
     def _take(self, source: Stream, most: int) -> bytes:
         deflated = source.take(min(self._left, most))
@@ -281,16 +281,12 @@ class Decoder:
 
 def inflated(frame: bytes | memoryview) -> Iterator[bytes]:
     """The contents of a compressed frame that a `Decoder` has accepted, in pieces."""
-    inflater = isal_zlib.decompressobj()
-    payload = memoryview(frame)[6:]
+    inflater = _inflater()
+    payload = memoryview(frame)[_FRAME.size :]
     for at in range(0, len(payload), _DEFLATED_STEP):
-        deflated = bytes(payload[at : at + _DEFLATED_STEP])
-        full = True
-        while full or deflated:
-            piece = inflater.decompress(deflated, _INFLATE_STEP)
-            deflated = inflater.unconsumed_tail
-            full = len(piece) == _INFLATE_STEP
-            yield piece
+        yield inflater.decompress(payload[at : at + _DEFLATED_STEP], _INFLATE_STEP)
+        while not (inflater.needs_input or inflater.eof):
+            yield inflater.decompress(b"", _INFLATE_STEP)
 
 
 def inflated_at_once(frame: bytes | memoryview, size: int) -> bytes:

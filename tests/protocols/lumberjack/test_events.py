@@ -254,7 +254,9 @@ def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> Non
     )
     frame = wire.compressed(_V2, frames)
     pack = events.pack(_V2, 1, 60)
-    at_once = decode(pack + events.sized(array("H", map(len, bodies))) + frame)
+    at_once = decode(
+        pack + events.sized(array("H", map(len, bodies)).tobytes()) + frame
+    )
     alone = decode(pack + frame)
     assert list(at_once.each()) == list(alone.each()) == bodies
     assert list(at_once.seqs or ()) == alone.seqs

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import random
 import zlib
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,8 +110,20 @@ def test_compressed_frames_are_inflated_as_they_arrive() -> None:
     assert isinstance(last, wire.Compressed)
     assert (last.frame, last.inflated) == (frame, len(inner))
     assert last.sizes is not None
-    assert [*last.sizes] == [*map(len, bodies)]
+    assert [*array("H", last.sizes)] == [*map(len, bodies)]
     assert not decoder.inside
+
+
+@pytest.mark.parametrize("behind", [0, 1, 20])
+def test_a_compressed_frame_that_goes_on_behind_its_zlib_stream(behind: int) -> None:
+    """It is refused, also where a step ends with the stream."""
+    body = b"{%s}" % (b" " * (2 * wire._DEFLATED_STEP - 23))
+    payload = zlib.compress(wire.json(_V2, 1, body), 0)
+    assert len(payload) == 2 * wire._DEFLATED_STEP
+    frame = b"2C" + (len(payload) + behind).to_bytes(4) + payload + bytes(behind)
+    decoder = Decoder(Limits())
+    with contextlib.nullcontext() if not behind else pytest.raises(Refusal):
+        assert isinstance(_drain(decoder, frame)[-1], wire.Compressed)
 
 
 def test_a_bomb_is_not_inflated() -> None:
