@@ -31,6 +31,11 @@ _GATHERED = 1 << 20
 """So many bytes go to the file at a time: a thread that encodes needs the interpreter for
 each of these writes only, not for each page while another one decodes."""
 
+_BATCH_ROWS = 1 << 12
+"""So many values of a column are encoded at once, and a page has whole batches: of small
+events more than pyarrow's 1024 cost less each, and of large ones pages would be too large
+with yet more."""
+
 _DICTIONARY = [f.name for f in SCHEMA if pa.types.is_dictionary(f.type)]
 
 
@@ -70,6 +75,7 @@ def open_writer(
         },
         write_statistics=["lsn", "received_at", "protocol", "flaw"],
         write_page_checksum=True,
+        write_batch_size=_BATCH_ROWS,
         coerce_timestamps="us",
     )
     writer.add_key_value_metadata({b"ARROW:schema": b64encode(SCHEMA.serialize())})
