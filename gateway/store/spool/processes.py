@@ -40,12 +40,14 @@ _IDLE_SECONDS = 60.0
 _MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "1",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4194304",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:"
+    "glibc.malloc.trim_threshold=16777216",
 }
 """Unless the environment says otherwise: its threads take turns with large pieces, of which
 each thread's own heap, and Arrow's, would keep some for itself (a third of all).  In huge
-pages, where the system has them, these cost a twentieth less CPU; those of 4 MiB are the
-system's again as soon as nothing needs them, which costs none."""
+pages, where the system has them, these cost a twentieth less CPU; and so do those that the
+process keeps for the next group of rows, instead of pages that are cleared for it: what is
+smaller than a segment, and 16 MiB that nothing needs."""
 _END_SECONDS = 1.0
 _MOST = 4
 """One event loop does not take what more of them could publish."""
