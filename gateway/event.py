@@ -233,9 +233,9 @@ class Stored:
 #: Turns a batch's body into rows.  Total on every body its protocol ever submitted.
 Decode = Callable[[bytes], Rows]
 
-#: The same of batches that have one event each, at once: the rows of the first of them,
-#: as many as can be decoded together, which may be none.
-Together = Callable[[Sequence[bytes]], Rows]
+#: The same of small batches at once, which have so many events each: the rows of the first
+#: of them, as many as can be decoded together, which may be none.
+Together = Callable[[Sequence[bytes], Sequence[int]], Rows]
 
 
 @runtime_checkable

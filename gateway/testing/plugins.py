@@ -10,6 +10,7 @@ assert daemon.rows() == [...]
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,12 +98,16 @@ def rows_of(stored: Iterable[Stored], decode: Decode) -> list[Row]:
     return found
 
 
-def rows_together(stored: Sequence[Stored], decode: DecodeTogether) -> list[Row]:
-    """The events of those batches, from the first on, that are decoded in one go; each
-    has one.
-    """
-    rows = decode.together([one.batch.body for one in stored])
-    return _each(rows, [one.batch.origin for one in stored[: rows.count]])
+def rows_together(
+    stored: Sequence[Stored], decode: DecodeTogether
+) -> tuple[int, list[Row]]:
+    """How many batches, from the first on, are decoded in one go, and their events."""
+    batches = [one.batch for one in stored]
+    counts = [batch.count for batch in batches]
+    rows = decode.together([batch.body for batch in batches], counts)
+    taken = [0, *accumulate(counts)].index(rows.count)
+    origins = [batch.origin for batch in batches[:taken] for _ in range(batch.count)]
+    return taken, _each(rows, origins)
 
 
 def _each(rows: Rows, origins: Sequence[Origin]) -> list[Row]:

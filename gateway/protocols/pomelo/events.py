@@ -145,19 +145,21 @@ class _Decoder:
         _check(rows, message_bytes)
         return rows
 
-    def together(self, bodies: Sequence[bytes]) -> Rows:
-        """Of the first batches that have one plain message each, and agree on what the
-        codes of routes stand for.
+    def together(self, bodies: Sequence[bytes], counts: Sequence[int]) -> Rows:
+        """Of the first batches that have so many plain messages each, and agree on what
+        the codes of routes stand for.
         """
         message_bytes, names, messages = _messages(bodies)
         packages = b"".join(messages)
         found: list[wire.Found] = []
         wire.scan(packages, 0, len(packages), wire.MOST_BYTES, found)
+        whole = 0
         ends = accumulate(map(len, messages))
-        for row, (one, end) in enumerate(zip(found, ends, strict=False)):
-            if one[-1] != end:
-                del found[row:]
+        for row, end in zip(accumulate(counts), ends, strict=False):
+            if row > len(found) or found[row - 1][-1] != end:
                 break
+            whole = row
+        del found[whole:]
         if not found:
             return Rows([])
         rows = _rows(packages, found, names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import accumulate, groupby, islice
 from types import MappingProxyType
 
 import numpy as np
@@ -32,8 +32,8 @@ __all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
 
 UNDECODABLE = "undecodable"
 
-_RUN, _RUN_BYTES = 512, 4096
-"""So many batches are decoded together, each at most of this size …"""
+_RUN, _RUN_BYTES, _RUN_EVENTS = 512, 4096, 16
+"""So many batches are decoded together, each at most of this size and so many events …"""
 _FEW = 16
 """… and no fewer: that would cost more than it spares."""
 
@@ -125,7 +125,9 @@ class Decoder:
     def _together(self, stored: Stored) -> Together | None:
         """What decodes it together with others, if anything may."""
         batch = stored.batch
-        if batch.count != 1 or self._careful or len(batch.body) > _RUN_BYTES:
+        if not 0 < batch.count <= _RUN_EVENTS or len(batch.body) > _RUN_BYTES:
+            return None
+        if self._careful:
             return None
         return self._runs.get(batch.origin.protocol)
 
@@ -133,14 +135,15 @@ class Decoder:
         self, run: list[Stored], together: Together
     ) -> Iterator[tuple[Sequence[Stored], Rows]]:
         while len(run) >= _FEW:
+            counts = [stored.batch.count for stored in run]
             try:
-                rows = together([stored.batch.body for stored in run])
-                _check(rows, min(rows.count, len(run)))
+                rows = together([stored.batch.body for stored in run], counts)
+                count = [0, *accumulate(counts)].index(rows.count)
+                _check(rows, rows.count)
             except MemoryError:
                 raise
             except RAISED:
                 break  # it is told with the one that it is about
-            count = rows.count
             if count:
                 yield run[:count], rows
             # Where few can be, the next ones may be like it.

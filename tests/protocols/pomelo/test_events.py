@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -102,9 +103,12 @@ WITH_ANOTHER = head(100, {8: "y", 9: "z"}, ()) + wire.notify(9, b"{}")
 
 def test_batches_together(pomelo: Any) -> None:
     """They are what they are alone: routes, kinds, numbers, flaws, mended text."""
-    for bodies in (ALIKE, [WITH_CODE, WITH_ANOTHER, *ALIKE, WITH_ANOTHER, WITH_CODE]):
-        alone = [row for body in bodies for row in pomelo.rows(decode(body))]
-        assert [*pomelo.rows(decode.together(bodies))] == alone
+    several = ALIKE[0] + wire.notify("b", b"{}") + wire.request(7, "a", b"[]")
+    coded = [WITH_CODE, WITH_ANOTHER, *ALIKE, several, WITH_ANOTHER, several, WITH_CODE]
+    for bodies in (ALIKE, coded):
+        alone = [[*pomelo.rows(decode(body))] for body in bodies]
+        together = decode.together(bodies, [*map(len, alone)])
+        assert [*pomelo.rows(together)] == [*chain(*alone)]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,9 @@ def test_batches_together(pomelo: Any) -> None:
         packed(ALIKE[0]),
         session_body([b"{}"]),
         plain_head(100) + 2 * wire.request(1, "a", b"{}"),
+        plain_head(100)
+        + wire.request(1, "a", b"{}")
+        + wire.request(1, "a", b"{}")[:-1],
         plain_head(100),
         plain_head(100) + wire.request(1, "a", b"{}")[:-1],
         plain_head(100) + b"\x04\0\0\x40" + bytes(60),
@@ -126,7 +133,10 @@ def test_batches_together(pomelo: Any) -> None:
 def test_what_is_not_alike_ends_them(odd: bytes) -> None:
     """It is left to be decoded alone, and so is what follows."""
     before = [WITH_CODE, *ALIKE]
-    assert decode.together([*before, odd, *ALIKE]).count == len(before)
+    bodies = [*before, odd, *ALIKE]
+    for count in (1, 3):
+        counts = [count if body is odd else 1 for body in bodies]
+        assert decode.together(bodies, counts).count == len(before)
 
 
 def test_a_large_batch(pomelo: Any) -> None:

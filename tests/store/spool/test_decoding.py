@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle, takewhile
+from itertools import chain, cycle, takewhile
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -149,6 +149,8 @@ def test_good_rows_are_what_the_decoder_gave() -> None:
 class _Together:
     """Batches of digits can be decoded together, up to one that has others."""
 
+    most: int | None = None
+
     def __init__(self) -> None:
         self.calls: list[int] = []
         self.alone: list[bytes] = []
@@ -159,16 +161,22 @@ class _Together:
             raise ValueError("no")
         return Rows(body.split(b","), kind="data")
 
-    def together(self, bodies: Sequence[bytes]) -> Rows:
+    def together(self, bodies: Sequence[bytes], counts: Sequence[int]) -> Rows:
         self.calls.append(len(bodies))
         if b"!" in bodies:
             raise ValueError("whose it is, nobody knows")
-        return Rows([*takewhile(bytes.isdigit, bodies)])
+        events = [body.split(b",") for body in bodies]
+        assert [*map(len, events)] == [*counts]
+        digits = takewhile(lambda some: all(map(bytes.isdigit, some)), events)
+        return Rows([*chain(*digits)][: self.most])
 
 
-def _decoded(*bodies: bytes) -> tuple[_Together, list[tuple[int, bytes]]]:
-    """The lsn and the payload of each row."""
+def _decoded(
+    *bodies: bytes, most: int | None = None
+) -> tuple[_Together, list[tuple[int, bytes]]]:
+    """The lsn and the payload of each row; *most* of them are made together."""
     decode, origin, lsn = _Together(), Origin("p", "l", "s", "p"), 1
+    decode.most = most
     batches = []
     for body in bodies:
         count = body.count(b",") + 1 if body else 0
@@ -184,13 +192,15 @@ def _decoded(*bodies: bytes) -> tuple[_Together, list[tuple[int, bytes]]]:
 
 
 def test_small_batches_are_decoded_together() -> None:
-    """Those of one event; each is the row of its lsn, whatever stands between them."""
+    """Those of few events; each has the row of its lsn, whatever stands between them."""
     digits = [b"%d" % at for at in range(100)]
-    odd = [b"", b"a,b", b"7" * 5000]
-    decode, found = _decoded(*digits, b"x", *digits, *odd, *digits)
-    payloads = [*digits, b"x", *digits, b"a", b"b", odd[2], *digits]
+    some = [b"%d,7" % at for at in range(100)]
+    odd = [b"", b"1,b", b"7" * 5000, b"7" + 16 * b",7"]
+    bodies = [*digits, b"x", *some, *odd, *digits]
+    decode, found = _decoded(*bodies)
+    payloads = [one for body in bodies if body for one in body.split(b",")]
     assert found == [*enumerate(payloads, 1)]
-    assert decode.alone == [b"x", b"a,b", odd[2]]
+    assert decode.alone == [b"x", *odd[1:]]
     assert decode.calls == [201, 100, 100]
 
 
@@ -208,6 +218,13 @@ def test_what_can_not_be_decoded_together_is_alone(odd: bytes) -> None:
     digits = [b"%d" % at for at in range(30)]
     _, found = _decoded(*digits, odd, *digits)
     assert found == [*enumerate([*digits, odd, *digits], 1)]
+
+
+def test_rows_that_end_inside_a_batch_are_not_taken() -> None:
+    """Whose the next ones are would be a guess."""
+    decode, found = _decoded(*[b"1,2"] * 20, most=31)
+    assert found == [*enumerate([b"1", b"2"] * 20, 1)]
+    assert len(decode.alone) == 20
 
 
 def test_a_long_range_that_is_lost_is_never_in_memory_whole() -> None:
