@@ -257,11 +257,11 @@ class Gateway(MultiService):
         self._sessions = session_names(time.time())
         self._turns = Turns(self._reactor)
         self._turns.before.append(self.storage.journal.end_turn)
-        journal = self.storage.journal
+        journal, turns = self.storage.journal, self._turns
         self._memory = MemoryBudget(
             journal.reserve,
             _read_ahead_bytes(settings),
-            lambda: journal.reservable_bytes - self._turns.put_off_bytes,
+            lambda: journal.reservable_bytes - turns.put_off_bytes,
         )
         self._connection_log = ConnectionLog(self._reactor)
         self._connection_log.configure(**_connection_lines(settings.logging))

@@ -250,7 +250,8 @@ class Reading(Handshake):
 
     def room(self) -> int:
         """As many bytes may be read now; 0: none, and it is not read for a while."""
-        return min(self._listener.turns.room(), self._room_in_memory())
+        most, turns = self._room_in_memory(), self._listener.turns
+        return min(most, turns.room) if turns.crowded else most
 
     def _room_in_memory(self) -> int:
         """So many bytes may be read of it, for all that is held; 0: it waits for room."""

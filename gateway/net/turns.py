@@ -32,7 +32,6 @@ _AT_ONCE_SECONDS = 0.004
 """So long input is served that nobody has charged to a turn, before other things are."""
 _PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10
 """What is put off takes no more memory, and so much for each connection beyond that."""
-_ALL = 1 << 30
 _NOTED_SECONDS = 0.0005
 """Less than this in a turn of the reactor is not worth to be forgotten at its end."""
 
@@ -94,6 +93,7 @@ class Turns:
         "_spent",
         "_waiting",
         "before",
+        "crowded",
         "put_off_bytes",
     )
 
@@ -104,6 +104,8 @@ class Turns:
         self._put_off = _Line()
         self.put_off_bytes = 0
         """What was read of those, and is in no account."""
+        self.crowded = False
+        """What is read now is to be put off."""
         self._spent = 0.0
         """Seconds that reads took in this turn of the reactor."""
         self._noted = False
@@ -122,34 +124,34 @@ class Turns:
         self._put_off.remove(connection)
 
     @property
-    def crowded(self) -> bool:
-        """What is read now is to be put off."""
-        return self._spent >= _AT_ONCE_SECONDS or bool(self._put_off.addresses)
-
     def room(self) -> int:
-        """As many bytes may be read of a connection now: all if they are served at once."""
-        # Every read asks for both: no call more than there must be.
-        if self._spent < _AT_ONCE_SECONDS and not self._put_off.addresses:
-            return _ALL
+        """As many bytes may be read of a connection, if what is read is put off."""
         return max(_LEAST_BYTES, _PUT_OFF_BYTES - self.put_off_bytes)
 
     def spent(self, seconds: float) -> None:
         """To serve a read took so long."""
         self._spent += seconds
-        if self._spent >= _NOTED_SECONDS and not self._noted:
-            self._noted = True
-            self._clock.callLater(0, self._begin)
+        if self._spent >= _NOTED_SECONDS:
+            if not self._noted:
+                self._note()
+            if self._spent >= _AT_ONCE_SECONDS:
+                self.crowded = True
+
+    def _note(self) -> None:
+        """Begin anew in the next turn of the reactor."""
+        self._noted = True
+        self._clock.callLater(0, self._begin)
 
     def put_off(self, connection: Waiting) -> None:
         """It has something that was read and not served: `take_turn` is to serve that."""
         self._put_off.add(connection)
+        self.crowded = True
         if not self._noted:
-            self._noted = True
-            self._clock.callLater(0, self._begin)
+            self._note()
 
     def _begin(self) -> None:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
-        self._noted = False
+        self._noted = self.crowded = False
         self._spent = 0.0
         if not self._put_off.addresses:
             return
@@ -158,9 +160,10 @@ class Turns:
             while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
                 next_.take_turn()
         finally:
-            if self._put_off.addresses and not self._noted:
-                self._noted = True
-                self._clock.callLater(0, self._begin)
+            if self._put_off.addresses:
+                self.crowded = True
+                if not self._noted:
+                    self._note()
 
     def let_others_go_first(self) -> None:
         """Something will take its time: what others have ready does not wait for it."""

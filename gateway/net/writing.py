@@ -143,11 +143,10 @@ class Writing(Reading):
         self._send_pieces((data,))
 
     def _send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        size = sum(map(len, pieces))
-        unsent = self.unsent_bytes + size
         if self._stalled_since is not None:
+            size = sum(map(len, pieces))
             self._unsent += size
-            if unsent > self._unsent_limit:
+            if self.unsent_bytes + size > self._unsent_limit:
                 self._cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
         self._writing = True
@@ -159,8 +158,9 @@ class Writing(Reading):
                 transport.write(b"".join(pieces))
         finally:
             self._writing = False
+        unsent = unsent_bytes(self._transport)
         if unsent > OUTPUT_BYTES:
-            self._count_output(self.unsent_bytes)
+            self._count_output(unsent)
 
     def _cut_off(self, limit: str | int) -> None:
         why = Refusal("peer does not read what we send", limit=limit)

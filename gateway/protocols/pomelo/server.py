@@ -355,7 +355,7 @@ class PomeloServer(Closing):
             self._connection.busy(True)
         batch = Batch(
             self._connection.origin,
-            int(listener.clock.seconds() * 1_000_000),
+            0,  # the journal sets it
             ready.count,
             body,
             ready.payload_bytes,

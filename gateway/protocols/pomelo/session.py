@@ -52,7 +52,7 @@ _PROTOBUF_MESSAGE_COST = 8.0
 _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 """Messages, and their bytes, between two looks at the turn, if they may have to be
 decoded."""
-_FEW_BYTES = 512
+_FEW_BYTES = 2048
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -167,16 +167,29 @@ class Session:
         """
         if not data or len(data) > _FEW_BYTES or self._inflation is not None:
             return None
-        run = self._decoder.whole(data)
-        if run is None:
+        found = self._decoder.whole(data)
+        if found is None:
             return None
-        routes = self.terms.routes
-        for _, route, _, _ in run.found:
-            if route not in routes and (isinstance(route, int) or not route.isascii()):
+        ready, routes, known, size = Ready(), self.terms.routes, False, 0
+        ids = ready.ids
+        for number, route, at, stop in found:
+            if route in routes:
+                known = True
+            elif not _is_name(route):
                 return None
+            if number:
+                ids.append(number)
+            size += stop - at
         self.heard = True
-        ready = Ready()
-        self._messages(ready, run, turn)
+        if known:  # there may be something to do for each of them
+            ready = Ready()
+            self._messages(ready, Messages(data, 0, len(data), found), turn)
+            return ready
+        ready.count = len(found)
+        ready.pieces.append(data)
+        ready.taken_bytes = len(data)
+        ready.payload_bytes = size
+        turn.left -= ready.count * _NOTIFY_COST + len(ids) * _ANSWER_COST
         return ready
 
     def _steps(self, data: bytes, turn: Turn) -> Iterator[Step]:
@@ -432,7 +445,7 @@ class Session:
         if ready.asked is not None:
             return self._other_answers(ready, ready.asked)
         if encoded is None:
-            return [_ok(number) for number in ids]
+            return list(map(_ok, ids))
         terms = self.terms
         return [
             wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
@@ -502,6 +515,12 @@ class Session:
             return False
         self._mute = 0
         return True
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_name(route: Route) -> bool:
+    """Whether a route without a definition is surely a name, in UTF-8."""
+    return isinstance(route, bytes) and route.isascii()
 
 
 def _check(route: Route) -> None:

@@ -65,6 +65,8 @@ _REQUEST, _NOTIFY, _RESPONSE, _PUSH = 0, 1, 2, 3
 _BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
 _MOST_ID = 0xFFFFFFFF
 _U32 = struct.Struct(">I")
+_HEAD = struct.Struct(">IB")
+"""Of a package with a message: type and size, and the message's flag."""
 _DATA_HEAD = DATA << 24
 
 Route = int | bytes
@@ -200,19 +202,19 @@ def scan(
     that runs once for each message.
     """
     add = found.append
-    head = _U32.unpack_from
+    head = _HEAD.unpack_from
     last = end - 5
     for _ in range(most_found):
         if at > last:
             break
-        size = head(buffer, at)[0] - _DATA_HEAD
+        size, flag = head(buffer, at)
+        size -= _DATA_HEAD
         if not 0 < size <= most:
             break
         body = at + 5
         stop = at + 4 + size
         if stop > end:
             break
-        flag = buffer[at + 4]
         number = 0
         if flag < 2:  # a request
             if body >= stop:
@@ -437,7 +439,7 @@ class Decoder(Packages):
             raise refusal("message before the handshake was acknowledged")
         super()._check(kind, size)
 
-    def whole(self, data: bytes) -> Messages | None:
+    def whole(self, data: bytes) -> list[Found] | None:
         """What arrived, if that is plain messages and nothing else, and nothing was there
         before; None: nothing is changed, `feed` it.
         """
@@ -447,7 +449,7 @@ class Decoder(Packages):
         end = len(data)
         if scan(data, 0, end, self.data_bytes, found, self.most_run) < end:
             return None
-        return Messages(data, 0, end, found)
+        return found
 
     def take(self) -> Package | Messages | None:
         """The next package, or run of messages; None until more is fed."""

@@ -162,6 +162,9 @@ class Journal:
         """What every read asks for; a section is slow to give it."""
         self._memory_bytes = self._settings.memory_bytes
         self._segment_bytes = self._settings.segment_bytes
+        # Half at most, so that what is reserved alone never makes the journal full.
+        self.reservable_bytes = self._memory_bytes // 2 - self._reserved
+        """So much more may be reserved; less than 0: it is too much already."""
         self._waiting_bytes: float = math.inf
         """As much may wait in memory for the file that the open segment becomes."""
         if self._acknowledge_when_published:  # do not wait until there is none left
@@ -315,15 +318,10 @@ class Journal:
     def reserve(self, change: int) -> bool:
         """See `gateway.interfaces.Journal`."""
         self._reserved += change
+        self.reservable_bytes -= change
         if change < 0:
             self._make_room()
         return self.reservable_bytes >= 0
-
-    @property
-    def reservable_bytes(self) -> int:
-        """So much more may be reserved; less than 0: it is too much already."""
-        # Half at most, so that what is reserved alone never makes the journal full.
-        return self._memory_bytes // 2 - self._reserved
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
         """See `gateway.interfaces.Journal`."""

@@ -124,7 +124,7 @@ def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
         (REQUEST + HEARTBEAT + REQUEST, 2),
         (REQUEST + wire.notify(999, b"{}"), 1),
         (REQUEST + wire.package(wire.DATA, b"\x02\x01\xff"), 1),
-        (REQUEST * 100, 100),
+        (REQUEST * 400, 400),
     ],
 )
 def test_others_are_looked_at_one_by_one(
