@@ -506,6 +506,7 @@ class Journal:
             earliest = begun + self._pause(failures, size)
             if self._due():
                 self._seal()
+                self._log.begin()
         self._seal()
         self._reactor.callFromThread(self._ended, queues.close())
 

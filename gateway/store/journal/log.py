@@ -17,8 +17,8 @@ old one's tail.
                    the next group opens `<first lsn>[.attempt]`
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
-    new segment:   create → write header → sync → sync directory → first group, which
-                   says how far the segment before was synced
+    new segment:   create → write header → sync → sync directory, as soon as the one before
+                   is sealed → first group, which says how far that was synced
 """
 
 from __future__ import annotations
@@ -207,6 +207,15 @@ class Log:
             current.file.write(current.encoder.seal(self.next_lsn, current.bytes))
         current.file.close()
         return self._finished(current)
+
+    def begin(self) -> None:
+        """Have the next segment ready, so that no group waits for it.
+
+        One that can not be made now is made, or fails, with the group that needs it.
+        """
+        if self._open is None:
+            with contextlib.suppress(OSError):
+                self._begin()
 
     def abandoned(self) -> list[Segment]:
         """Segments left behind by a failed sync since the last call, oldest first."""

@@ -32,8 +32,10 @@ class FailingDisk(RealDisk):
     def __init__(self) -> None:
         self.fail: list[tuple[str, int]] = []
         self.synced: list[int] = []
+        self.created: list[str] = []
 
     def create(self, path: Path) -> File:
+        self.created.append(path.name)
         return _FailingFile(super().create(path), self)
 
 
@@ -351,6 +353,33 @@ def test_segments_are_sealed_by_count(
     running.until_stored(2)
     running.stop()
     assert [(s.first_lsn, s.last_lsn) for s in running.sealed] == [(1, 4), (5, 5)]
+
+
+def test_the_next_segment_is_there_before_it_is_needed(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Who comes after a roll does not wait for a new file; none is left by a stop."""
+    running = start(roll_events=4, roll_interval=3600.0)
+    running.submit(make(b"a", 4))
+    running.until_stored(1)
+    running.stop()
+    assert running.disk.created == [segment.name(1), segment.name(5)]
+    assert [path.name for path in running.directory.iterdir()] == [segment.name(1)]
+
+
+def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(
+    start: Callable[..., Running], make: Make
+) -> None:
+    """Nobody has asked for it yet, so nobody is told that it failed."""
+    running = start(roll_events=4, roll_interval=3600.0)
+    first = [("write", 0), ("sync", 0)] * 2
+    running.disk.fail = [*first, ("write", 0), ("write", errno.EIO)]
+    running.submit(make(b"a", 4))
+    running.until_stored(1)
+    running.submit(make(b"b"))
+    running.until_stored(2)
+    assert not running.failures
+    assert on_disk(running) == [b"a", b"b"]
 
 
 def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
