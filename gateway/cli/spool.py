@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,7 +164,9 @@ def _waiting(journal: Path) -> Iterator[_Entry]:
             count = scan.survey().next_lsn - first
             if count > 0:
                 with suppress(FileNotFoundError):
-                    yield _entry("journal", directory.name, first, count, path)
+                    entry = _entry("journal", directory.name, first, count, path)
+                    # Behind that an old one may be left, that it is written over.
+                    yield replace(entry, bytes=scan.end)
 
 
 def _entry(where: str, node: str, first: int, count: int, path: Path) -> _Entry:

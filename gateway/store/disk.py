@@ -55,10 +55,13 @@ _ADVICE = {
 
 
 class File(Protocol):
-    """An open file that only grows."""
+    """An open file that is written from one end to the other."""
 
     def write(self, chunks: Sequence[bytes]) -> None:
-        """Append all of it, or raise OSError having appended some of it."""
+        """Write all of it behind what was written, or raise OSError having written some.
+
+        That is the end of the file, but where it is written over (`Disk.overwrite`).
+        """
 
     def sync(self) -> None:
         """Return once every byte written so far survives a power cut (fdatasync)."""
@@ -84,7 +87,14 @@ class Disk(Protocol):
         """A new empty file; FileExistsError if there is one."""
 
     def open(self, path: Path) -> File:
-        """An existing file, to truncate or sync it."""
+        """An existing file, to truncate or sync it, or to write at its end."""
+
+    def overwrite(self, path: Path) -> File:
+        """An existing file, to be written over from its beginning.
+
+        What it has behind that stays; until a sync each sector has its old bytes or the new
+        ones.
+        """
 
     def read(self, path: Path) -> bytes:
         """All of it."""
@@ -203,6 +213,10 @@ class RealDisk:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         os.lseek(fd, 0, os.SEEK_END)
         return _RealFile(fd, path)
+
+    def overwrite(self, path: Path) -> File:
+        """See `Disk`."""
+        return _RealFile(os.open(path, os.O_RDWR | os.O_CLOEXEC), path)
 
     def read(self, path: Path) -> bytes:
         """See `Disk`."""

@@ -61,8 +61,10 @@ class SegmentFile:
         Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
+        data = self.path.read_bytes()
+        self.path.stat()  # once its name is gone it may be written over (`spares`)
         return segment.Scan(
-            self.path.read_bytes(),
+            data,
             before=min(ends, default=None),
             durable=durable,
             synced=synced,

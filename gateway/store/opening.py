@@ -33,6 +33,7 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Recovered, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
+from gateway.store.journal.spares import Spares, is_spare
 from gateway.store.mark import Mark, Marker
 from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
 from gateway.store.spool import Catalog, Publisher
@@ -90,6 +91,8 @@ class Opened:
     log: Log
     """Appends behind all that is there."""
     publisher: Publisher
+    spares: Spares
+    """What is left of published segments, for both of them."""
     segments: Sequence[Segment]
     """All that the journal holds, oldest first."""
     unpublished: Sequence[Segment]
@@ -290,6 +293,7 @@ def open_node(
         with contextlib.suppress(OSError):
             marker.write(now, now=True)
     found.clear()
+    spares = Spares(disk)
     publisher = Publisher(
         node,
         directories.spool,
@@ -302,6 +306,7 @@ def open_node(
         incarnation=this.id,
         link=link,
         before_removal=lambda path: marker.forget(path.name),
+        spares=spares,
     )
     # Before anything is removed: it gives no name again.
     log = Log(
@@ -312,11 +317,13 @@ def open_node(
         file_bytes=publisher.file_bytes,
         clock=monotonic,
         wall_clock=clock,
+        spares=spares,
     )
     unpublished = publisher.recover(found.segments)
     return Opened(
         log=log,
         publisher=publisher,
+        spares=spares,
         segments=found.segments,
         unpublished=unpublished,
         first_lsn=first_lsn,
@@ -382,7 +389,11 @@ def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
 
 def _foreign_to_journal(journal: Path, disk: Disk) -> list[str]:
     ours = set(_ours_in(journal, disk))
-    return [name for name in disk.names(journal) if name not in ours]
+    return [
+        name
+        for name in disk.names(journal)
+        if name not in ours and not (is_spare(name) and disk.is_file(journal / name))
+    ]
 
 
 def _uploaded(

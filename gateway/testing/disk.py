@@ -233,6 +233,10 @@ class RecordingDisk:
         """See `Disk`."""
         return _RecordedFile(self, self._find(path), path)
 
+    def overwrite(self, path: Path) -> File:
+        """See `Disk`."""
+        return _RecordedFile(self, self._find(path), path, at=0)
+
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
         return self._inodes[self._find(path)].content()
@@ -364,8 +368,11 @@ class RecordingDisk:
 
 
 class _RecordedFile:
-    def __init__(self, disk: RecordingDisk, number: int, path: Path) -> None:
+    def __init__(
+        self, disk: RecordingDisk, number: int, path: Path, at: int | None = None
+    ) -> None:
         self._disk, self._number, self._path = disk, number, path
+        self._at = disk.length(number) if at is None else at
         self._doubted = False
         self._closed = False
 
@@ -382,7 +389,7 @@ class _RecordedFile:
         self._append(data, tuple(itertools.accumulate(map(len, chunks)))[:-1])
 
     def _append(self, data: bytes, seams: tuple[int, ...]) -> None:
-        at = self._disk.length(self._number)
+        at, self._at = self._at, self._at + len(data)
         step = f"write {len(data)} bytes to {self._path.name} at {at}"
         self._disk.change(self._number, Change(at, data, seams), step)
 
@@ -407,6 +414,7 @@ class _RecordedFile:
         self._disk.may_fail("truncate", self._path)
         step = f"truncate {self._path.name} to {size}"
         self._disk.change(self._number, Change(size, None), step)
+        self._at = size
 
     def close(self) -> None:
         self._closed = True

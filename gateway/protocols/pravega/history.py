@@ -254,12 +254,11 @@ class _Journal:
         """
         runs = self._runs.made(_key(file), lambda: self._scanned(file))
         run = runs.of(segment)
-        if run is None or run.last < offset or run.newest_lsn < lsn:
-            size = file.path.stat().st_size
-            if size > runs.size:  # the newest one grows
-                self._runs.drop(_key(file))
-                runs = self._runs.made(_key(file), lambda: self._scanned(file))
-                run = runs.of(segment)
+        short = run is None or run.last < offset or run.newest_lsn < lsn
+        if short and file.before is None and runs.has_grown():
+            self._runs.drop(_key(file))
+            runs = self._runs.made(_key(file), lambda: self._scanned(file))
+            run = runs.of(segment)
         if run is not None:
             yield _JournalPiece(self, file, run)
 

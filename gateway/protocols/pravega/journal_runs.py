@@ -19,6 +19,7 @@ import numpy as np
 
 from gateway.protocols.pravega import records
 from gateway.store.finder import SegmentFile
+from gateway.store.journal import segment
 
 __all__ = ["JournalRun", "JournalRuns"]
 
@@ -138,14 +139,23 @@ class JournalRuns:
 
     def __init__(self, file: SegmentFile, protocol: str) -> None:
         """Scans it; raises `segment.InvalidSegment`, FileNotFoundError, OSError."""
-        self.size = file.path.stat().st_size
-        """Of the file, in bytes, or less than was scanned."""
         self._runs: dict[str, JournalRun] = {}
         scan = file.scan()
         for stored in scan:
             batch = stored.batch
             if batch.origin.protocol == protocol and batch.count:
                 self._add(batch.body, scan.end - len(batch.body), stored.lsn)
+        self._path = file.path
+        self._end, self._salt = scan.end, scan.header.salt
+
+    def has_grown(self) -> bool:
+        """Something was written behind what was scanned.  Raises FileNotFoundError, OSError.
+
+        The file may be no longer for that: it may be written over an old one.
+        """
+        with self._path.open("rb", buffering=0) as file:
+            behind = os.pread(file.fileno(), segment.RECORD_BYTES, self._end)
+        return segment.begins(behind, self._salt)
 
     def _add(self, body: bytes, place: int, lsn: int) -> None:
         begin = place - _address(body)

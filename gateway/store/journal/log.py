@@ -18,7 +18,8 @@ old one's tail.
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
     new segment:   create → write header → sync → sync directory, as soon as the one before
-                   is sealed → first group, which says how far that was synced
+                   is sealed → first group, which says how far that was synced; or over
+                   the file of an old one (`spares`), whose rest is cut off in the end
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attrs import define
+from attrs import Factory, define
 
 from gateway.event import Batch
-from gateway.store.disk import Disk, File
+from gateway.store.disk import NO_ROOM, Disk, File
 from gateway.store.journal import segment
+from gateway.store.journal.spares import Spares
 
 __all__ = ["Log", "Segment", "SyncFailed", "Synced"]
 
@@ -90,6 +92,8 @@ class _Open:
     payload_bytes: int = 0
     since: float | None = None
     """When its first event came."""
+    over: bool = False
+    """It is written over an old one, of which something may be behind it."""
 
     @property
     def empty(self) -> bool:
@@ -106,7 +110,7 @@ class Log:
 
     *reserve*: bytes to leave free for files of what is already durable.  *file_bytes*:
     how much a file may take, given the size of its segment, that of its payloads, and
-    their number.
+    their number.  *spares*: what new segments are written over.
     """
 
     directory: Path
@@ -117,6 +121,7 @@ class Log:
     _file_bytes: Callable[[int, int, int], int] = max
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
+    _spares: Spares = Factory(lambda self: Spares(self._disk), takes_self=True)
 
     def __attrs_post_init__(self) -> None:
         self._open: _Open | None = None
@@ -174,8 +179,10 @@ class Log:
         chunks += encoder.group(batches, first, current.bytes)
         try:
             current.file.write(chunks)
-        except OSError:
+        except OSError as why:
             self._cut_back(current, batches)
+            if why.errno in NO_ROOM:  # a quota, which nobody has told of
+                self._spares.give_room()
             raise
         try:
             with _syncing(current.path):
@@ -203,9 +210,16 @@ class Log:
         if current.empty:
             self._discard(current)
             return None
+        end = current.bytes
         with contextlib.suppress(OSError):
-            current.file.write(current.encoder.seal(self.next_lsn, current.bytes))
+            seal = current.encoder.seal(self.next_lsn, end)
+            current.file.write(seal)
+            end += sum(map(len, seal))
+        if current.over:
+            with contextlib.suppress(OSError):
+                current.file.truncate(end)
         current.file.close()
+        self._spares.sealed(current.path)
         return self._finished(current)
 
     def begin(self) -> None:
@@ -230,10 +244,15 @@ class Log:
             self.payload_bytes + payload_bytes,
             self.events + events,
         )
-        if self._disk.free(self.directory) < needed + self._reserve():
+        if not self._has_room(needed + self._reserve()):
             self.wanted_bytes = needed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
         self.wanted_bytes = 0
+
+    def _has_room(self, wanted: int) -> bool:
+        if self._disk.free(self.directory) >= wanted:
+            return True
+        return self._spares.give_room() and self._disk.free(self.directory) >= wanted
 
     def _begin(self) -> _Open:
         header = segment.Header(
@@ -241,19 +260,25 @@ class Log:
         )
         attempt = self._attempt()
         path = self.directory / segment.name(self.next_lsn, attempt)
-        file = self._disk.create(path)
+        spare = self._spares.take()
+        old, file = spare or (path, self._disk.create(path))
         try:
             file.write([header.encode()])
             with _syncing(path):
                 file.sync()
+            if spare is not None:
+                self._disk.rename(old, path)
+            with _syncing(path):
                 self._disk.sync_directory(self.directory)
         except OSError:
             file.close()
-            with contextlib.suppress(OSError):
-                self._disk.unlink(path)
+            for name in {old, path}:
+                with contextlib.suppress(OSError):
+                    self._disk.unlink(name)
             raise
         self._last = self.next_lsn, attempt
-        self._open = _Open(path, file, segment.Encoder(header), self.next_lsn)
+        encoder = segment.Encoder(header)
+        self._open = _Open(path, file, encoder, self.next_lsn, over=spare is not None)
         return self._open
 
     def _attempt(self) -> int:

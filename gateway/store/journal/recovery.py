@@ -27,8 +27,8 @@
 `Recovered.clear` takes away what is left over.  A name may be all that tells of a lsn, so
 the mark has to have it before:
 
-    8. a file that holds no batch is removed; what is no segment even so is set aside under
-       a `.damaged` name, never deleted
+    8. a file that holds no batch is removed, and so is a spare one (`spares`); what is no
+       segment even so is set aside under a `.damaged` name, never deleted
 
 Of what a file may hold only the format of another version stops the start
 (`segment.OtherFormat`); OSError is passed on.
@@ -46,6 +46,7 @@ from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.ahead import in_time
 from gateway.store.journal.log import Segment, Synced
+from gateway.store.journal.spares import is_spare
 
 __all__ = [
     "DAMAGED",
@@ -165,6 +166,9 @@ def _examine(
     found = Recovered(next_lsn=given + 1)
     there = disk.names(directory)
     names = [name for name in there if disk.is_file(directory / name)]
+    for name in names:
+        if is_spare(name):
+            found.last(partial(disk.unlink, directory / name))
     in_order = segment.in_order(names)
     firsts = [first for first, _, _ in in_order]
     if given:

@@ -50,12 +50,15 @@ from gateway.event import MAX_LSN, Batch, Origin, Stored
 
 __all__ = [
     "HEADER_BYTES",
+    "RECORD_BYTES",
+    "SUFFIX",
     "Damage",
     "Encoder",
     "Header",
     "InvalidSegment",
     "OtherFormat",
     "Scan",
+    "begins",
     "in_order",
     "mend_header",
     "name",
@@ -79,7 +82,7 @@ _SUMS = struct.Struct("<II")
 _RECORD = struct.Struct("<IBBHIIqQII")
 _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
-_FIXED_BYTES, _RECORD_BYTES, _BATCH_BYTES = _FIXED.size, _RECORD.size, _BATCH.size
+_FIXED_BYTES, RECORD_BYTES, _BATCH_BYTES = _FIXED.size, _RECORD.size, _BATCH.size
 _unpack, _unpack_batch = _RECORD.unpack_from, _BATCH.unpack_from
 _pack_fixed, _pack_sums, _pack_batch = _FIXED.pack, _SUMS.pack, _BATCH.pack
 _SMALL = 1 << 10
@@ -162,6 +165,14 @@ def mend_header(data: bytes, first_lsn: int) -> bytes | None:
         if _crc(salt, fixed) == fixed_sum:
             return Header(first_lsn, 0, salt).encode() + data[HEADER_BYTES:]
     return None
+
+
+def begins(data: bytes, salt: int) -> bool:
+    """Whether a record of the segment with this salt begins here; it may not be whole."""
+    if len(data) < RECORD_BYTES:
+        return False
+    sync, *_, fixed_sum, _ = _unpack(data)
+    return bool(sync == _SYNC and _crc(salt, data[:_FIXED_BYTES]) == fixed_sum)
 
 
 def place_of_lost(first_lsn: int, last_lsn: int) -> bytes:
@@ -396,7 +407,7 @@ class Scan:
         before = MAX_LSN + 1 if self._before is None else self._before
         last = len(data)
         at, lsn = self.end, self.next_lsn
-        while (start := at + _RECORD_BYTES) <= last and lsn < before:
+        while (start := at + RECORD_BYTES) <= last and lsn < before:
             sync, kind, _, _, length, count, own, synced, fixed_sum, sum_ = _unpack(
                 data, at
             )

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-from attrs import define, field
+from attrs import Factory, define, field
 from twisted.logger import Logger
 
 from gateway.event import LOST, Batch
@@ -28,6 +28,7 @@ from gateway.store.digests import NOTHING, Link
 from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
+from gateway.store.journal.spares import Spares
 from gateway.store.names import (
     file_name,
     hidden_name,
@@ -78,6 +79,10 @@ class Publisher:
         default=lambda _: None, kw_only=True
     )
     """Told of a segment without events: it leaves no trace in the catalog."""
+    _spares: Spares = field(
+        default=Factory(lambda self: Spares(self._disk), takes_self=True), kw_only=True
+    )
+    """Where the files of segments go that nobody needs."""
     copies: Mapping[int, Batch] = field(factory=dict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
@@ -127,6 +132,12 @@ class Publisher:
     def close(self) -> None:
         """Publish no more."""
         self._catalog.close()
+        self._spares.give_room()
+
+    def give_room(self) -> None:
+        """The disk is full: let go of what takes room and can be had again."""
+        self.writer.drop()
+        self._spares.give_room()
 
     def _unpublished_part(self, sealed: Segment) -> Segment | None:
         """What of a segment is not public yet.
@@ -211,7 +222,7 @@ class Publisher:
                 set_aside(sealed.path, self._disk)
             self._damaged.discard(sealed.path)
         else:
-            self._disk.unlink(sealed.path)
+            self._spares.keep(sealed.path)
 
     def _written(
         self, sealed: Segment, upcoming: Sequence[Segment]

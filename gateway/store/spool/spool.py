@@ -254,7 +254,7 @@ class Spool:
                 self._failed(sealed, why)
                 if isinstance(why, OSError) and why.errno in NO_ROOM:
                     # What waits for this file may have the last room.
-                    self._publisher.writer.drop()
+                    self._publisher.give_room()
                     alone = True
                 if self._stopping_after(pause):
                     return False

@@ -301,6 +301,11 @@ class Session:
         self.step("open", path)
         return _SimulatedFile(self, self.disk.find(path), path)
 
+    def overwrite(self, path: Path) -> File:
+        """See `Disk`."""
+        self.step("overwrite", path)
+        return _SimulatedFile(self, self.disk.find(path), path, at=0)
+
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
         self.step("read", path)
@@ -392,9 +397,12 @@ class Session:
 class _SimulatedFile:
     """Open in one life."""
 
-    def __init__(self, session: Session, number: int, path: Path) -> None:
+    def __init__(
+        self, session: Session, number: int, path: Path, at: int | None = None
+    ) -> None:
         self._session, self._number, self._path = session, number, path
         self._doubted = self._closed = False
+        self._at = len(self._disk.contents[number]) if at is None else at
 
     @property
     def _disk(self) -> SimulatedDisk:
@@ -409,7 +417,8 @@ class _SimulatedFile:
             half = len(data) // 2
             self._append(data[:half], ())
             raise
-        room = self._session.free(self._path)
+        placed = len(self._disk.contents[self._number]) - self._at
+        room = self._session.free(self._path) + placed
         if len(data) > room:
             self._append(data[:room], ())
             self._session.disk.faults.refused += 1
@@ -422,7 +431,7 @@ class _SimulatedFile:
 
     def _append(self, data: bytes, seams: tuple[int, ...]) -> None:
         if data:
-            at = len(self._disk.contents[self._number])
+            at, self._at = self._at, self._at + len(data)
             self._disk.change(self._number, Change(at, data, seams))
 
     def sync(self) -> None:
@@ -446,6 +455,7 @@ class _SimulatedFile:
         """See `File`."""
         self._step("truncate")
         self._disk.change(self._number, Change(size, None))
+        self._at = size
 
     def close(self) -> None:
         """See `File`."""

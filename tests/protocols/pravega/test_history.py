@@ -94,6 +94,22 @@ def test_files_that_move_meanwhile(places: Places) -> None:
     assert places.whole(history, "t") == places.bytes["t"]
 
 
+def test_what_is_written_over_an_old_segment_is_seen(places: Places) -> None:
+    """The file has its length from before, and has more in it."""
+    for _ in range(20):
+        fill(places)
+    places.publish()
+    history = places.history()
+    sizes = set()
+    for _ in range(3):
+        fill(places)
+        (path,) = places.journal.glob("*.journal")
+        sizes.add(path.stat().st_size)
+        for name in ("s", "t"):
+            assert places.whole(history, name) == places.bytes[name]
+    assert len(sizes) == 1
+
+
 def test_a_file_that_moves_while_we_look(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,95 @@
+"""Files of published segments, to be written over as new ones.
+
+A sync waits for the file system's own journal where a file has grown: for two writes
+instead of one, and behind whatever else is written there, as Parquet files are.  Over bytes
+that have their place it waits for the disk alone.
+
+Nobody reads what is left of an old segment behind the records of the new one: it has another
+salt and lower lsns (`segment`).  And no crash makes a segment of it:
+
+    published segment:  rename to `.spare` → sync directory → it may be taken
+    new segment:        write the new header over the old → sync → rename to the new name
+                        → sync directory → first group
+
+So a file with the old name has what it had, and one with the new name the new header.  A
+start removes what it finds under the names of spares.
+
+Only segments that this run has begun and ended are kept, all of whose syncs succeeded:
+nobody relies on a file after a sync of it that failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from pathlib import Path
+
+from gateway.store.disk import Disk, File
+from gateway.store.journal import segment
+
+__all__ = ["Spares", "is_spare"]
+
+_SUFFIX = ".spare"
+_MOST = 2
+"""Segments end in the order of their files: one is taken about when one comes."""
+
+
+def is_spare(name: str) -> bool:
+    """Whether a file of this name is, or was, a spare one."""
+    stem = name.removesuffix(_SUFFIX)
+    return stem != name and segment.parse_name(stem + segment.SUFFIX) is not None
+
+
+class Spares:
+    """Those of one directory.  Blocking; any thread may call."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._free: deque[Path] = deque()
+        self._sound: set[Path] = set()
+
+    def sealed(self, path: Path) -> None:
+        """This segment has ended, and all its syncs succeeded."""
+        self._sound.add(path)
+
+    def keep(self, path: Path) -> None:
+        """Nobody needs this segment: keep its file, or remove it; once more is fine.
+
+        Raises OSError.
+        """
+        if path not in self._sound or len(self._free) >= _MOST:
+            self._disk.unlink(path)
+            self._sound.discard(path)
+            return
+        spare = path.with_suffix(_SUFFIX)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.rename(path, spare)
+            self._sound.discard(path)
+            try:
+                self._disk.sync_directory(spare.parent)
+            except OSError:
+                self._remove(spare)
+            else:
+                self._free.append(spare)
+
+    def take(self) -> tuple[Path, File] | None:
+        """One to write over, from its beginning; None if there is none."""
+        while self._free:
+            with contextlib.suppress(IndexError, OSError):
+                path = self._free.popleft()
+                return path, self._disk.overwrite(path)
+        return None
+
+    def give_room(self) -> bool:
+        """Remove them all, as the disk is full or nobody takes any more; whether there
+        were any.
+        """
+        there = bool(self._free)
+        while self._free:
+            with contextlib.suppress(IndexError):
+                self._remove(self._free.popleft())
+        return there
+
+    def _remove(self, path: Path) -> None:
+        with contextlib.suppress(OSError):  # the next start does
+            self._disk.unlink(path)

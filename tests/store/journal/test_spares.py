@@ -1,0 +1,235 @@
+"""New segments are written over the files of published ones, and nobody is the wiser."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.event import Batch
+from gateway.store.disk import RealDisk
+from gateway.store.finder import segment_files
+from gateway.store.journal import Log, Segment, segment
+from gateway.store.journal.recovery import examine
+from gateway.store.journal.spares import Spares
+from gateway.testing.disk import Fault, RecordingDisk
+
+
+@pytest.fixture
+def disk() -> RealDisk:
+    return RealDisk()
+
+
+@pytest.fixture
+def spares(disk: RealDisk) -> Spares:
+    return Spares(disk)
+
+
+@pytest.fixture
+def log(directory: Path, disk: RealDisk, spares: Spares) -> Log:
+    return Log(directory, disk, 1, spares=spares)
+
+
+def rolled(log: Log, *batches: Batch) -> Segment:
+    """A segment with these."""
+    log.commit(batches)
+    sealed = log.seal()
+    assert sealed is not None
+    return sealed
+
+
+def bodies(data: bytes) -> list[bytes]:
+    scan = segment.Scan(data)
+    found = [stored.batch.body for stored in scan]
+    assert scan.damage == []
+    return found
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_the_file_of_a_published_segment_is_the_next_ones(
+    directory: Path, log: Log, spares: Spares, make: Callable[..., Batch]
+) -> None:
+    """Under a new name, cut to what it has in the end."""
+    first = rolled(log, make(b"long" * 1000))
+    inode = first.path.stat().st_ino
+    spares.keep(first.path)
+    assert not first.path.exists()
+    second = rolled(log, make(b"short"))
+    assert second.path.stat().st_ino == inode
+    seal = segment.seal(segment.Header(1, 0, 0), 1, 0)
+    assert second.path.stat().st_size == second.bytes + len(seal)
+    assert bodies(second.path.read_bytes()) == [b"short"]
+    assert names(directory) == [second.path.name]
+
+
+def test_what_is_behind_the_open_segment_is_none_of_it(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+) -> None:
+    """A crash leaves it there; a start cuts it off."""
+    old = rolled(log, *[make(b"old" * 100) for _ in range(9)])
+    old_bytes = old.path.stat().st_size
+    spares.keep(old.path)
+    log.commit([make(b"new"), make(b"newer")])
+    (open_one,) = segment_files(directory)
+    assert open_one.path.stat().st_size == old_bytes
+    assert [one.batch.body for one in open_one.scan()] == [b"new", b"newer"]
+    found = examine(directory, disk, given=old.last_lsn).settle().clear()
+    (left,) = found.segments
+    assert left.path.stat().st_size == left.bytes < old_bytes
+    assert bodies(left.path.read_bytes()) == [b"new", b"newer"]
+    assert found.losses == []
+    assert found.next_lsn == log.next_lsn
+
+
+def test_longer_segments_grow(
+    log: Log, spares: Spares, make: Callable[..., Batch]
+) -> None:
+    spares.keep(rolled(log, make(b"short")).path)
+    log.commit([make(b"a")])
+    log.commit([make(b"b" * 5000)])
+    sealed = log.seal()
+    assert sealed is not None
+    assert bodies(sealed.path.read_bytes()) == [b"a", b"b" * 5000]
+
+
+def test_a_write_that_fails_cuts_off_the_old_ones_too(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """What is written next stands right behind what is durable."""
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    spares = Spares(disk)
+    log = Log(directory, disk, 1, spares=spares)
+    spares.keep(rolled(log, make(b"old" * 1000)).path)
+    log.commit([make(b"a")])
+    disk.fault = Fault(1, calls=frozenset({"write"}), short=True)
+    with pytest.raises(OSError, match="Input/output"):
+        log.commit([make(b"lost" * 100)])
+    log.commit([make(b"b")])
+    sealed = log.seal()
+    assert sealed is not None
+    assert bodies(disk.read(sealed.path)) == [b"a", b"b"]
+
+
+def test_one_whose_sync_failed_is_not_kept(
+    directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Nor is one of an earlier run, of which nobody knows."""
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    spares = Spares(disk)
+    log = Log(directory, disk, 1, spares=spares)
+    log.commit([make()])
+    disk.fault = Fault(1, calls=frozenset({"sync"}))
+    with pytest.raises(OSError, match="Input/output"):
+        log.commit([make()])
+    (left,) = log.abandoned()
+    spares.keep(left.path)
+    assert disk.names(directory) == []
+
+
+def test_a_few_are_kept(
+    directory: Path, log: Log, spares: Spares, make: Callable[..., Batch]
+) -> None:
+    """Others are removed, and all of them when there is need."""
+    for sealed in [rolled(log, make()) for _ in range(4)]:
+        spares.keep(sealed.path)
+        spares.keep(sealed.path)  # as after a failure in between
+    assert len(names(directory)) == 2
+    assert spares.give_room()
+    assert names(directory) == []
+
+
+def test_they_give_way_when_the_disk_is_full(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What they take is room for what has to be stored."""
+    spares.keep(rolled(log, make()).path)
+    monkeypatch.setattr(disk, "free", lambda _: 0 if names(directory) else 1 << 40)
+    log.commit([make(b"stored")])
+    sealed = log.seal()
+    assert sealed is not None
+    assert bodies(sealed.path.read_bytes()) == [b"stored"]
+
+
+def test_they_give_way_to_a_quota(directory: Path, make: Callable[..., Batch]) -> None:
+    """Of which only a write that fails tells."""
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    spares = Spares(disk)
+    log = Log(directory, disk, 1, spares=spares)
+    published = [rolled(log, make()) for _ in range(2)]
+    log.commit([make()])
+    for sealed in published:
+        spares.keep(sealed.path)
+    assert len(disk.names(directory)) == 3
+    disk.fault = Fault(1, errno.EDQUOT, calls=frozenset({"write"}))
+    with pytest.raises(OSError, match="quota"):
+        log.commit([make()])
+    assert len(disk.names(directory)) == 1
+
+
+def test_one_that_is_gone_is_not_missed(
+    log: Log, spares: Spares, directory: Path, make: Callable[..., Batch]
+) -> None:
+    """Somebody has tidied up."""
+    spares.keep(rolled(log, make()).path)
+    for path in directory.iterdir():
+        path.unlink()
+    assert bodies(rolled(log, make(b"stored")).path.read_bytes()) == [b"stored"]
+
+
+def test_a_start_removes_them(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+) -> None:
+    """And nothing else that looks similar."""
+    spares.keep(rolled(log, make()).path)
+    (directory / "mine.spare").touch()
+    assert len(names(directory)) == 2
+    examine(directory, disk, given=1).settle().clear()
+    assert names(directory) == ["mine.spare"]
+
+
+def test_who_reads_a_segment_that_is_written_over_is_told_it_is_gone(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    make: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its events are in a file by then: half of it would look like damage."""
+    sealed = rolled(log, make(b"old" * 100), make(b"old" * 100))
+    (seen,) = segment_files(directory)
+    read_bytes = Path.read_bytes
+
+    def read_late(path: Path) -> bytes:
+        with path.open("rb") as file:
+            head = file.read(segment.HEADER_BYTES)
+            spares.keep(sealed.path)
+            log.commit([make(b"new")])
+            return head + file.read()
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    with pytest.raises(FileNotFoundError):
+        seen.scan()
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    (now,) = segment_files(directory)
+    assert [one.batch.body for one in now.scan()] == [b"new"]
