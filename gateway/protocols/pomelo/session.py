@@ -41,6 +41,9 @@ TICKS = 4
 """To one heartbeat interval."""
 _CUT_AFTER = 2 * TICKS
 _BEAT_AFTER = TICKS + 1  # later than the client's own heartbeat, which we answer
+_BEATS = 16
+"""Heartbeats of a client that are answered at once in a tick, and any further with one at
+its end: some clients answer our answers, and so for ever."""
 
 HEARTBEAT = wire.package(wire.HEARTBEAT)
 _ok = lru_cache(maxsize=1 << 12)(partial(wire.response, body=OK))
@@ -73,7 +76,7 @@ Step = bytes | Handshake | Opened | Left | Ready
 class Session:
     """One connection.  Raises `Refusal` only."""
 
-    __slots__ = ("_control", "_control_packages", "_decoder", "_handshaker",
+    __slots__ = ("_beats", "_control", "_control_packages", "_decoder", "_handshaker",
                  "_inflation", "_message_bytes", "_mute", "_patience", "_quiet",
                  "_terms", "_ticks", "asks", "heard", "more", "opened", "spoke",
                  "waits")  # fmt: skip
@@ -105,6 +108,8 @@ class Session:
         self._quiet = 0
         self._mute = 0
         self._ticks = 0
+        self._beats = 0
+        """Of the client, in this tick."""
         self._control_packages = control_packages
         self._control = 0  # in this interval, less those that waited to be read
         self._inflation: Inflation | None = None
@@ -242,7 +247,9 @@ class Session:
         if kind == wire.HEARTBEAT:
             if self._terms is None:
                 raise wire.refusal("heartbeat before the handshake")
-            yield HEARTBEAT
+            self._beats += 1
+            if self._beats <= _BEATS:
+                yield HEARTBEAT
         elif kind == wire.HANDSHAKE:
             if self._terms is not None:
                 raise wire.refusal("second handshake")
@@ -488,6 +495,7 @@ class Session:
         """
         heard = self.heard or paused
         self.heard = False
+        asked, self._beats = self._beats > _BEATS, 0
         self._ticks += 1
         if paused:
             self._control -= 1  # what it sends meanwhile will be read all at once
@@ -499,9 +507,9 @@ class Session:
                 raise wire.refusal(
                     "handshake not finished in time", key="options.handshake_timeout"
                 )
-            return False
+            return asked
         if not self._handshaker.heartbeat:
-            return False
+            return asked
         self._quiet = 0 if heard else self._quiet + 1
         if self._quiet >= _CUT_AFTER:
             raise wire.refusal(
@@ -512,7 +520,7 @@ class Session:
         self._mute = 0 if self.spoke else self._mute + 1
         self.spoke = False
         if self._mute < _BEAT_AFTER:
-            return False
+            return asked
         self._mute = 0
         return True
 

@@ -455,6 +455,19 @@ def test_while_we_do_not_read(pomelo: Any) -> None:
     assert pomelo.session(patience=1).tick(paused=True) is False
 
 
+def test_who_answers_our_answers_comes_to_rest(pomelo: Any) -> None:
+    """As pypomelo does: an hour of that is far from too many packages."""
+    session = _working(pomelo)
+    for _ in range(3600 * TICKS // 3):
+        answered = 1
+        while answered:
+            answered = pomelo.outcome([HEARTBEAT] * answered, session).sent.count(
+                HEARTBEAT
+            )
+        assert session.tick(paused=False)
+    assert not session.tick(paused=False)
+
+
 def test_no_heartbeats(pomelo: Any) -> None:
     """Without an interval a client may be silent for ever."""
     assert not any(_ticks(_working(pomelo, heartbeat=0), 100))
