@@ -69,7 +69,7 @@ def test_who_does_not_heed_the_limit_is_ended(tmp_path: Path) -> None:
             finally:
                 time.sleep(99)
         """,
-        "import deadlines; deadlines.END_AFTER = 0",
+        "import deadlines; deadlines.END_AFTER = 1",
     )
     assert done.returncode == 1
     assert "in test_it" in done.stderr

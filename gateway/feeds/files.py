@@ -102,7 +102,7 @@ class EventFiles:
             return []
         if file.before is not None:
             end = min(end, file.before)
-        batches = self._scanned(file, lsn, end)
+        batches = self._scanned(file, lsn, end, lost=lost)
         begin = bisect_right(batches, lsn, key=_end)
         there = [one for one in batches[begin:] if one.lsn < end]
         if there and there[0].lsn <= lsn:
@@ -112,11 +112,14 @@ class EventFiles:
         behind = there[0].lsn if there else end
         return list(fill_gaps([], lsn, behind - 1))
 
-    def _scanned(self, file: SegmentFile, lsn: int, end: int) -> list[Stored]:
+    def _scanned(
+        self, file: SegmentFile, lsn: int, end: int, *, lost: bool
+    ) -> list[Stored]:
         kept = self._segments.pop(file.path, None)
         # The open segment grows; what was read of it may not be enough any more.
-        if kept is None or not kept or _end(kept[-1]) < min(lsn + 1, end):
-            kept = [stored for stored in file.scan(end) if stored.batch.count]
+        if lost or not kept or _end(kept[-1]) < min(lsn + 1, end):
+            scan = file.scan(end, growing=not lost)
+            kept = [stored for stored in scan if stored.batch.count]
         self._segments[file.path] = kept
         _trim(self._segments)
         return kept

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -30,6 +31,9 @@ from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
 
 __all__ = ["Finder", "Gone", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
+
+_READS = 4
+"""Of a segment that grows, until two tell the same of it."""
 
 
 class Gone(LookupError):
@@ -53,22 +57,41 @@ class SegmentFile:
     """Where the next segment begins: events from there on count there, not here."""
 
     def scan(
-        self, before: int | None = None, *, durable: int = 0, synced: int = 0
+        self,
+        before: int | None = None,
+        *,
+        durable: int = 0,
+        synced: int = 0,
+        growing: bool = False,
     ) -> segment.Scan:
         """Its batches; *before* may end them sooner, *durable* and *synced* say how far it
-        reached at least: see `segment.Scan`.
+        reached at least, and *growing* that it is written in this process: see
+        `segment.Scan`.
+
+        The newest one may be written meanwhile by any: it is damaged if it is so twice, in
+        the same places.
 
         Raises `segment.InvalidSegment`, OSError.
         """
         ends = [end for end in (self.before, before) if end is not None]
+        scan = partial(
+            segment.Scan, before=min(ends, default=None), durable=durable, synced=synced
+        )
+        if self.before is not None or growing:
+            return scan(self._read(), growing=growing and self.before is None)
+        damage: list[segment.Damage] | None = None
+        for _ in range(_READS):
+            data = self._read()
+            found = scan(data).survey().damage
+            if not found or found == damage:
+                return scan(data)
+            damage = found
+        return scan(data, growing=True)
+
+    def _read(self) -> bytes:
         data = self.path.read_bytes()
         self.path.stat()  # once its name is gone it may be written over (`spares`)
-        return segment.Scan(
-            data,
-            before=min(ends, default=None),
-            durable=durable,
-            synced=synced,
-        )
+        return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
+from gateway.store.journal.spares import is_spare
 from gateway.store.names import is_node_name
 from gateway.store.opening import open_node
 from gateway.store.spool.expired import NAME as EXPIRED
@@ -98,7 +99,7 @@ def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
                 continue
             if disk.names(directories.state_of(name)) == [EXPIRED]:
                 continue
-            if any(map(parse_name, disk.names(journal))):
+            if any(parse_name(each) or is_spare(each) for each in disk.names(journal)):
                 found.append(name)
     return found
 

@@ -27,6 +27,22 @@ def keeping_up(gateway: Any) -> None:
     gateway.commit(2)
 
 
+def over_longer_ones(gateway: Any) -> None:
+    """New segments are written over the files of old ones, which are longer."""
+    gateway.commit(2, 2, size=400)
+    gateway.commit(3, size=400)
+    gateway.roll()
+    gateway.publish()
+    gateway.commit(1)
+    gateway.commit(1, 2)
+    gateway.commit(1)
+    gateway.roll()
+    gateway.publish()
+    gateway.log.begin()
+    gateway.commit(2)
+    gateway.commit(1)
+
+
 def falling_behind(gateway: Any) -> None:
     """Segments wait while the journal goes on; Spark takes what is there."""
     for _ in range(3):
@@ -144,11 +160,19 @@ def metadata_at_one_lsn(gateway: Any) -> None:
     gateway.commit(0, 1)
 
 
-SCENARIOS = [keeping_up, falling_behind, side_by_side, a_failed_sync, a_full_disk]
+SCENARIOS = [
+    keeping_up,
+    over_longer_ones,
+    falling_behind,
+    side_by_side,
+    a_failed_sync,
+    a_full_disk,
+]
 
 
 REMEMBERING = [
     keeping_up,
+    over_longer_ones,
     a_failed_sync,
     metadata,
     metadata_at_one_lsn,

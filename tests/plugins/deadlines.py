@@ -86,7 +86,8 @@ class FairClock(threading.Thread):
         The limit is an exception in the main thread.  It does not end what catches it,
         nor what hangs while a fixture is taken down, nor what waits outside Python.
         """
-        if (last := self.last) is not None and last.left() <= 0:
+        last = self.last
+        if last is not None and last.left() <= 0 and not pytest_timeout.is_debugging():
             faulthandler.dump_traceback(self.errors)
             os._exit(1)
 

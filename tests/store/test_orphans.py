@@ -60,6 +60,16 @@ def test_acknowledged_events_are_published_under_their_name(
     assert names[1].endswith(f"{4:020d}-{4:020d}.parquet")
 
 
+def test_spare_files_of_an_orphan_go(directories: Directories) -> None:
+    """Of one that was killed at its stop, when nothing else was left."""
+    leave(directories, "host-a", b"a")
+    publish_orphans("host-b", directories, RealDisk(), DECODERS)
+    spare = directories.journal_of("host-a") / f"{1:020d}.spare"
+    spare.write_bytes(b"old")
+    assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
+    assert not spare.exists()
+
+
 def test_who_is_alive_is_left_alone(directories: Directories) -> None:
     """As its lock tells."""
     leave(directories, "host-a", b"a")

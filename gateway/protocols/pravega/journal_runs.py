@@ -140,7 +140,7 @@ class JournalRuns:
     def __init__(self, file: SegmentFile, protocol: str) -> None:
         """Scans it; raises `segment.InvalidSegment`, FileNotFoundError, OSError."""
         self._runs: dict[str, JournalRun] = {}
-        scan = file.scan()
+        scan = file.scan(growing=True)
         for stored in scan:
             batch = stored.batch
             if batch.origin.protocol == protocol and batch.count:

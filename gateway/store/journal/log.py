@@ -263,6 +263,8 @@ class Log:
         spare = self._spares.take()
         old, file = spare or (path, self._disk.create(path))
         try:
+            if spare is not None:  # no record is to stand behind a header without one
+                file.rewrite(bytes(segment.HEADER_BYTES + segment.RECORD_BYTES))
             file.write([header.encode()])
             with _syncing(path):
                 file.sync()

@@ -434,14 +434,23 @@ def _no_segment(
     path: Path, firsts: Sequence[int], why: str, disk: Disk, found: Recovered
 ) -> list[range]:
     """The lsns that it may have held."""
-    # A crash while a segment is made leaves less than a header, and no event.
-    if disk.size(path) <= segment.HEADER_BYTES:
+    # A crash while a segment is made leaves less than a header, and no event; or a header,
+    # and behind it nothing, where it is written over an old one.
+    if disk.size(path) <= segment.HEADER_BYTES or _is_empty(path, disk):
         found.last(partial(disk.unlink, path))
         return []
     found.last(partial(set_aside, path, disk))
     held = _held(path, firsts, disk)
     found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     return [held]
+
+
+def _is_empty(path: Path, disk: Disk) -> bool:
+    """Whether its first record was never written; a sector of zeros says nothing."""
+    data, readable = read_patiently(disk, path)
+    end = segment.HEADER_BYTES + segment.RECORD_BYTES
+    header, record = data[: segment.HEADER_BYTES], data[segment.HEADER_BYTES : end]
+    return readable and len(data) >= end and any(header) and not any(record)
 
 
 def _held(path: Path, firsts: Sequence[int], disk: Disk) -> range:

@@ -315,6 +315,7 @@ class Scan:
         before: int | None = None,
         durable: int = 0,
         synced: int = 0,
+        growing: bool = False,
     ) -> None:
         """Events from lsn *before* on were written again in a later segment.
 
@@ -324,6 +325,9 @@ class Scan:
         Events up to lsn *durable* were acknowledged: where the segment was not closed in
         good order and lacks some, they are damage at its end.  So is whatever can not be
         read of the first *synced* bytes, which tells of batches without events, too.
+
+        One that is *growing* ends where no whole record is: what is behind may be of an
+        older segment (`spares`), and newer than what was read before it.
 
         Raises `InvalidSegment` if the header is not one.
         """
@@ -345,6 +349,7 @@ class Scan:
         self._before = before
         self._durable = durable if before is None else min(durable, before - 1)
         self._synced = synced
+        self._growing = growing
         self._origins: dict[int, Origin] = {}
 
     def __iter__(self) -> Iterator[Stored]:
@@ -394,7 +399,9 @@ class Scan:
             yield record
         lost = max(self._durable + 1 - self.next_lsn, 0)
         if not self.sealed and (lost or at < synced):
-            self.damage.append(Damage(at, len(self._data) - at, self.next_lsn, lost))
+            # What is behind may be of an older segment.
+            end = min(len(self._data), synced) if at < synced else len(self._data)
+            self.damage.append(Damage(at, end - at, self.next_lsn, lost))
             self.next_lsn += lost
             self.lacks_end = True
 
@@ -458,9 +465,13 @@ class Scan:
 
     def _next(self, at: int) -> _Record | None:
         """The record at *at*, or the one behind the damage there, if that is damage."""
-        record = self._record(at) or self._find(at + 1)
+        record = self._record(at)
+        if record is None and not self._growing:
+            record = self._find(at + 1)
         if record is None or self._follows(record, at):
             return record
+        if self._growing:
+            return None
         later: _Record | None = record
         while later is not None:
             if later.synced > at or self._was_durable(later):

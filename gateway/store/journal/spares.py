@@ -4,12 +4,12 @@ A sync waits for the file system's own journal where a file has grown: for two w
 instead of one, and behind whatever else is written there, as Parquet files are.  Over bytes
 that have their place it waits for the disk alone.
 
-Nobody reads what is left of an old segment behind the records of the new one: it has another
-salt and lower lsns (`segment`).  And no crash makes a segment of it:
+What is left of an old segment behind the records of the new one is no record of that: it
+has another salt and lower lsns (`segment`).  And no crash makes a segment of it:
 
     published segment:  rename to `.spare` → sync directory → it may be taken
-    new segment:        write the new header over the old → sync → rename to the new name
-                        → sync directory → first group
+    new segment:        write the new header over the old, zeros over its first record
+                        → sync → rename to the new name → sync directory → first group
 
 So a file with the old name has what it had, and one with the new name the new header.  A
 start removes what it finds under the names of spares.
@@ -30,8 +30,8 @@ from gateway.store.journal import segment
 __all__ = ["Spares", "is_spare"]
 
 _SUFFIX = ".spare"
-_MOST = 2
-"""Segments end in the order of their files: one is taken about when one comes."""
+_MOST_BYTES = 128 << 20
+"""Of all; or one file.  They come in crowds where protocols remember (`checkpoint`)."""
 
 
 def is_spare(name: str) -> bool:
@@ -45,7 +45,8 @@ class Spares:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._free: deque[Path] = deque()
+        self._free: deque[tuple[Path, int]] = deque()
+        """With the size of each."""
         self._sound: set[Path] = set()
 
     def sealed(self, path: Path) -> None:
@@ -57,27 +58,31 @@ class Spares:
 
         Raises OSError.
         """
-        if path not in self._sound or len(self._free) >= _MOST:
-            self._disk.unlink(path)
-            self._sound.discard(path)
-            return
-        spare = path.with_suffix(_SUFFIX)
+        kept, sound = sum(size for _, size in list(self._free)), path in self._sound
+        self._sound.discard(path)
         with contextlib.suppress(FileNotFoundError):
+            size = self._disk.size(path)
+            if not sound or (kept and kept + size > _MOST_BYTES):
+                self._disk.unlink(path)
+                return
+            spare = path.with_suffix(_SUFFIX)
             self._disk.rename(path, spare)
-            self._sound.discard(path)
             try:
                 self._disk.sync_directory(spare.parent)
             except OSError:
                 self._remove(spare)
             else:
-                self._free.append(spare)
+                self._free.append((spare, size))
 
     def take(self) -> tuple[Path, File] | None:
         """One to write over, from its beginning; None if there is none."""
         while self._free:
-            with contextlib.suppress(IndexError, OSError):
-                path = self._free.popleft()
-                return path, self._disk.overwrite(path)
+            with contextlib.suppress(IndexError):
+                path, _ = self._free.pop()  # of the last one most is still in memory
+                try:
+                    return path, self._disk.overwrite(path)
+                except OSError:
+                    self._remove(path)
         return None
 
     def give_room(self) -> bool:
@@ -87,7 +92,7 @@ class Spares:
         there = bool(self._free)
         while self._free:
             with contextlib.suppress(IndexError):
-                self._remove(self._free.popleft())
+                self._remove(self._free.popleft()[0])
         return there
 
     def _remove(self, path: Path) -> None:

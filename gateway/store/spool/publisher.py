@@ -79,7 +79,7 @@ class Publisher:
         default=lambda _: None, kw_only=True
     )
     """Told of a segment without events: it leaves no trace in the catalog."""
-    _spares: Spares = field(
+    spares: Spares = field(
         default=Factory(lambda self: Spares(self._disk), takes_self=True), kw_only=True
     )
     """Where the files of segments go that nobody needs."""
@@ -132,12 +132,12 @@ class Publisher:
     def close(self) -> None:
         """Publish no more."""
         self._catalog.close()
-        self._spares.give_room()
+        self.spares.give_room()
 
     def give_room(self) -> None:
         """The disk is full: let go of what takes room and can be had again."""
         self.writer.drop()
-        self._spares.give_room()
+        self.spares.give_room()
 
     def _unpublished_part(self, sealed: Segment) -> Segment | None:
         """What of a segment is not public yet.
@@ -222,7 +222,7 @@ class Publisher:
                 set_aside(sealed.path, self._disk)
             self._damaged.discard(sealed.path)
         else:
-            self._spares.keep(sealed.path)
+            self.spares.keep(sealed.path)
 
     def _written(
         self, sealed: Segment, upcoming: Sequence[Segment]

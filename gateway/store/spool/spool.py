@@ -361,6 +361,8 @@ class Spool:
         if levels.why_full(self.backlog_bytes) is None:
             self._tick = _TICK_SECONDS
         if not self._enough_room():
+            self._publisher.spares.give_room()
+        if not self._enough_room():
             self._make_room()
         no_room = levels.why_no_room(self.reserved_bytes)
         self._reactor.callFromThread(self._watched, no_room, levels.spool.files)

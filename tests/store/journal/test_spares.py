@@ -137,16 +137,47 @@ def test_one_whose_sync_failed_is_not_kept(
     assert disk.names(directory) == []
 
 
-def test_a_few_are_kept(
-    directory: Path, log: Log, spares: Spares, make: Callable[..., Batch]
+def test_not_too_many_are_kept(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    make: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Others are removed, and all of them when there is need."""
-    for sealed in [rolled(log, make()) for _ in range(4)]:
-        spares.keep(sealed.path)
-        spares.keep(sealed.path)  # as after a failure in between
-    assert len(names(directory)) == 2
+    """By their size; others are removed, and all of them when there is need."""
+    monkeypatch.setattr("gateway.store.journal.spares._MOST_BYTES", 1000)
+    sealed = [rolled(log, make(b"x" * 10)) for _ in range(9)]
+    large = rolled(log, make(b"x" * 1000))
+    for one in sealed:
+        spares.keep(one.path)
+        spares.keep(one.path)  # as after a failure in between
+    assert 2 <= len(list(directory.glob("*.spare"))) < len(sealed)
+    spares.keep(large.path)
     assert spares.give_room()
     assert names(directory) == []
+    assert not spares.give_room()
+    huge = rolled(log, make(b"x" * 1000))
+    spares.keep(huge.path)
+    assert names(directory) == [huge.path.with_suffix(".spare").name]
+
+
+def test_one_that_can_not_be_opened_is_removed(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where there are too many descriptors."""
+
+    def fail(_: Path) -> None:
+        raise OSError(errno.EMFILE, "too many")
+
+    spares.keep(rolled(log, make()).path)
+    monkeypatch.setattr(disk, "overwrite", fail)
+    assert bodies(rolled(log, make(b"stored")).path.read_bytes()) == [b"stored"]
+    assert not list(directory.glob("*.spare"))
 
 
 def test_they_give_way_when_the_disk_is_full(
@@ -221,7 +252,7 @@ def test_who_reads_a_segment_that_is_written_over_is_told_it_is_gone(
     read_bytes = Path.read_bytes
 
     def read_late(path: Path) -> bytes:
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             head = file.read(segment.HEADER_BYTES)
             spares.keep(sealed.path)
             log.commit([make(b"new")])
@@ -233,3 +264,81 @@ def test_who_reads_a_segment_that_is_written_over_is_told_it_is_gone(
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
     (now,) = segment_files(directory)
     assert [one.batch.body for one in now.scan()] == [b"new"]
+
+
+def torn(path: Path, at: int, later: Callable[[], object]) -> bytes:
+    """What one reads of it who is held up at a byte, while *later* happens."""
+    with path.open("rb", buffering=0) as file:
+        head = file.read(at)
+        file.seek(at)
+        old = file.read(200)
+        later()
+        file.seek(at + 200)
+        return head + old + file.read()
+
+
+def test_who_reads_the_open_segment_beside_its_writer_sees_no_damage(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    make: Callable[..., Batch],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Old bytes were read where the next group is by now, and behind them newer ones."""
+    spares.keep(rolled(log, *[make(b"old" * 100) for _ in range(50)]).path)
+    log.commit([make(b"a" * 100)])
+    (file,) = segment_files(directory)
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(
+        Path,
+        "read_bytes",
+        lambda path: torn(
+            path, log.bytes, lambda: [log.commit([make(b"b" * 100)]) for _ in range(5)]
+        ),
+    )
+    data = file.path.read_bytes()
+    assert segment.Scan(data).survey().damage, "or this says nothing"
+    for growing in (False, True):
+        scan = file.scan(growing=growing)
+        assert len(list(scan)) >= 1
+        assert scan.damage == []
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert len(list(file.scan())) == len(list(file.scan(growing=True))) > 10
+
+
+def test_what_is_damaged_for_good_is_told(
+    directory: Path, log: Log, make: Callable[..., Batch]
+) -> None:
+    """Also of the newest segment, if nobody writes it."""
+    log.commit([make(b"a" * 100)])
+    begin = log.bytes
+    log.commit([make(b"b" * 100)])
+    log.commit([make(b"c" * 100)])
+    (file,) = segment_files(directory)
+    data = bytearray(file.path.read_bytes())
+    data[begin + 60] ^= 1
+    file.path.write_bytes(data)
+    scan = file.scan()
+    assert len(list(scan)) == 2
+    assert [one.offset for one in scan.damage] == [begin]
+
+
+def test_a_damaged_header_before_old_bytes_is_no_loss(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+) -> None:
+    """Nothing was written in it yet: it goes, as one does that has no more than that."""
+    old = rolled(log, *[make(b"old" * 100) for _ in range(50)])
+    spares.keep(old.path)
+    log.begin()
+    (file,) = segment_files(directory)
+    data = bytearray(file.path.read_bytes())
+    data[17] ^= 4
+    file.path.write_bytes(data)
+    found = examine(directory, disk, given=old.last_lsn).settle().clear()
+    assert found.losses == []
+    assert found.next_lsn == log.next_lsn
+    assert names(directory) == []

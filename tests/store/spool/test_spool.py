@@ -320,6 +320,31 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
     turns.wait(spool.stop())
 
 
+def test_spare_files_go_before_the_archive_makes_room(place: Any) -> None:
+    """They can be had again, and nobody reads them."""
+    old = place.archive / file_name("gw", 1, 1)
+    old.write_bytes(b"old")
+
+    class Freeing(Full):
+        def unlink(self, path: Path) -> None:
+            super().unlink(path)
+            self.free_bytes += 1 << 20
+
+    place.disk = Freeing()
+    spool, journal, turns = start(place, wanted=1500)
+    sealed = place.sealed(b"a,b")
+    spares = spool._publisher.spares
+    spares.sealed(sealed.path)
+    spares.keep(sealed.path)
+    place.disk.free_bytes = spool.reserved_bytes
+    spool.start(journal, [])
+    turns.run(lambda: "disk" in journal.holds)
+    assert journal.holds["disk"] is None
+    assert not spares.give_room()
+    assert old.exists()
+    turns.wait(spool.stop())
+
+
 def test_nothing_stops_the_thread(place: Any) -> None:
     """Whatever is raised beside publishing, publishing goes on."""
     spool, journal, turns = start(place)
