@@ -16,7 +16,7 @@ from deadlines import environment, eventually, finish
 from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
 
 INTEROP = Path(__file__).parents[2] / "interop"
-COUNT = 4000
+COUNT = 16_000
 STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
 
 pytestmark = pytest.mark.needs_node

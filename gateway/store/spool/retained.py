@@ -136,6 +136,8 @@ class Retained:
         self.needed: Needed = {}
         self.files = self.bytes = 0
         """How many there are, and their size; as of the last look."""
+        self._unsure = False
+        """A name was made, and it may go with the power."""
         self._told: set[str] = set()
         """Damaged files of which the log knows."""
         self._unpacked: dict[str, int] = {}
@@ -148,6 +150,9 @@ class Retained:
     def _all(self) -> list[_KeptFile]:
         if not self._disk.exists(self._directory):
             return []
+        if self._unsure:  # else the archive would let go of what a power cut takes
+            self._disk.sync_directory(self._directory)
+            self._unsure = False
         return _kept_files(self._directory, self._disk.names(self._directory))
 
     def recover(self) -> None:
@@ -157,9 +162,9 @@ class Retained:
         for name in self._disk.names(self._directory):
             if name.startswith(".kept-"):
                 self._disk.unlink(self._directory / name)
+        self._unsure = True  # of names that the last run may not have synced
         for one in _replaced(self._all()):
             self._disk.unlink(one.path)
-        # A name that the last run could not sync may go with the power.
         self._disk.sync_directory(self._directory)
         kept = self._all()
         for name in self._disk.names(self._archive) if kept else ():
@@ -457,7 +462,9 @@ class Retained:
         if data is None:
             return False
         self._disk.make_directory(self._directory)
+        self._unsure = True
         replace_file(self._disk, path, [data]).close()
+        self._unsure = False
         return True
 
     def _moved(self, old: Path, new: Path) -> bool:
@@ -474,8 +481,10 @@ class Retained:
         return True
 
     def _move(self, old: Path, new: Path) -> None:
+        self._unsure = True
         self._disk.rename(old, new)
         self._disk.sync_directory(self._directory)
+        self._unsure = False
 
 
 def _has(kept: Sequence[_KeptFile], archived: str) -> bool:
