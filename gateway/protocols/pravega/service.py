@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
 from heapq import nlargest
@@ -107,7 +108,8 @@ class PravegaService(Service):
     def close(self) -> None:
         """Cancel the controller's timers, and let the last reads end."""
         self.controller.stop()
-        self._threads.stop()
+        # Not here: one that hangs in the disk would hold up the end of the journal.
+        threading.Thread(target=self._threads.stop, name="history ends").start()
 
     def files_removed(self) -> None:
         """Look which files are left: heads of segments may have moved."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from deadlines import eventually
 from gateway.protocols.pravega import protocol
 from gateway.testing.plugins import lend
 
@@ -39,5 +40,6 @@ def test_a_few_reads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for offset in range(6):
         service.history.read("s", offset, 1, 1).addCallback(got.append)
     service.close()
+    eventually(lambda: len(got) == 6, "all reads")
     assert len(threads) == 2
     assert sorted(got) == [b"0", b"1", b"2", b"3", b"4", b"5"]
