@@ -165,7 +165,6 @@ class Retained:
         self._unsure = True  # of names that the last run may not have synced
         for one in _replaced(self._all()):
             self._disk.unlink(one.path)
-        self._disk.sync_directory(self._directory)
         kept = self._all()
         for name in self._disk.names(self._archive) if kept else ():
             if self._is_own(name) and _has(kept, name):
@@ -462,9 +461,8 @@ class Retained:
         if data is None:
             return False
         self._disk.make_directory(self._directory)
-        self._unsure = True
-        replace_file(self._disk, path, [data]).close()
-        self._unsure = False
+        with self._naming():
+            replace_file(self._disk, path, [data]).close()
         return True
 
     def _moved(self, old: Path, new: Path) -> bool:
@@ -481,9 +479,15 @@ class Retained:
         return True
 
     def _move(self, old: Path, new: Path) -> None:
+        with self._naming():
+            self._disk.rename(old, new)
+            self._disk.sync_directory(self._directory)
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Make a name and sync it; if that fails, nothing relies on it before it is."""
         self._unsure = True
-        self._disk.rename(old, new)
-        self._disk.sync_directory(self._directory)
+        yield
         self._unsure = False
 
 
