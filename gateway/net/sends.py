@@ -54,8 +54,7 @@ class Sends:
     def add(self, server: _Server) -> None:
         """It has something to send."""
         self._waiting[server] = None
-        if not self._scheduled:
-            self._schedule()
+        self._schedule()
 
     def remove(self, server: _Server) -> None:
         """It has nothing to send any more."""
@@ -67,8 +66,9 @@ class Sends:
             self._send()
 
     def _schedule(self) -> None:
-        self._scheduled = True
-        self._clock.callLater(0, self._end_turn)
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.callLater(0, self._end_turn)
 
     def _end_turn(self) -> None:
         self._scheduled = False
@@ -82,10 +82,10 @@ class Sends:
                     break
                 if server in self._waiting:  # not lost meanwhile
                     del self._waiting[server]
-                    left -= server._tempDataLen  # noqa: SLF001
+                    left -= unsent_bytes(server)
                     server.send()
         finally:
-            if self._waiting and not self._scheduled:
+            if self._waiting:
                 self._schedule()
 
 

@@ -67,10 +67,11 @@ class File(Protocol):
         """Return once every byte written so far survives a power cut (fdatasync)."""
 
     def rewrite(self, data: bytes) -> None:
-        """Put the bytes that it begins with there once more; a crash changes nothing.
+        """Put these bytes at its beginning; the next write goes where it would have gone.
 
-        After a sync that failed, what is read may be in memory only, and the next sync
-        succeed for having nothing to do.  Written again, it is synced again.
+        Where they are there already, a crash changes nothing.  After a sync that failed,
+        what is read may be in memory only, and the next sync succeed for having nothing to
+        do.  Written again, it is synced again.
         """
 
     def truncate(self, size: int) -> None:

@@ -91,8 +91,6 @@ class Opened:
     log: Log
     """Appends behind all that is there."""
     publisher: Publisher
-    spares: Spares
-    """What is left of published segments, for both of them."""
     segments: Sequence[Segment]
     """All that the journal holds, oldest first."""
     unpublished: Sequence[Segment]
@@ -323,7 +321,6 @@ def open_node(
     return Opened(
         log=log,
         publisher=publisher,
-        spares=spares,
         segments=found.segments,
         unpublished=unpublished,
         first_lsn=first_lsn,

@@ -513,7 +513,7 @@ class Storage:
         await self.checkpoint.stop()
         with contextlib.suppress(OSError):
             self._mark(now=True)
-        await self._in_thread(self._opened.spares.give_room)
+        await self._in_thread(self._opened.publisher.spares.give_room)
         uploads = self.spool.uploads
         if self._claim is None or uploads is None:
             return

@@ -129,7 +129,6 @@ class Gateway:
         assert opened.losses == []
         self._opened = opened
         self.log, self.publisher = opened.log, opened.publisher
-        self.spares = opened.spares
         self.sealed = list(opened.unpublished)
         self.clock = Clock()
         self.checkpoint = Checkpoint(
@@ -313,7 +312,7 @@ def check(disk: RecordingDisk) -> None:
     assert gateway.publisher.recover(left) == left
     gateway.publish()
     gateway.save()
-    gateway.spares.give_room()
+    gateway.publisher.spares.give_room()
 
     files = public(disk)
     assert disk.names(SPOOL) == sorted(files), "hidden files are left"

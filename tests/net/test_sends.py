@@ -267,8 +267,6 @@ def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor: Run) -> N
 class Writer:
     """In place of an accepted socket."""
 
-    _tempDataLen = 0  # noqa: N815 - Twisted's
-
     def __init__(self, sends: Sends, sent: list[Writer], error: bool = False) -> None:
         self.sends, self.sent, self.error = sends, sent, error
 

@@ -210,7 +210,7 @@ class Queues:
             group = self._completed[0]
             batches = group.batches
             for at, waiting in enumerate(batches, 1):
-                most -= 1 + waiting.batch.answers // _ANSWERS  # `telling`
+                most -= telling(waiting.batch)
                 if most <= 0 and at < len(batches):
                     group.batches = batches[at:]
                     return Durable(batches[:at], None), most
@@ -262,11 +262,8 @@ class Queues:
     def complete(self, done: Durable) -> None:
         """The group that was taken last is durable."""
         with self._condition:
-            if len(done.batches) == len(self._submitted):
-                self._submitted.clear()
-            else:
-                for _ in done.batches:
-                    self._submitted.popleft()
+            for _ in done.batches:
+                self._submitted.popleft()
             self._completed.append(done)
             self.durable += len(done.batches)
             told, self._told = self._told, True

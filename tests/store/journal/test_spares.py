@@ -32,6 +32,18 @@ def log(directory: Path, disk: RealDisk, spares: Spares) -> Log:
     return Log(directory, disk, 1, spares=spares)
 
 
+Recorded = tuple[RecordingDisk, Spares, Log]
+
+
+@pytest.fixture
+def recorded(directory: Path) -> Recorded:
+    """On a disk that fails on command."""
+    disk = RecordingDisk()
+    disk.make_directory(directory)
+    spares = Spares(disk)
+    return disk, spares, Log(directory, disk, 1, spares=spares)
+
+
 def rolled(log: Log, *batches: Batch) -> Segment:
     """A segment with these."""
     log.commit(batches)
@@ -102,13 +114,10 @@ def test_longer_segments_grow(
 
 
 def test_a_write_that_fails_cuts_off_the_old_ones_too(
-    directory: Path, make: Callable[..., Batch]
+    recorded: Recorded, make: Callable[..., Batch]
 ) -> None:
     """What is written next stands right behind what is durable."""
-    disk = RecordingDisk()
-    disk.make_directory(directory)
-    spares = Spares(disk)
-    log = Log(directory, disk, 1, spares=spares)
+    disk, spares, log = recorded
     spares.keep(rolled(log, make(b"old" * 1000)).path)
     log.commit([make(b"a")])
     disk.fault = Fault(1, calls=frozenset({"write"}), short=True)
@@ -121,13 +130,10 @@ def test_a_write_that_fails_cuts_off_the_old_ones_too(
 
 
 def test_one_whose_sync_failed_is_not_kept(
-    directory: Path, make: Callable[..., Batch]
+    directory: Path, recorded: Recorded, make: Callable[..., Batch]
 ) -> None:
     """Nor is one of an earlier run, of which nobody knows."""
-    disk = RecordingDisk()
-    disk.make_directory(directory)
-    spares = Spares(disk)
-    log = Log(directory, disk, 1, spares=spares)
+    disk, spares, log = recorded
     log.commit([make()])
     disk.fault = Fault(1, calls=frozenset({"sync"}))
     with pytest.raises(OSError, match="Input/output"):
@@ -197,12 +203,11 @@ def test_they_give_way_when_the_disk_is_full(
     assert bodies(sealed.path.read_bytes()) == [b"stored"]
 
 
-def test_they_give_way_to_a_quota(directory: Path, make: Callable[..., Batch]) -> None:
+def test_they_give_way_to_a_quota(
+    directory: Path, recorded: Recorded, make: Callable[..., Batch]
+) -> None:
     """Of which only a write that fails tells."""
-    disk = RecordingDisk()
-    disk.make_directory(directory)
-    spares = Spares(disk)
-    log = Log(directory, disk, 1, spares=spares)
+    disk, spares, log = recorded
     published = [rolled(log, make()) for _ in range(2)]
     log.commit([make()])
     for sealed in published:
