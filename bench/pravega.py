@@ -208,10 +208,11 @@ def _tail(address: str, events: int) -> tuple[list[float], list[float]]:
 
 def reads(home: Path, options: argparse.Namespace, case: str, report: Report) -> None:
     """Ten segments at once; from the spool, one alone as well."""
-    kept = 1 << 29 if case == "memory" else 1 << 20
+    kept, much = (1 << 29, 300) if case == "memory" else (1 << 20, 1000)
+    read_bytes = options.read_bytes or much * _MB
     with started(home, recent_bytes=kept) as gateway:
         address = gateway.address("streams")
-        size = write_some(address, options.read_bytes // 10, home)
+        size = write_some(address, read_bytes // 10, home)
         gateway.wait_published()
         names = [f"bench/read/{at}.#epoch.0" for at in range(10)]
         rates = [_read(gateway, names, size, report, f"{case}: ten at once")]
@@ -486,7 +487,7 @@ def bench() -> int:
     add_lasting(parser)
     parser.add_argument("--rate", type=float, help="events/s of the latency case")
     parser.add_argument("--events", type=int, default=500, help="of the tail case")
-    parser.add_argument("--read-bytes", type=int, default=300 * _MB)
+    parser.add_argument("--read-bytes", type=int, help="300 MB; from the spool 1 GB")
     parser.add_argument("--scale", type=float, default=1.0, help="of the state case")
     parser.add_argument("--client-python", default=sys.executable, help="≤ 3.11")
     options = parser.parse_args()

@@ -10,7 +10,7 @@ does the end of a connection.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -171,7 +171,7 @@ class _Server(tcp.Server):
             self.sends.remove(self)
         else:  # no view stays here, for it keeps more than itself
             self._tempDataBuffer = []
-            self.dataBuffer, self.offset = b"".join(pieces), sent
+            self.dataBuffer, self.offset = b"".join(_behind(pieces, sent)), 0
             self._maybePauseProducer()
             self.startWriting()
 
@@ -246,3 +246,10 @@ class _UnixServer(_Server, unix.Server):
     def getPeer(self) -> IAddress:
         """See ITransport; it has no name."""
         return UNIXAddress(None)
+
+
+def _behind(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryview]:
+    """What is left of *pieces* after so many bytes."""
+    for piece in pieces:
+        yield memoryview(piece)[sent:]
+        sent = max(0, sent - len(piece))

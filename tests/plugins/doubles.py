@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone, ResponseNeverReceived
 
 from gateway.testing import FakeConnection, ManualJournal
 
-__all__ = ["FakeAgent", "OneConnection"]
+__all__ = ["AtOnce", "FakeAgent", "OneConnection"]
 
 
 class OneConnection:
@@ -92,3 +92,16 @@ class _Response:
     def deliverBody(self, protocol: Any) -> None:
         protocol.dataReceived(self._body)
         protocol.connectionLost(Failure(ResponseDone()))
+
+
+class AtOnce:
+    """Where `pravega.lookups` has threads; `later` is what they would make ready."""
+
+    def __init__(self) -> None:
+        self.later: list[Callable[[], object]] = []
+
+    def read(self, lsn: int, call: Callable[[], Any]) -> Deferred[Any]:
+        return succeed(call())
+
+    def ahead(self, call: Callable[[], object]) -> None:
+        self.later.append(call)

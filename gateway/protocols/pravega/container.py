@@ -86,12 +86,16 @@ class PendingRead:
     refuse: Callable[[Refusal], None]
     waited: bool = field(default=False, init=False)
     """At the first try there was nothing to read."""
+    fetched: Deferred[bytes | memoryview] | None = field(default=None, init=False)
+    """What files have of it."""
 
     def cancel(self) -> None:
         """Never answer it."""
         container, self.container = self.container, None
         if container is not None:
             container.stop_waiting(self)
+        if self.fetched is not None:
+            self.fetched.cancel()
 
 
 class Container:
@@ -444,10 +448,10 @@ class Container:
             self._answer(pending, Truncated(start))
         else:
             self.stop_waiting(pending)
-            fetched = reader.read(
+            pending.fetched = reader.read(
                 answer.segment.name, answer.offset, answer.size, answer.lsn
             )
-            fetched.addCallbacks(
+            pending.fetched.addCallbacks(
                 self._fetched,
                 self._not_fetched,
                 callbackArgs=(pending, answer.segment),
@@ -467,12 +471,13 @@ class Container:
     def _not_fetched(
         self, failure: Failure, pending: PendingRead, first_lsn: int
     ) -> None:
+        if pending.container is None:
+            return  # nobody waits for it
         read = pending.read
         if self._first_lsn > first_lsn:
             # Retention has deleted a file meanwhile.  Now the read is before the head,
             # or its data is in another file.
-            if pending.container is not None:
-                self._try(pending)
+            self._try(pending)
             return
         self._log.error(
             "{segment} can not be read at {offset}: {why}",
@@ -480,8 +485,5 @@ class Container:
             offset=read.offset,
             why=failure.getErrorMessage(),
         )
-        if pending.container is not None:
-            pending.cancel()
-            pending.refuse(
-                Refusal(f"{read.segment} can not be read at {read.offset} now")
-            )
+        pending.cancel()
+        pending.refuse(Refusal(f"{read.segment} can not be read at {read.offset} now"))

@@ -8,10 +8,11 @@ into it first, and forgotten when others need the room.  So to look for old even
 about as much as there is of them, whatever else was stored meanwhile.  What is still in
 the journal is read from there (`journal_runs`).  There is no second copy.
 
-`fetch` blocks, and any thread may call it; `read` does it in one of a few threads, and
-only these decode: each keeps the room of what it decoded for what comes next, and to touch
-fresh memory may cost as much as to decode into it.  What one of them decodes serves all who
-read near by.
+`fetch` blocks, and any thread may call it; `read` does it in one of a few threads
+(`lookups`), and only these decode: each keeps the room of what it decoded for what comes
+next, and to touch fresh memory may cost as much as to decode into it.  What one of them
+decodes serves all who read near by, and the row group behind it is decoded when somebody
+reads on, before it is asked for.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 from attrs import frozen
@@ -58,6 +61,17 @@ class _Piece(Protocol):
         follows; 0: as before.
         """
 
+    def behind(self) -> int:
+        """The lsn behind it, for the first who asks while it is kept decoded; else 0."""
+
+
+class Threads(Protocol):
+    """See `lookups.Lookups`."""
+
+    def read(self, lsn: int, call: Callable[[], Any]) -> Deferred[Any]: ...
+
+    def ahead(self, call: Callable[[], object]) -> None: ...
+
 
 class History:
     """Implements `gateway.protocols.pravega.container.Reader`."""
@@ -68,13 +82,12 @@ class History:
         directories: Directories,
         *,
         protocol: str,
-        in_thread: Callable[..., Deferred[bytes | memoryview]],
+        threads: Threads,
     ) -> None:
-        """*in_thread* calls in a thread, and gives what becomes of it."""
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
         self._finder = Finder(directories, node, retained=True)
-        self._in_thread = in_thread
+        self._threads = threads
         self._lock = threading.Lock()
         self._no_files = True
         self._published = _Published(self._finder, protocol)
@@ -87,7 +100,10 @@ class History:
         self, segment: str, offset: int, size: int, lsn: int
     ) -> Deferred[bytes | memoryview]:
         """See `fetch`."""
-        return self._in_thread(self.fetch, segment, offset, size, lsn)
+        begin = max(lsn, self._hint(segment, offset))
+        return self._threads.read(
+            begin, partial(self.fetch, segment, offset, size, lsn)
+        )
 
     def refresh(self) -> None:
         """Look which files there are; any thread may call."""
@@ -121,7 +137,8 @@ class History:
     def _fetch(
         self, segment: str, offset: int, size: int, lsn: int
     ) -> bytes | memoryview:
-        begin = max(lsn, self._hints.get((segment, offset)) or 0)
+        hint = self._hint(segment, offset)
+        begin, reads_on = max(lsn, hint), hint > 0
         chosen: _Piece | None = None
         for piece in self._pieces(segment, offset, begin):
             if chosen is not None and piece.first > offset:
@@ -133,8 +150,24 @@ class History:
             return b""
         found, hint = chosen.read(offset, size, lsn)
         if found and hint:
-            self._hints.put((segment, offset + len(found)), hint)
+            offset += len(found)
+            self._hints.put((segment, offset), hint)
+            if reads_on and (behind := chosen.behind()):
+                self._threads.ahead(partial(self._decode, segment, behind))
         return found
+
+    def _hint(self, segment: str, offset: int) -> int:
+        """From which lsn on to look, if an answer ended at the offset; else 0."""
+        return self._hints.get((segment, offset)) or 0
+
+    def _decode(self, segment: str, lsn: int) -> None:
+        """Decode the row group with what the channel has next, if it is in the file with
+        *lsn*: nobody looks further before somebody asks for it.
+        """
+        file = self._finder.file(lsn)
+        if file is not None:
+            for piece in islice(self._published.pieces(file, segment, lsn), 1):
+                piece.decode()
 
     def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
         """The channel's events from *lsn* on; *offset* is what is looked for."""
@@ -178,17 +211,26 @@ class _Published:
         """A channel's part of a row group."""
         return self._runs.made(
             (file.path.name, number, segment),
-            lambda: self._group(file, number).run(segment),
+            lambda: self.group(file, number).run(segment),
         )
 
     def decoded(self, file: SpoolFile, number: int, segment: str) -> Run | None:
         """The same, if somebody has asked for it a short while ago."""
         return self._runs.get((file.path.name, number, segment))
 
-    def _group(self, file: SpoolFile, number: int) -> RowGroup:
+    def group(self, file: SpoolFile, number: int) -> RowGroup:
+        """Decoded."""
         return self._groups.made(
             (file.path.name, number), lambda: self._decoded(file, number)
         )
+
+    def follows(self, file: SpoolFile, number: int) -> bool:
+        """Whether to look for what is behind a row group: once while it is kept."""
+        group = self._groups.get((file.path.name, number))
+        if group is None or group.followed:
+            return False
+        group.followed = True
+        return True
 
     def _decoded(self, file: SpoolFile, number: int) -> RowGroup:
         with self._open(file) as opened:
@@ -233,6 +275,14 @@ class _PublishedPiece:
         found = run.read(offset, size, lsn)
         first, last = self._lsns
         return found, last + 1 if offset + len(found) == run.end else first
+
+    def behind(self) -> int:
+        follows = self._files.follows(self._file, self._span.group)
+        return self._lsns[1] + 1 if follows else 0
+
+    def decode(self) -> None:
+        """For those who come."""
+        self._files.group(self._file, self._span.group)
 
 
 class _Journal:
@@ -297,3 +347,6 @@ class _JournalPiece:
             self._journal.changed(self._file)
             return b"", 0
         return found
+
+    def behind(self) -> int:
+        return 0

@@ -30,7 +30,7 @@ __all__ = ["FileIndex", "RowGroup", "Run", "Span"]
 _UNFRAMED = "unframed"
 _HEADER_BYTES = 8
 _FILE_COST, _RUN_COST, _ENTRY_COST = 1024, 512, 28
-_ROW_COST = 25
+_ROW_COST = 29
 """What a row takes in a decoded group beside its payload."""
 
 _NOTHING = pa.array([b""], pa.binary())[0]
@@ -160,10 +160,19 @@ class RowGroup:
 
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         """Rows of other protocols are nobody's."""
+        self.followed = False
+        """Somebody was told to look for what is behind it."""
         columns = ["channel", "lsn", "seq", "payload", "flaw"]
         table = _read(file, number, protocol, columns)
-        self._own, names = _own(table, protocol)
+        own, names = _own(table, protocol)
         self._codes = {name: code for code, name in enumerate(names)}
+        # A channel's rows lie together here: nobody looks at all rows for each of many.
+        few = len(names) <= np.iinfo(np.int16).max  # which is sorted ten times as fast
+        own = own.astype(np.int16 if few else np.int32)
+        self._rows = np.argsort(own, kind="stable")
+        self._ends = np.searchsorted(
+            own[self._rows], np.arange(-1, len(names)), "right"
+        )
         self._lsns = filled(_whole(table["lsn"]), 0)
         self._seqs = _seqs(table)
         self._payloads = _whole(table["payload"])
@@ -176,15 +185,17 @@ class RowGroup:
     @property
     def weight(self) -> int:
         """What it takes in memory, about."""
-        return int(self._payloads.nbytes) + _ROW_COST * len(self._own)
+        return int(self._payloads.nbytes) + _ROW_COST * len(self._rows)
 
     def run(self, channel: str) -> Run:
         """A channel's part."""
         code = self._codes.get(channel)
-        rows = np.flatnonzero(self._own == code) if code is not None else ()
+        if code is None:
+            return Run()
+        rows = self._rows[self._ends[code] : self._ends[code + 1]]
         if not len(rows):
             return Run()
-        every = len(rows) == len(self._own)
+        every = len(rows) == len(self._rows)
         payloads = self._payloads if every else self._payloads.take(pa.array(rows))
         data, sizes = _framed(payloads, self._framed[rows])
         run = Run(data)

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from functools import partial
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, cast
 
 from pydantic import SecretStr
-from twisted.internet.threads import deferToThreadPool
-from twisted.python.threadpool import ThreadPool
 
 from gateway.protocol import Context, Port, Service, Settings, Statistic, Statistics
 from gateway.protocols.pravega import controller
 from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.history import History
+from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.server import accept
 
@@ -40,12 +38,13 @@ class PravegaService(Service):
     def __init__(self, context: Context) -> None:
         self._context = context
         cores = len(os.sched_getaffinity(0))
-        self._threads = ThreadPool(0, max(2, min(cores, _MOST_THREADS)), "history")
+        threads = max(2, min(cores, _MOST_THREADS))
+        self._lookups = Lookups(context.reactor, threads)
         self.history = History(
             context.node,
             context.directories,
             protocol=PROTOCOL,
-            in_thread=partial(deferToThreadPool, context.reactor, self._threads),
+            threads=self._lookups,
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]
         # What concerns the container is the same in all of them: `options.misfits`.
@@ -102,14 +101,14 @@ class PravegaService(Service):
 
     def start(self) -> None:
         """Let the controller read its state from the container, which is restored."""
-        self._threads.start()
+        self._lookups.start()
         self.controller.start()
 
     def close(self) -> None:
         """Cancel the controller's timers, and let the last reads end."""
         self.controller.stop()
         # Not here: one that hangs in the disk would hold up the end of the journal.
-        threading.Thread(target=self._threads.stop, name="history ends").start()
+        threading.Thread(target=self._lookups.stop, name="history ends").start()
 
     def files_removed(self) -> None:
         """Look which files are left: heads of segments may have moved."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from twisted.internet.defer import Deferred, succeed
-
+from doubles import AtOnce
 from gateway.event import Batch, Origin
 from gateway.protocols.pravega import records
 from gateway.protocols.pravega.history import History
@@ -21,10 +19,6 @@ from gateway.store.spool.retained import Retained
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 _WRITER = b"w" * 16
 OTHER = Origin("other", "o", "1", "192.0.2.1:1")
-
-
-def at_once(call: Callable[..., bytes], *args: Any) -> Deferred[bytes]:
-    return succeed(call(*args))
 
 
 class Places:
@@ -97,12 +91,8 @@ class Places:
         return sorted(self.directories.retained_of("n").iterdir())
 
     def history(self) -> History:
-        return History(
-            "n",
-            self.directories,
-            protocol="pravega",
-            in_thread=at_once,
-        )
+        self.threads = AtOnce()
+        return History("n", self.directories, protocol="pravega", threads=self.threads)
 
     def whole(self, history: History, name: str, *, size: int = 37) -> bytes:
         """A segment, read from its beginning in small pieces."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.protocols.pravega import history as history_module
-from gateway.protocols.pravega import journal_runs
+from gateway.protocols.pravega import journal_runs, lookups
+from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.runs import FileIndex, RowGroup
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
@@ -246,6 +250,117 @@ def test_who_reads_on(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     assert places.whole(history, "s", size=10_000) == places.bytes["s"]
     numbers = [number for _, number in opened]
     assert numbers == sorted(set(numbers))
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Row groups that were decoded, by file and number."""
+    found: list[tuple[str, int]] = []
+    decode = history_module._Published._decoded
+
+    def noted(self: Any, file: Any, number: int) -> RowGroup:
+        found.append((file.path.name, number))
+        return decode(self, file, number)
+
+    monkeypatch.setattr(history_module._Published, "_decoded", noted)
+    return found
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_what_comes_next_is_ready(
+    places: Places, decoded: list[tuple[str, int]]
+) -> None:
+    """Who reads on finds the next row group decoded, in the next file, too; who looks up
+    one place has only that one decoded."""
+    for _ in range(2):
+        fill(places)
+        places.publish()
+    history = places.history()
+    size = 4
+    history.fetch("s", 0, size, 1)
+    assert places.threads.later == []
+    asked = 0
+    for offset in range(size, len(places.bytes["s"]), size):
+        history.fetch("s", offset, size, 1)
+        for later in places.threads.later:
+            later()
+            asked += 1
+        ready, places.threads.later = len(decoded), []
+        lsn = places.state.find("s").lsn_near(offset + size)
+        if lsn is not None and offset + size < len(places.bytes["s"]):
+            history.fetch("s", offset + size, size, lsn)
+            assert len(decoded) == ready
+    assert asked == len(decoded)
+    assert len(set(decoded)) == len(decoded)
+
+
+def test_what_is_made_ready_looks_at_one_file(
+    places: Places, decoded: list[tuple[str, int]]
+) -> None:
+    """However many have nothing of the channel."""
+    places.append(events(b"a", b"b"))
+    first = places.publish()
+    for _ in range(3):
+        places.append(events(b"x"), "t")
+        places.publish()
+    history = places.history()
+    assert places.whole(history, "s", size=5) == places.bytes["s"]
+    [later] = places.threads.later
+    later()
+    assert decoded == [(first.name, 0)]
+
+
+@pytest.mark.usefixtures("small_groups")
+@pytest.mark.parametrize("seed", range(5))
+def test_readers_go_through_the_files_together(
+    places: Places,
+    decoded: list[tuple[str, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+) -> None:
+    """However late each asks for its next piece: with room for few decoded row groups, each
+    of them is decoded once for all."""
+    names = [f"r{n}" for n in range(10)]
+    for name in names:
+        places.commit(places.state.create(name, 0))
+        places.bytes[name], places.numbers[name] = b"", NEVER
+    for n in range(30):
+        for name in names:
+            places.append(events(b"%d of it" % n), name)
+        if n % 10 == 9:
+            places.publish()
+    chance = random.Random(seed)
+    tasks: list[Callable[[], object]] = []
+    pool = SimpleNamespace(callInThread=tasks.append)
+    monkeypatch.setattr(lookups, "ThreadPool", lambda *_: pool)
+    monkeypatch.setattr(history_module, "_GROUP_BYTES", 700)
+    monkeypatch.setattr(history_module, "_RUN_BYTES", 700)
+    reactor = SimpleNamespace(callFromThread=lambda call, *given: call(*given))
+    history = History(
+        "n",
+        places.directories,
+        protocol="pravega",
+        threads=lookups.Lookups(reactor, 2),  # type: ignore[arg-type]
+    )
+    got = dict.fromkeys(names, b"")
+    idle = list(names)
+
+    def found(data: bytes, name: str) -> None:
+        got[name] += data
+        if len(got[name]) < len(places.bytes[name]):
+            idle.append(name)
+
+    while idle or tasks:
+        if idle and (not tasks or chance.random() < 0.8):
+            name = idle.pop(chance.randrange(len(idle)))
+            lsn = places.state.find(name).lsn_near(len(got[name]))
+            assert lsn is not None
+            read = history.read(name, len(got[name]), 12, lsn)
+            read.addCallback(found, name)
+        else:
+            tasks.pop(0)()
+    assert got == {name: places.bytes[name] for name in names}
+    assert len(decoded) <= 1.2 * len(set(decoded))
 
 
 def test_a_little_of_a_piece(places: Places) -> None:

@@ -370,6 +370,19 @@ def test_old_data_that_can_not_be_read(
     assert gone.got == []
 
 
+def test_old_data_that_nobody_waits_for(
+    make_store: Callable[..., Any], block: Block
+) -> None:
+    """What a peer asked for that has gone is not looked for."""
+    archived = Archived(make_store, block, 3)
+    archived.peer.send(read(0))
+    [answer] = archived.files.answers
+    assert not answer.called
+    archived.peer.connection.lose()
+    assert answer.called
+    assert archived.peer.got == []
+
+
 def test_no_files_at_all(make_store: Callable[..., Any], block: Block) -> None:
     """Without a reader, what memory has dropped is truncated."""
     store = make_store(recent_bytes=1500)

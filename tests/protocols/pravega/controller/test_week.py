@@ -20,9 +20,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from twisted.internet.defer import succeed
 from twisted.internet.task import Clock
 
+from doubles import AtOnce
 from gateway.event import Stored
 from gateway.protocols.pravega import records, snapshot
 from gateway.protocols.pravega.history import History
@@ -112,12 +112,7 @@ class Files:
         )
         retained.recover()
         retained.needed = {"pravega": needed}
-        self.history = History(
-            "n",
-            places,
-            protocol="pravega",
-            in_thread=lambda call, *given: succeed(call(*given)),
-        )
+        self.history = History("n", places, protocol="pravega", threads=AtOnce())
         self._expiry = Expiry(
             places.archive, self.disk, ARCHIVED, None, self.history.refresh,
             clock=now, wall_clock=now, retained=retained,

@@ -1,0 +1,154 @@
+"""Whom the threads that look into files serve first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from twisted.internet.defer import CancelledError, Deferred
+
+from gateway.protocols.pravega import lookups
+from gateway.protocols.pravega.lookups import Lookups
+
+
+class Reactor:
+    """Calls from threads come at once."""
+
+    def callFromThread(self, call: Callable[..., Any], *args: Any) -> None:
+        call(*args)
+
+
+class Place:
+    """A thread that takes a step when it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[Callable[[], object]] = []
+        pool = SimpleNamespace(callInThread=self.steps.append)
+        monkeypatch.setattr(lookups, "ThreadPool", lambda *_: pool)
+        self.lookups = Lookups(Reactor(), 1)  # type: ignore[arg-type]
+        self.served: list[object] = []
+
+    def ask(self, lsn: int, name: object) -> Deferred[Any]:
+        return self.lookups.read(lsn, lambda: self.served.append(name))
+
+    def step(self) -> None:
+        self.steps.pop(0)()
+
+    def all_served(self) -> list[object]:
+        """In that order."""
+        while self.steps:
+            self.step()
+        return self.served
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(monkeypatch)
+
+
+def test_who_is_behind_goes_first(place: Place) -> None:
+    """And of those that are in one place who came first."""
+    for name, lsn in enumerate([30, 10, 20, 10]):
+        place.ask(lsn, name)
+    assert place.all_served() == [1, 3, 2, 0]
+
+
+@pytest.mark.parametrize("waiting", [0, 1, 100])
+def test_nobody_waits_for_ever(place: Place, waiting: int) -> None:
+    """However many come that are behind."""
+    for name in range(waiting):
+        place.ask(100, name)
+    place.ask(200, "ahead")
+    while "ahead" not in place.served:
+        place.ask(1, "behind")
+        place.step()
+    assert len(place.served) == 2 * waiting + 8 + 1
+
+
+def test_who_came_earlier_is_not_overtaken_longer(place: Place) -> None:
+    """One that came when many waited, and one that came when few did: both are served in
+    time, the first of them first."""
+    for name in range(100):
+        place.ask(1, name)
+    place.ask(200, "early")
+    while len(place.served) < 99:
+        place.step()
+    place.ask(300, "late")
+    place.ask(1, "behind")
+    while "late" not in place.served:
+        place.ask(1, "behind")
+        place.step()
+    assert place.served.index("late") <= 99 + 2 * 3 + 8 + 1
+
+
+def test_one_that_nobody_wants_any_more(place: Place) -> None:
+    """It costs nothing, and those who wait are served in their order."""
+    reads = [place.ask(lsn, lsn) for lsn in range(200)]
+    told: list[Any] = []
+    for read in reads[:150]:
+        read.addErrback(told.append)
+        read.cancel()
+    assert len(told) == 150
+    assert all(why.check(CancelledError) for why in told)
+    assert place.all_served() == list(range(150, 200))
+
+
+def test_cancelled_while_it_is_served(place: Place) -> None:
+    """What comes of it is told to nobody."""
+    told: list[Any] = []
+
+    def slow() -> str:
+        read.cancel()
+        return "found"
+
+    read = place.lookups.read(1, slow)
+    read.addBoth(told.append)
+    place.step()
+    assert [type(each.value) for each in told] == [CancelledError]
+
+
+def test_what_a_read_raises_is_told(place: Place) -> None:
+    """And the thread serves on."""
+    told: list[Any] = []
+    place.lookups.read(1, lambda: 1 // 0).addErrback(told.append)
+    place.ask(2, "next")
+    assert place.all_served() == ["next"]
+    assert told[0].check(ZeroDivisionError)
+
+
+def test_ahead_when_nobody_waits(place: Place) -> None:
+    """What comes next is made ready once all are served, and only the newest of it."""
+
+    def read(name: str) -> None:
+        place.served.append(name)
+        place.lookups.ahead(lambda: place.served.append(f"behind {name}"))
+
+    for name in ("a", "b", "c"):
+        place.lookups.read(1, partial(read, name))
+    assert place.all_served() == ["a", "b", "c", "behind c"]
+
+
+def test_what_can_not_be_made_ready(place: Place) -> None:
+    """Is told to whoever reads it, and to nobody before."""
+    place.lookups.read(1, lambda: place.lookups.ahead(lambda: 1 // 0))
+    place.step()
+    place.ask(2, "a")
+    assert place.all_served() == ["a"]
+
+
+def test_one_thread_is_always_for_readers(place: Place) -> None:
+    """While one makes something ready, no other one does; it goes on when that is done."""
+
+    def look() -> None:
+        place.lookups.read(1, lambda: place.lookups.ahead(look_further))
+        place.step()  # the other thread's
+        place.served.append("first")
+
+    def look_further() -> None:
+        place.served.append("then")
+
+    place.lookups.read(1, lambda: place.lookups.ahead(look))
+    assert place.all_served() == ["first", "then"]
