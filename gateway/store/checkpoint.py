@@ -169,7 +169,9 @@ class Checkpoint:
         data, _ = read_patiently(self._disk, sealed.path)
         last = sealed.last_lsn
         try:
-            scan = segment.Scan(data, before=last + 1, durable=last)
+            scan = segment.Scan(
+                data, name=sealed.path.name, before=last + 1, durable=last
+            )
         except segment.InvalidSegment as why:
             # The recovery has just read it: the next start finds out what is left.
             raise OSError(

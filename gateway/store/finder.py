@@ -75,7 +75,11 @@ class SegmentFile:
         """
         ends = [end for end in (self.before, before) if end is not None]
         scan = partial(
-            segment.Scan, before=min(ends, default=None), durable=durable, synced=synced
+            segment.Scan,
+            name=self.path.name,
+            before=min(ends, default=None),
+            durable=durable,
+            synced=synced,
         )
         if self.before is not None or growing:
             return scan(self._read(), growing=growing and self.before is None)

@@ -117,6 +117,10 @@ def test_a_damaged_header_and_another_format(make: Make, data: Path) -> None:
     assert look.state == "fail"
     assert "not a journal segment" in look.detail
     assert "names what is lost" in look.advice
+    path.write_bytes(segment.Header(1, 0, 7).encode() + content[segment.HEADER_BYTES :])
+    look = one(make(), "journal segments")
+    assert look.state == "fail"
+    assert "a segment that begins with lsn 1" in look.detail
     head = content[:8] + b"\x63\x00" + content[10 : segment.HEADER_BYTES - 4]
     (salt,) = struct.unpack_from("<I", content, 12)
     crc = struct.pack("<I", google_crc32c.extend(salt, head))

@@ -18,7 +18,7 @@
     5. cut what does not count off each segment; sync it, so that what we now take
        for stored is stored, and what we do not is gone, even if the power goes in
        the next second and takes the later segments with it
-    6. mend a damaged header where its first record is good
+    6. mend a damaged header where its first record is good, and of this segment
     7. an end that is lost is sealed: behind what is left of the last segment, or in a
        segment that has nothing else, as in the place of one that is missing.  The seal
        says how far it reached, so that what is lost is published as such, and a start
@@ -262,7 +262,7 @@ def _examine_one(
     """Raises `segment.InvalidSegment`, OSError."""
     data, readable = read_patiently(disk, path)
     mended = False
-    read = partial(segment.Scan, before=before, synced=ends.synced)
+    read = partial(segment.Scan, name=path.name, before=before, synced=ends.synced)
     try:
         scan = read(data, durable=ends.marked)
     except segment.InvalidSegment as why:

@@ -160,6 +160,9 @@ def mend_header(data: bytes, first_lsn: int) -> bytes | None:
         return None
     fixed = data[HEADER_BYTES : HEADER_BYTES + _FIXED.size]
     fixed_sum, _ = _SUMS.unpack_from(data, HEADER_BYTES + _FIXED.size)
+    _, kind, *_, lsn, _ = _FIXED.unpack(fixed)
+    if kind != _SEAL and lsn != first_lsn:
+        return None  # of another segment; a seal stands in the place of a lost one
     (found,) = _U32.unpack_from(data, _SALT_AT)
     for salt in (found, *(found ^ 1 << bit for bit in range(32))):
         if _crc(salt, fixed) == fixed_sum:
@@ -312,12 +315,16 @@ class Scan:
         self,
         data: bytes,
         *,
+        name: str = "",
         before: int | None = None,
         durable: int = 0,
         synced: int = 0,
         growing: bool = False,
     ) -> None:
-        """Events from lsn *before* on were written again in a later segment.
+        """*name* is its file's: a header that begins with another lsn is of an older
+        segment, whose file this was (`spares`), and so may be what is behind.
+
+        Events from lsn *before* on were written again in a later segment.
 
         So may batches without events have been that stand there, but some of them
         were acknowledged before: they are given back, and come again.
@@ -329,9 +336,15 @@ class Scan:
         One that is *growing* ends where no whole record is: what is behind may be of an
         older segment (`spares`), and newer than what was read before it.
 
-        Raises `InvalidSegment` if the header is not one.
+        Raises `InvalidSegment` if the header is not one, or another's.
         """
         self.header = Header.decode(data)
+        said, first = parse_name(name), self.header.first_lsn
+        if said and said[0] != first:
+            raise InvalidSegment(
+                f"its header is that of a segment that begins with lsn {first}, and its "
+                f"name says {said[0]}"
+            )
         self.damage: list[Damage] = []
         self.end = HEADER_BYTES
         """Where the last good record ends."""

@@ -202,10 +202,10 @@ def _write(
 
 def _scan(data: bytes, task: Task) -> tuple[segment.Scan, str | None]:
     """What is left of a segment, and why it is nothing at all, if so."""
-    last = task.last_lsn
+    last, name = task.last_lsn, task.segment.name
     try:
-        return segment.Scan(data, before=last + 1, durable=last), None
-    except segment.InvalidSegment as why:  # nothing in it can be told from chance
+        return segment.Scan(data, name=name, before=last + 1, durable=last), None
+    except segment.InvalidSegment as why:  # nothing of it can be told from chance
         lost = segment.place_of_lost(task.first_lsn, last)
         return segment.Scan(lost, before=last + 1, durable=last), str(why)
 

@@ -328,6 +328,36 @@ def test_what_is_damaged_for_good_is_told(
     assert [one.offset for one in scan.damage] == [begin]
 
 
+@pytest.mark.parametrize("also", [None, 12, 17])
+def test_old_bytes_under_a_new_name_are_no_segment(
+    directory: Path,
+    log: Log,
+    spares: Spares,
+    disk: RealDisk,
+    make: Callable[..., Batch],
+    also: int | None,
+) -> None:
+    """The disk has lost what it called synced, and maybe *also* a bit of the old header:
+    what is told is that something is lost, and nothing old comes back."""
+    old = rolled(log, *[make(b"old" * 100) for _ in range(9)])
+    data = bytearray(old.path.read_bytes())
+    spares.keep(old.path)
+    log.commit([make(b"lost", 3)])
+    (file,) = segment_files(directory)
+    if also is not None:
+        data[also] ^= 1
+    file.path.write_bytes(data)
+    why = "damaged" if also else "that of a segment that begins with lsn 1, and .* 10$"
+    with pytest.raises(segment.InvalidSegment, match=why):
+        file.scan()
+    found = examine(directory, disk, given=old.last_lsn, durable=12).settle().clear()
+    assert found.segments == []
+    (loss,) = found.losses
+    assert (loss.path, loss.first_lsn) == (file.path, 10)
+    assert loss.events >= 3
+    assert names(directory) == [f"{file.path.name}.damaged"]
+
+
 def test_a_damaged_header_before_old_bytes_is_no_loss(
     directory: Path,
     log: Log,

@@ -149,6 +149,16 @@ def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
     assert aside.read_bytes() == data
 
 
+def test_a_segment_with_the_bytes_of_an_older_one_is_none(place: Any) -> None:
+    """Its file was the older one's, and the disk has lost what was written over that."""
+    old, sealed = place.sealed(b"old"), place.sealed(b"a,b")
+    sealed.path.write_bytes(old.path.read_bytes())
+    publisher = place.publisher()
+    publisher.publish(old)
+    assert publisher.publish(sealed).flaws == {"lost": 2}
+    assert sealed.path.with_name(f"{sealed.path.name}.damaged").exists()
+
+
 @pytest.mark.parametrize("rot", [b"b,c", b"a", None])
 def test_what_waits_for_its_file_is_not_lost(place: Any, rot: bytes | None) -> None:
     """The disk does not give it back, memory does: all of it is in the file."""
