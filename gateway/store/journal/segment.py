@@ -5,14 +5,16 @@ each group.  Integers are little-endian.
 
     header   magic 8 | version u16 | 0 u16 | salt u32 | first lsn i64 | created µs i64
              | crc32c u32
-    record   sync u32 | kind u8 | 0 u8 | 0 u16 | length u32 | count u32 | lsn i64
-             | synced u64 | crc32c u32 of these | crc32c u32 of these and the payload
+    record   sync u32 | kind u8 | tag 3 | length u32 | count u32 | lsn i64 | synced u64
+             | crc32c u32 of these | crc32c u32 of these and the payload
              | payload (length bytes)
 
 Every CRC starts from the segment's random salt, so neither the left-overs of another
 file nor bytes that a peer chose can pass for a record.  The first one is there so that
 who looks for a record behind damage reads no payload that none has: in a body full of
-beginnings of records that would be the body again for each of them.
+beginnings of records that would be the body again for each of them.  The tag, the first
+bytes of the salt, is there so that it passes over the records of another segment, where
+this one was written over that (`spares`); earlier versions wrote zeros.
 
 `lsn` is that of the record's first event; a batch without events (metadata) has that of
 the next one.  `synced` is how many bytes of the segment had been synced when the record
@@ -39,6 +41,7 @@ was written.  It tells a torn tail from damage:
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -77,9 +80,9 @@ HEADER_BYTES = _HEADER.size
 _SALT_AT = 12
 _SYNC = 0x9C5A_E7D1
 _SYNC_BYTES = struct.pack("<I", _SYNC)
-_FIXED = struct.Struct("<IBBHIIqQ")
+_FIXED = struct.Struct("<IIIIqQ")  # kind and tag are one number
 _SUMS = struct.Struct("<II")
-_RECORD = struct.Struct("<IBBHIIqQII")
+_RECORD = struct.Struct("<IB3xIIqQII")
 _BATCH = struct.Struct("<IqQ")
 _U32 = struct.Struct("<I")
 _FIXED_BYTES, RECORD_BYTES, _BATCH_BYTES = _FIXED.size, _RECORD.size, _BATCH.size
@@ -159,8 +162,7 @@ def mend_header(data: bytes, first_lsn: int) -> bytes | None:
     if len(data) < HEADER_BYTES + _RECORD.size:
         return None
     fixed = data[HEADER_BYTES : HEADER_BYTES + _FIXED.size]
-    fixed_sum, _ = _SUMS.unpack_from(data, HEADER_BYTES + _FIXED.size)
-    _, kind, *_, lsn, _ = _FIXED.unpack(fixed)
+    _, kind, _, _, lsn, _, fixed_sum, _ = _unpack(data, HEADER_BYTES)
     if kind != _SEAL and lsn != first_lsn:
         return None  # of another segment; a seal stands in the place of a lost one
     (found,) = _U32.unpack_from(data, _SALT_AT)
@@ -228,6 +230,7 @@ class Encoder:
 
     def __init__(self, header: Header) -> None:
         self.salt = header.salt
+        self._tag = (header.salt & 0xFF_FFFF) << 8
         self._origins: dict[Origin, int] = {}
         self._numbers = 0
 
@@ -242,6 +245,7 @@ class Encoder:
         """
         chunks: list[bytes] = []
         salt, origins = self.salt, self._origins
+        kind = _BATCHED | self._tag
         for batch in batches:
             number = origins.get(batch.origin)
             if number is None:
@@ -255,7 +259,7 @@ class Encoder:
             if length > _SMALL:
                 chunks += self._record(_BATCHED, lsn, count, synced, head, body)
             else:
-                fixed = _pack_fixed(_SYNC, _BATCHED, 0, 0, length, count, lsn, synced)
+                fixed = _pack_fixed(_SYNC, kind, length, count, lsn, synced)
                 fixed_sum = _crc(salt, fixed)
                 payload = head + body
                 sums = _pack_sums(fixed_sum, _crc(fixed_sum, payload))
@@ -284,7 +288,7 @@ class Encoder:
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
     ) -> list[bytes]:
         length = len(head) + len(body)
-        fixed = _pack_fixed(_SYNC, kind, 0, 0, length, count, lsn, synced)
+        fixed = _pack_fixed(_SYNC, kind | self._tag, length, count, lsn, synced)
         fixed_sum = _crc(self.salt, fixed)
         if length <= _SMALL:  # a copy costs less than another piece
             payload = head + body
@@ -428,9 +432,7 @@ class Scan:
         last = len(data)
         at, lsn = self.end, self.next_lsn
         while (start := at + RECORD_BYTES) <= last and lsn < before:
-            sync, kind, _, _, length, count, own, synced, fixed_sum, sum_ = _unpack(
-                data, at
-            )
+            sync, kind, length, count, own, synced, fixed_sum, sum_ = _unpack(data, at)
             if sync != _SYNC or kind != _BATCHED or own != lsn or synced > at:
                 return
             end = start + length
@@ -498,18 +500,19 @@ class Scan:
         return record.count > 0 and record.lsn + record.count - 1 <= self._durable
 
     def _find(self, at: int) -> _Record | None:
-        while (at := self._data.find(_SYNC_BYTES, at)) >= 0:
-            if (record := self._record(at)) is not None:
+        tag = re.escape(_U32.pack(self.header.salt)[:3])
+        begin = _SYNC_BYTES + b"(?=.(?:" + tag + rb"|\0\0\0))"
+        for found in re.compile(begin, re.DOTALL).finditer(self._data, at):
+            if (record := self._record(found.start())) is not None:
                 return record
-            at += 1
         return None
 
     def _record(self, at: int) -> _Record | None:
         start = at + _RECORD.size
         if start > len(self._data):
             return None
-        sync, kind, _, _, length, count, lsn, synced, fixed_sum, sum_ = (
-            _RECORD.unpack_from(self._data, at)
+        sync, kind, length, count, lsn, synced, fixed_sum, sum_ = _unpack(
+            self._data, at
         )
         end = start + length
         if sync != _SYNC or end > len(self._data) or lsn < self.next_lsn:

@@ -6,6 +6,7 @@ import contextlib
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import google_crc32c
 import pytest
@@ -225,6 +226,38 @@ def test_a_body_that_looks_like_a_record_is_not_one(make: Make) -> None:
     assert b"forged" not in bodies(damaged)
     assert bodies(damaged) == [b"b"]
     assert bodies(data) == [forged, b"b"]
+
+
+def test_records_of_earlier_versions_are_found_behind_damage(make: Make) -> None:
+    """They have zeros where others have some of the salt."""
+    header = segment.Header(5, 1, 0xDEAD)
+    encoder = segment.Encoder(header)
+    encoder._tag = 0
+    data = header.encode()
+    for lsn, body in enumerate([b"a", b"b" * 9, b"c"], 5):
+        data += b"".join(encoder.batch(make(body), lsn, len(data)))
+    assert bodies(data) == [b"a", b"b" * 9, b"c"]
+    assert bodies(data.replace(b"b" * 9, b"?" * 9)) == [b"a", b"c"]
+
+
+def test_records_of_another_segment_are_not_looked_at(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be millions of them behind the end of one that is written over it."""
+    looked: list[int] = []
+    look = segment.Scan._record
+
+    def counted(scan: segment.Scan, at: int) -> Any:
+        looked.append(at)
+        return look(scan, at)
+
+    monkeypatch.setattr(segment.Scan, "_record", counted)
+    old, _ = build([make(b"old", 0)] * 1000)
+    other = segment.Header(5, 1, 0xBEEF)
+    new = b"".join([other.encode(), *segment.Encoder(other).batch(make(b"new"), 5, 36)])
+    scan = segment.Scan(new + old[len(new) :]).survey()
+    assert (scan.batches, scan.end, scan.damage) == (1, len(new), [])
+    assert len(looked) < 10
 
 
 @given(st.binary(max_size=300))
