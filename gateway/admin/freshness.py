@@ -138,6 +138,8 @@ class Facts:
     """Seconds that each listener's certificate is still valid."""
     publish_error: str | None = None
     """Why the spool file in hand can not be written now."""
+    publish_silence: str | None = None
+    """Who has got nowhere for long with it, and what becomes of that."""
     lost_events: int = 0
     """Acknowledged ones that the disk did not give back in this run; at most."""
     reload: Reload | None = None
@@ -280,8 +282,9 @@ def _held(facts: Facts) -> Iterator[_Finding]:
         )
     if why := reasons.get("stall"):
         fails = facts.publish_error and f"it fails with {_short(facts.publish_error)}"
+        what = facts.publish_silence or fails or "the log says what fails"
         yield _Finding(
-            f"Senders wait, because {why}; {fails or 'the log says what fails'}.",
+            f"Senders wait, because {why}; {what}.",
             "bad",
             "spool",
         )
@@ -372,16 +375,18 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
         )
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
-        why = facts.publish_error
+        if facts.publish_silence is not None:
+            why = f"{facts.publish_silence}."
+        elif facts.publish_error is not None:
+            why = (
+                f"writing them fails with {_short(facts.publish_error)}: look at that "
+                "disk's room and permissions."
+            )
+        else:
+            why = "the machine is too slow for what comes."
         yield _Finding(
             "Spool files are late: the oldest event that is in none is "
-            f"{duration(facts.unpublished)} old, and safe in the journal; "
-            + (
-                "the machine is too slow for what comes."
-                if why is None
-                else f"writing them fails with {_short(why)}: look at that disk's room "
-                "and permissions."
-            ),
+            f"{duration(facts.unpublished)} old, and safe in the journal; {why}",
             "bad" if facts.unpublished > _BEHIND_SECONDS else "warning",
             "spool",
         )

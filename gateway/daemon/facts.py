@@ -195,6 +195,7 @@ def collect(
         bucket_error=None if uploads is None else uploads.problem,
         certificates=_left(sources, now),
         publish_error=spool.publish_error,
+        publish_silence=spool.publish_silence,
         lost_events=lost_events,
         reload=_reload(reload, now),
         refused=refused or {},

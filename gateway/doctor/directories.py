@@ -21,6 +21,7 @@ from gateway.config.units import format_size
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.store.directories import Directories
 from gateway.store.disk import NO_ROOM
+from gateway.store.journal.spares import is_spare
 
 __all__ = ["SLOW_SECONDS", "examine"]
 
@@ -244,8 +245,10 @@ def _together(
 def _room(config: Config, there: Path) -> Iterator[Look]:
     places = Directories.of(config)
     stat = os.statvfs(there)
-    free = stat.f_bavail * stat.f_frsize
-    waiting = _bytes(places.journal_of(config.node))
+    journal = places.journal_of(config.node)
+    spare = _bytes(journal, is_spare)  # they go as soon as there is no other room
+    free = stat.f_bavail * stat.f_frsize + spare
+    waiting = _bytes(journal) - spare
     needed = 2 * config.journal.segment_bytes + waiting
     told = f"{format_size(_round(free))} free"
     if free < needed:
@@ -278,10 +281,10 @@ def _round(count: int) -> int:
     return count >> 20 << 20 if count >= 1 << 20 else count
 
 
-def _bytes(directory: Path) -> int:
+def _bytes(directory: Path, which: Callable[[str], bool] = lambda name: True) -> int:
     total = 0
     with contextlib.suppress(FileNotFoundError):
         for entry in os.scandir(directory):
             with contextlib.suppress(FileNotFoundError):
-                total += entry.stat().st_size
+                total += entry.stat().st_size if which(entry.name) else 0
     return total

@@ -184,6 +184,19 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning",
         "spool",
     ),
+    "a publisher process is stopped": (
+        {
+            "unpublished": 30,
+            "uncommitted": 30,
+            "publish_silence": "publisher process 4711 got nowhere for 28 s",
+        },
+        (
+            "Spool files are late: the oldest event that is in none is 30 s old, and safe "
+            "in the journal; publisher process 4711 got nowhere for 28 s."
+        ),
+        "warning",
+        "spool",
+    ),
     "no spool file can be written, and senders wait for it": (
         {
             "reasons": {"stall": "a spool file is late by 9 s (journal.stall_after)"},

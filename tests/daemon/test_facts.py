@@ -44,6 +44,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
             uploads=uploads,
             published_lsn=15,
             publish_error="OSError: no space",
+            publish_silence=None,
             troubles=["the mark in state/ can not be written: no space"],
             backlog_bytes=7,
             levels=SimpleNamespace(

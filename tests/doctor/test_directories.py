@@ -208,3 +208,24 @@ def test_room(
     look = the(examine(make(spool="{archive_bytes: 1GiB}")), "room")
     assert look.state == state
     assert word in look.advice
+
+
+@pytest.mark.parametrize(("suffix", "state"), [("spare", "ok"), ("journal", "fail")])
+def test_files_that_the_journal_writes_over_are_room(
+    make: Make, data: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, state: str
+) -> None:
+    """They go as soon as there is no other; what has events does not."""
+    config = make(
+        journal="{segment_bytes: 1MiB}", spool="{max_bytes: 1MiB, roll_bytes: 1MiB}"
+    )
+    journal = data / "journal" / config.node
+    journal.mkdir(parents=True)
+    with (journal / f"{1:020}.{suffix}").open("w") as file:
+        file.truncate(4 << 20)
+
+    class Stat:
+        f_bavail, f_frsize, f_files = 2 << 20, 1, 0
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Stat())
+    [look] = directories._room(config, data)
+    assert look.state == state

@@ -33,6 +33,8 @@ __all__ = ["Lost", "Processes", "usual_number"]
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
 """Without a row group, where one takes a tenth of a second."""
+_SILENT_SECONDS = 5.0
+"""It tells of each group of rows, so one that is only slow is not silent for so long."""
 _LOOK_SECONDS = 1.0
 _STOPPING_SECONDS = 10.0
 """The same while the daemon is stopping."""
@@ -85,6 +87,7 @@ class Processes:
         self._all: list[_Process] = []
         self._begun: dict[Task, _Process] = {}
         self._numbers = itertools.count()
+        self._awaited: _Process | None = None
 
     def begin(self, task: Task) -> None:
         """See `Writer`."""
@@ -116,12 +119,14 @@ class Processes:
         if task not in self._begun:  # all are at what was to come after it
             self._drop(next(reversed(self._begun.values())))
             self._begin(task)
-        process = self._begun.pop(task)
+        self._awaited = process = self._begun.pop(task)
         try:
             path, said = process.finish(task, previous, lambda: self._hung_seconds)
         except BaseException:  # nobody knows what it says next
             self._drop(process)
             raise
+        finally:
+            self._awaited = None
         self._rest(process)
         if isinstance(said, Exception):  # it did what it could, and goes on
             raise said
@@ -161,6 +166,18 @@ class Processes:
         """See `Writer`."""
         self._hung_seconds = min(self._hung_seconds, _STOPPING_SECONDS)
 
+    def silence(self) -> str | None:
+        """See `Writer`."""
+        process = self._awaited  # one reference, which the other thread sets
+        silent = 0.0 if process is None else time.monotonic() - process.heard
+        if process is None or silent < _SILENT_SECONDS:
+            return None
+        return (
+            f"publisher process {process.pid} got nowhere for {silent:.0f} s; it is "
+            f"stopped, or hangs in the disk, and is replaced after "
+            f"{self._hung_seconds:.0f} s"
+        )
+
     def close(self) -> None:
         """See `Writer`."""
         for process in self._all:
@@ -188,7 +205,7 @@ class _Process:
         self._untold: bytes | None = protocols
         self.paths: dict[Task, Path] = {}
         """Of the files that it may have begun."""
-        self.used = time.monotonic()
+        self.used = self.heard = time.monotonic()
 
     @property
     def pid(self) -> int:
@@ -207,6 +224,7 @@ class _Process:
         self, task: Task, previous: str, patience: Callable[[], float]
     ) -> tuple[Path, Any]:
         """The file's path, and the file, or what went wrong.  Raises `Lost`."""
+        self.heard = time.monotonic()  # it owes nothing before
         path = self.paths[task]
         of, said = path, None
         try:
@@ -220,13 +238,13 @@ class _Process:
 
     def _next(self, patience: Callable[[], float]) -> Any:
         """What it says of which file; None that it got on."""
-        begun = time.monotonic()
         while not self._connection.poll(min(_LOOK_SECONDS, patience())):
-            waited = time.monotonic() - begun
+            waited = time.monotonic() - self.heard
             if waited >= patience():
                 raise Lost(
                     f"publisher process {self.pid} got nowhere for {waited:.0f} s"
                 )
+        self.heard = time.monotonic()
         return self._connection.recv()
 
     def _end(self) -> str:

@@ -275,6 +275,11 @@ class Spool:
             return True
 
     @property
+    def publish_silence(self) -> str | None:
+        """Who has got nowhere for long with the file in hand."""
+        return self._publisher.writer.silence()
+
+    @property
     def troubles(self) -> list[str]:
         """What fails now beside publishing, and why."""
         return [f"{what}: {why}" for what, why in [*self._told.items()]]

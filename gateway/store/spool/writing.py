@@ -97,6 +97,9 @@ class Writer(Protocol):
     def hurry(self) -> None:
         """The daemon is stopping: wait for nothing that hangs.  Any thread may call."""
 
+    def silence(self) -> str | None:
+        """Who has got nowhere for long, with what is wanted now.  Any thread may call."""
+
     def close(self) -> None:
         """What was begun and not finished is dropped."""
 
@@ -120,6 +123,10 @@ class Here:
 
     def hurry(self) -> None:
         """See `Writer`."""
+
+    def silence(self) -> str | None:
+        """See `Writer`; nothing that is in this thread is known to another."""
+        return None
 
     def close(self) -> None:
         """See `Writer`."""

@@ -10,6 +10,7 @@ import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -151,6 +152,34 @@ def test_one_that_hangs_is_replaced(
     assert not pids(processes)
     processes._hung_seconds = 60.0
     assert processes.finish(task(place, two), NOTHING).sha256
+
+
+def test_one_that_is_stopped_is_named_while_it_is_waited_for(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """And no longer."""
+    monkeypatch.setattr("gateway.store.spool.processes._SILENT_SECONDS", 0.0)
+    one = task(place, sealed(b"{}"))
+    processes = make()
+    processes.begin(one)
+    [pid] = pids(processes)
+    os.kill(pid, signal.SIGSTOP)
+    assert processes.silence() is None  # nobody waits for it
+    with ThreadPoolExecutor(1) as executor:
+        written = executor.submit(processes.finish, one, NOTHING)
+        try:
+            eventually(lambda: processes.silence() is not None, "it is waited for")
+            said = processes.silence()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert written.result().sha256
+    assert said is not None
+    assert said.startswith(
+        f"publisher process {pid} got nowhere for 0 s; it is stopped"
+    )
+    assert said.endswith("is replaced after 300 s")
+    assert processes.silence() is None
 
 
 def test_what_is_wanted_now_goes_before_what_was_begun(
