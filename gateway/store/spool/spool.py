@@ -60,6 +60,10 @@ class Journal(Protocol):
     def open_bytes(self) -> int:
         """What it holds that is not sealed yet."""
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Who holds it, and why."""
+
     def hold(self, who: str, why: str | None) -> None:
         """Take no more batches while *why* is not None."""
 
@@ -369,8 +373,11 @@ class Spool:
             self._publisher.spares.give_room()
         if not self._enough_room():
             self._make_room()
+        refused = levels.why_no_room(self.reserved_bytes + self._wanted())
         no_room = levels.why_no_room(self.reserved_bytes)
-        self._reactor.callFromThread(self._watched, no_room, levels.spool.files)
+        self._reactor.callFromThread(
+            self._watched, no_room, refused, levels.spool.files
+        )
 
     def _enough_room(self) -> bool:
         needed = self.reserved_bytes + self._wanted()
@@ -408,8 +415,11 @@ class Spool:
             self._journal.published(self.published_lsn)
         self._on_uploaded()
 
-    def _watched(self, no_room: str | None, files: int) -> None:
+    def _watched(self, no_room: str | None, refused: str | None, files: int) -> None:
+        """*refused*: why the journal had no room for the group that waits, if one does."""
         if self._journal is not None:
+            if "commit" in self._journal.reasons:
+                no_room = refused
             self._journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
             self._journal.pace = self._paced(self._journal.open_bytes)
             self._journal.hold("disk", no_room)

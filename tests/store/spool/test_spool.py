@@ -34,6 +34,10 @@ class FakeJournal:
     def hold(self, who: str, why: str | None) -> None:
         self.holds[who] = why
 
+    @property
+    def reasons(self) -> dict[str, str]:
+        return {who: why for who, why in self.holds.items() if why is not None}
+
     def published(self, last_lsn: int) -> None:
         self.last = last_lsn
 
@@ -317,6 +321,21 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
     assert journal.holds["disk"] is None
     assert [file.exists() for file in files].count(True) == 1
     assert spool.levels.archive.bytes == 3  # or what comes next would count as one more
+    turns.wait(spool.stop())
+
+
+def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(
+    place: Any,
+) -> None:
+    """Though what has to be written has room: the journal does not take that away."""
+    place.disk = Full()
+    spool, journal, turns = start(place, wanted=1500)
+    place.disk.free_bytes = spool.reserved_bytes
+    journal.hold("commit", "the journal can not be written: no space left")
+    spool.start(journal, [])
+    turns.run(lambda: "is full" in str(journal.holds.get("disk")))
+    journal.hold("commit", None)  # it gave up, or wrote it
+    turns.run(lambda: journal.holds["disk"] is None)
     turns.wait(spool.stop())
 
 
