@@ -171,7 +171,7 @@ class _Server(tcp.Server):
             self.sends.remove(self)
         else:  # no view stays here, for it keeps more than itself
             self._tempDataBuffer = []
-            self.dataBuffer, self.offset = b"".join(_behind(pieces, sent)), 0
+            self.dataBuffer, self.offset = b"".join(_rest(pieces, sent)), 0
             self._maybePauseProducer()
             self.startWriting()
 
@@ -248,7 +248,7 @@ class _UnixServer(_Server, unix.Server):
         return UNIXAddress(None)
 
 
-def _behind(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryview]:
+def _rest(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryview]:
     """What is left of *pieces* after so many bytes."""
     for piece in pieces:
         yield memoryview(piece)[sent:]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
+from gateway.net import sends
 from gateway.net.sends import Sends
 
 Run = Callable[..., dict[str, Any]]
@@ -305,3 +306,10 @@ def test_who_raises_keeps_nobody_from_being_sent_to() -> None:
         clock.advance(0)
     clock.advance(0)
     assert sent == writers
+
+
+@pytest.mark.parametrize("sent", range(10))
+def test_the_rest_of_some_pieces(sent: int) -> None:
+    """Wherever the kernel has stopped: within a piece, between two, before empty ones."""
+    pieces = [b"", b"abc", memoryview(b"xdefx")[1:4], b"", b"", memoryview(b"ghi"), b""]
+    assert b"".join(sends._rest(pieces, sent)) == b"abcdefghi"[sent:]
