@@ -6,8 +6,10 @@ those ahead have the next groups decoded, in whose place those behind have their
 once more, and it becomes worse the more they are.  Served with the lowest lsn first they
 go through the files together.
 
-Invariant: when twice as many as waited when a read came, and eight more, were served since,
-only those go before it that were as far earlier.
+Invariant: before a read no more are served, from when it came, than three times as many
+as waited then, and eight.  Twice as many, and eight, go before it wherever they look; and
+then those that came to their turn in this way sooner, of which no more can be left than
+waited.
 
 A thread that has no read to serve makes ready what comes next for one who reads on.
 """
@@ -100,15 +102,19 @@ class Lookups:
                 self._take(read)
 
     def _serve(self) -> None:
+        self._serve_first()
+        self._look_ahead()  # nothing that was found stays here meanwhile
+
+    def _serve_first(self) -> None:
         with self._lock:
             read = self._first()
-        if read is not None:
-            try:
-                found = read.call()
-            except BaseException:
-                found = Failure()
-            self._reactor.callFromThread(_tell, read, found)
-        self._look_ahead()
+        if read is None:
+            return
+        try:
+            found = read.call()
+        except BaseException:
+            found = Failure()
+        self._reactor.callFromThread(_tell, read, found)
 
     def _first(self) -> _Read | None:
         """Who is served now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
@@ -84,6 +85,29 @@ def test_who_came_earlier_is_not_overtaken_longer(place: Place) -> None:
     assert place.served.index("late") <= 99 + 2 * 3 + 8 + 1
 
 
+def test_many_whose_turn_comes_at_once(place: Place) -> None:
+    """Those that came while fewer and fewer waited are served in time, the last one, too."""
+    late: list[tuple[int, int, int]] = []
+
+    def came(waiting: int, served: int) -> None:
+        place.served.append("late")
+        late.append((waiting, served, len(place.served) - 1))
+
+    for _ in range(300):
+        place.ask(1, "first")
+    for at in range(140):
+        came_now = partial(came, len(place.steps), len(place.served))
+        place.lookups.read(1000 + at, came_now)
+        place.step()
+        place.step()
+    while len(late) < 140:
+        place.ask(1, "behind")
+        place.step()
+    over = [now - then - 3 * waiting - 8 for waiting, then, now in late]
+    assert max(over) <= 0
+    assert max(now - then - 2 * waiting - 8 for waiting, then, now in late) > 0
+
+
 def test_one_that_nobody_wants_any_more(place: Place) -> None:
     """It costs nothing, and those who wait are served in their order."""
     reads = [place.ask(lsn, lsn) for lsn in range(200)]
@@ -94,6 +118,17 @@ def test_one_that_nobody_wants_any_more(place: Place) -> None:
     assert len(told) == 150
     assert all(why.check(CancelledError) for why in told)
     assert place.all_served() == list(range(150, 200))
+
+
+def test_what_nobody_wants_is_forgotten(place: Place) -> None:
+    """Though no thread has come to it: peers may come and go while a disk hangs."""
+    there = []
+    for lsn in range(200):
+        read = place.ask(lsn, lsn).addErrback(lambda _: None)
+        read.cancel()
+        there.append(weakref.ref(read))
+    del read
+    assert sum(ref() is not None for ref in there) < 100
 
 
 def test_cancelled_while_it_is_served(place: Place) -> None:
@@ -129,6 +164,25 @@ def test_ahead_when_nobody_waits(place: Place) -> None:
     for name in ("a", "b", "c"):
         place.lookups.read(1, partial(read, name))
     assert place.all_served() == ["a", "b", "c", "behind c"]
+
+
+def test_what_was_found_is_not_kept(place: Place) -> None:
+    """An answer may keep much in memory: it is gone while the thread looks ahead."""
+
+    class Found:
+        pass
+
+    kept: list[object] = []
+
+    def read() -> Found:
+        found = Found()
+        there = weakref.ref(found)
+        place.lookups.ahead(lambda: kept.append(there()))
+        return found
+
+    place.lookups.read(1, read).addCallback(lambda _: None)
+    place.step()
+    assert kept == [None]
 
 
 def test_what_can_not_be_made_ready(place: Place) -> None:
