@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,10 @@ def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
-        session = builder.getOrCreate()
+        with warnings.catch_warnings():
+            # Where there is one, it is asked for its version; the job does without.
+            warnings.filterwarnings("ignore", ".*support pandas", FutureWarning)
+            session = builder.getOrCreate()
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)

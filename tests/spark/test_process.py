@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -32,11 +33,17 @@ def settings(settings_file: Callable[..., Path]) -> Path:
 
 
 @pytest.fixture
-def start(settings: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def said(tmp_path: Path) -> Path:
+    """What the job says on standard error."""
+    return tmp_path / "said"
+
+
+@pytest.fixture
+def start(settings: Path, said: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the job; whatever is left of it at the end is killed."""
     words = (sys.executable, "-m", "gateway.spark.job", "--config", settings)
-    with running() as start:
-        yield lambda *options: start(*words, *options, stderr=subprocess.DEVNULL)
+    with running() as start, said.open("a") as errors:
+        yield lambda *options: start(*words, *options, stderr=errors)
 
 
 def status(job: subprocess.Popen[str]) -> int | None:
@@ -55,11 +62,11 @@ def read_news(job: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
 def test_a_signal_ends_it_cleanly(
     start: Callable[..., subprocess.Popen[str]],
     spool: Any,
-    tmp_path: Path,
+    said: Path,
     lake_events: LakeEvents,
 ) -> None:
-    """SIGTERM: exit status 0, whole batches, and on standard output JSON only.
-    Meanwhile a second job is refused."""
+    """SIGTERM: exit status 0, whole batches, and on standard output JSON only; of Spark's
+    and Python's warnings none.  Meanwhile a second job is refused."""
     spool.events("gw", 1, 100)
     job = start("--json")
     news = read_news(job)
@@ -72,6 +79,7 @@ def test_a_signal_ends_it_cleanly(
     job.send_signal(signal.SIGTERM)
     assert [one.get("state") for one in news][-1] == "stopped"
     assert status(job) == 0
+    assert not re.findall(r".* WARN .*|.*FutureWarning.*", said.read_text())
     assert lake_events() == spool.produced
 
 
