@@ -38,6 +38,18 @@ class World:
         new.write_text(json.dumps(told))
         new.replace(self._health)
 
+    def file(self, first: int) -> Path:
+        return self.spool / f"events-gw-{first:020d}-{first + 9:020d}.parquet"
+
+    def publish(self, first: int, at: float) -> None:
+        """A spool file of ten events that came at this time."""
+        fields = [field for field in SCHEMA if field.name in ("lsn", "received_at")]
+        columns = [
+            pa.array(range(first, first + 10), pa.int64()),
+            pa.array([int(at * 1e6)] * 10, fields[1].type),
+        ]
+        pq.write_table(pa.table(columns, pa.schema(fields)), self.file(first))
+
     def durable(self, first: int, count: int, at: float, listener: str = "p") -> None:
         """Events become durable that came at this time."""
         origin = Origin("plain", listener, "s", "peer")
@@ -166,18 +178,34 @@ def test_a_silent_job_is_down(world: World) -> None:
 
 def test_what_waited_before_our_start(world: World) -> None:
     """Its age is in the oldest file that is in no table."""
-    for first, at in ((1, 500), (11, 700)):
-        name = f"events-gw-{first:020d}-{first + 9:020d}.parquet"
-        fields = [field for field in SCHEMA if field.name in ("lsn", "received_at")]
-        columns = [
-            pa.array(range(first, first + 10), pa.int64()),
-            pa.array([at * 1_000_000] * 10, fields[1].type),
-        ]
-        pq.write_table(pa.table(columns, pa.schema(fields)), world.spool / name)
+    world.publish(1, 500)
+    world.publish(11, 700)
     world.say(committed_lsn={"gw": 10})
     world.watch.begin(20)
     assert world.lag == 300
     world.say(committed_lsn={"gw": 20})
+    assert world.lag == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "ages"), [(99, (500, 400, 300)), (1, (500, 500, 500))]
+)
+def test_a_job_that_catches_up_after_our_start(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked: int, ages: tuple[float, ...]
+) -> None:
+    """Ages fall with what it takes; of very many files not all are asked, and then they
+    are greater.  One that can not be read is as old as the one before it."""
+    monkeypatch.setattr("gateway.daemon.lake._FILES_AT_START", asked)
+    for number, at in enumerate((500, 600, 700, 800)):
+        world.publish(10 * number + 1, at)
+    world.file(31).write_bytes(b"")
+    world.watch.begin(45)  # five more are in the journal
+    for committed, age in zip((0, 10, 20), ages, strict=True):
+        world.say(committed_lsn={"gw": committed})
+        assert world.lag == age
+    world.say(committed_lsn={"gw": 40})
+    assert 0 < world.lag <= 500
+    world.say(committed_lsn={"gw": 45})
     assert world.lag == 0
 
 
