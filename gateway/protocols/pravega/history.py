@@ -38,9 +38,11 @@ __all__ = ["History"]
 
 #: Read once and kept, because readers come back for what follows, and others come too.
 _RUN_BYTES = 32 << 20
-_GROUP_BYTES = 48 << 20
+_GROUP_BYTES = 64 << 20  # of two, however large
 _INDEX_BYTES = 16 << 20
 _JOURNAL_BYTES = 16 << 20
+_UNWANTED = 32
+"""One that was decoded ahead is, when so many others were decoded for those who asked."""
 _FOOTERS = 256
 _HINTS = 4096
 
@@ -61,8 +63,8 @@ class _Piece(Protocol):
         follows; 0: as before.
         """
 
-    def behind(self) -> int:
-        """The lsn behind it, for the first who asks while it is kept decoded; else 0."""
+    def ahead(self) -> Callable[[], None] | None:
+        """Decodes what comes next in the channel; None if that is done, or has no room."""
 
 
 class Threads(Protocol):
@@ -150,24 +152,14 @@ class History:
             return b""
         found, hint = chosen.read(offset, size, lsn)
         if found and hint:
-            offset += len(found)
-            self._hints.put((segment, offset), hint)
-            if reads_on and (behind := chosen.behind()):
-                self._threads.ahead(partial(self._decode, segment, behind))
+            self._hints.put((segment, offset + len(found)), hint)
+            if reads_on and (ahead := chosen.ahead()):
+                self._threads.ahead(ahead)
         return found
 
     def _hint(self, segment: str, offset: int) -> int:
         """From which lsn on to look, if an answer ended at the offset; else 0."""
         return self._hints.get((segment, offset)) or 0
-
-    def _decode(self, segment: str, lsn: int) -> None:
-        """Decode the row group with what the channel has next, if it is in the file with
-        *lsn*: nobody looks further before somebody asks for it.
-        """
-        file = self._finder.file(lsn)
-        if file is not None:
-            for piece in islice(self._published.pieces(file, segment, lsn), 1):
-                piece.decode()
 
     def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
         """The channel's events from *lsn* on; *offset* is what is looked for."""
@@ -196,6 +188,7 @@ class _Published:
         self._footers: Shared[pq.FileMetaData] = Shared(_FOOTERS)
         self._groups: Shared[RowGroup] = Shared(_GROUP_BYTES, lambda one: one.weight)
         self._runs: Shared[Run] = Shared(_RUN_BYTES, lambda one: one.weight)
+        self._ahead = _Ahead()
 
     def pieces(
         self, file: SpoolFile, segment: str, lsn: int
@@ -211,26 +204,40 @@ class _Published:
         """A channel's part of a row group."""
         return self._runs.made(
             (file.path.name, number, segment),
-            lambda: self.group(file, number).run(segment),
+            lambda: self._group(file, number).run(segment),
         )
 
     def decoded(self, file: SpoolFile, number: int, segment: str) -> Run | None:
         """The same, if somebody has asked for it a short while ago."""
         return self._runs.get((file.path.name, number, segment))
 
-    def group(self, file: SpoolFile, number: int) -> RowGroup:
-        """Decoded."""
-        return self._groups.made(
-            (file.path.name, number), lambda: self._decoded(file, number)
-        )
+    def followed(self, file: SpoolFile, number: int) -> bool:
+        """Whether what is behind a row group is decoded, or could not be now."""
+        group = self._groups.peek((file.path.name, number))
+        return group is None or group.followed or not self._ahead.free
 
-    def follows(self, file: SpoolFile, number: int) -> bool:
-        """Whether to look for what is behind a row group: once while it is kept."""
-        group = self._groups.get((file.path.name, number))
-        if group is None or group.followed:
-            return False
-        group.followed = True
-        return True
+    def decode_behind(
+        self, file: SpoolFile, number: int, segment: str, lsn: int
+    ) -> None:
+        """Decode the row group with what the channel has from *lsn* on, behind this one, if
+        it is in the next file: nobody looks further before somebody asks for it.
+        """
+        before = self._groups.peek((file.path.name, number))
+        if before is not None:
+            before.followed = True
+        behind = self._finder.file(lsn)
+        if behind is None:
+            return
+        for piece in islice(self.pieces(behind, segment, lsn), 1):
+            key = behind.path.name, piece.group
+            if self._groups.peek(key) is None and self._ahead.free:
+                self._ahead.keep(key, self._decoded(behind, piece.group))
+
+    def _group(self, file: SpoolFile, number: int) -> RowGroup:
+        key = file.path.name, number
+        return self._groups.made(
+            key, lambda: self._ahead.taken(key) or self._decoded(file, number)
+        )
 
     def _decoded(self, file: SpoolFile, number: int) -> RowGroup:
         with self._open(file) as opened:
@@ -249,6 +256,37 @@ class _Published:
         return opened
 
 
+class _Ahead:
+    """The row group that was decoded before somebody asked for it: one, and in the place
+    of none that was asked for.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._key: object = None
+        self._group: RowGroup | None = None
+        self._passed = 0
+
+    @property
+    def free(self) -> bool:
+        """There is none, or nobody seems to want it."""
+        return self._group is None or self._passed >= _UNWANTED
+
+    def keep(self, key: object, group: RowGroup) -> None:
+        """Until somebody wants it, or another one is kept."""
+        with self._lock:
+            self._key, self._group, self._passed = key, group, 0
+
+    def taken(self, key: object) -> RowGroup | None:
+        """It, if it is that one; it is kept here no more."""
+        with self._lock:
+            if self._key != key:
+                self._passed += 1
+                return None
+            group, self._key, self._group = self._group, None, None
+            return group
+
+
 @frozen(eq=False)
 class _PublishedPiece:
     """Rows of a channel in a row group."""
@@ -260,6 +298,11 @@ class _PublishedPiece:
     _lsns: tuple[int, int]
 
     @property
+    def group(self) -> int:
+        """The number of its row group in the file."""
+        return self._span.group
+
+    @property
     def first(self) -> int:
         return self._span.first
 
@@ -267,22 +310,21 @@ class _PublishedPiece:
     def last(self) -> int:
         # Where the last row ends is known once it is decoded: who reads on within a large
         # event finds it here, and need not look for its channel in all later files.
-        run = self._files.decoded(self._file, self._span.group, self._segment)
+        run = self._files.decoded(self._file, self.group, self._segment)
         return self._span.last if run is None else max(self._span.last, run.end - 1)
 
     def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
-        run = self._files.run(self._file, self._span.group, self._segment)
+        run = self._files.run(self._file, self.group, self._segment)
         found = run.read(offset, size, lsn)
         first, last = self._lsns
         return found, last + 1 if offset + len(found) == run.end else first
 
-    def behind(self) -> int:
-        follows = self._files.follows(self._file, self._span.group)
-        return self._lsns[1] + 1 if follows else 0
-
-    def decode(self) -> None:
-        """For those who come."""
-        self._files.group(self._file, self._span.group)
+    def ahead(self) -> Callable[[], None] | None:
+        files, file, group = self._files, self._file, self.group
+        if files.followed(file, group):
+            return None
+        lsn = self._lsns[1] + 1
+        return partial(files.decode_behind, file, group, self._segment, lsn)
 
 
 class _Journal:
@@ -348,5 +390,5 @@ class _JournalPiece:
             return b"", 0
         return found
 
-    def behind(self) -> int:
-        return 0
+    def ahead(self) -> None:
+        return None

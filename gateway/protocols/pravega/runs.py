@@ -161,7 +161,7 @@ class RowGroup:
     def __init__(self, file: pq.ParquetFile, number: int, protocol: str) -> None:
         """Rows of other protocols are nobody's."""
         self.followed = False
-        """Somebody was told to look for what is behind it."""
+        """Somebody has looked for what is behind it."""
         columns = ["channel", "lsn", "seq", "payload", "flaw"]
         table = _read(file, number, protocol, columns)
         own, names = _own(table, protocol)

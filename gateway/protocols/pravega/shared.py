@@ -29,6 +29,11 @@ class Shared(Generic[_T]):
         with self._lock:
             return self._get(key)
 
+    def peek(self, key: Any) -> _T | None:
+        """It is no later one then."""
+        with self._lock:
+            return self._items.get(key, (None, 0))[0]
+
     def put(self, key: Any, value: _T) -> None:
         """The last one stays, whatever it weighs."""
         weight = self._weigh(value)

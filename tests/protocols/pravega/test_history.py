@@ -279,19 +279,63 @@ def test_what_comes_next_is_ready(
     size = 4
     history.fetch("s", 0, size, 1)
     assert places.threads.later == []
-    asked = 0
     for offset in range(size, len(places.bytes["s"]), size):
         history.fetch("s", offset, size, 1)
         for later in places.threads.later:
             later()
-            asked += 1
         ready, places.threads.later = len(decoded), []
         lsn = places.state.find("s").lsn_near(offset + size)
         if lsn is not None and offset + size < len(places.bytes["s"]):
             history.fetch("s", offset + size, size, lsn)
             assert len(decoded) == ready
-    assert asked == len(decoded)
-    assert len(set(decoded)) == len(decoded)
+    assert len(set(decoded)) == len(decoded) > 10
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_what_is_made_ready_takes_nobodys_place(
+    places: Places, decoded: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for one decoded row group: who still reads that one finds it, and who reads
+    on finds the next."""
+    monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(history_module, "_RUN_BYTES", 1)
+    for n in range(8):
+        places.append(events(b"%d" % n))
+        places.append(events(b"%d" % n), "t")
+    places.publish()
+    history = places.history()
+    history.fetch("s", 0, 9, 1)
+    history.fetch("s", 9, 9, 1)
+    [later] = places.threads.later
+    later()
+    assert [number for _, number in decoded] == [0, 1]
+    history.fetch("t", 0, 9, 1)
+    history.fetch("t", 9, 9, 1)
+    history.fetch("s", 18, 9, 1)
+    assert [number for _, number in decoded] == [0, 1]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_what_nobody_comes_for(
+    places: Places, decoded: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads on and goes away keeps others from it for a while, and not for good."""
+    monkeypatch.setattr(history_module, "_GROUP_BYTES", 1)
+    monkeypatch.setattr(history_module, "_UNWANTED", 3)
+    for n in range(40):
+        places.append(events(b"%02d" % n))
+    places.publish()
+    history = places.history()
+    later = places.threads.later
+    history.fetch("s", 0, 10, 1)
+    history.fetch("s", 10, 10, 1)
+    later.pop()()
+    for at in range(8, 36):  # from the third row group on
+        history.fetch("s", 10 * at, 10, 1)
+        while later:
+            later.pop()()
+    assert len(set(decoded)) == 10
+    assert len(decoded) < 12
 
 
 def test_what_is_made_ready_looks_at_one_file(
@@ -305,8 +349,9 @@ def test_what_is_made_ready_looks_at_one_file(
         places.publish()
     history = places.history()
     assert places.whole(history, "s", size=5) == places.bytes["s"]
-    [later] = places.threads.later
-    later()
+    assert places.threads.later
+    for later in places.threads.later:
+        later()
     assert decoded == [(first.name, 0)]
 
 
