@@ -410,9 +410,14 @@ def _job(facts: Facts) -> Iterator[_Finding]:
         told = silence[0].upper() + silence[1:]
         much = _how_much(facts) if age is not None else "nothing waits for it"
         ended = job.state in ("", "stopped", "failed")
-        advice = "; start it with gateway spark" if ended else ""
+        start = "start it with gateway spark"
+        advice = (
+            start if ended else f"it was killed, or hangs: see its log, and {start}"
+        )
         yield _Finding(
-            f"{told}; {much}{advice}.", "bad" if age is not None else "warning", "spark"
+            f"{told}; {much}; {advice}.",
+            "bad" if age is not None else "warning",
+            "spark",
         )
     elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "is starting" if job.state == "starting" else "runs and is behind"

@@ -39,7 +39,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
             "free_bytes": 900 * GiB,
             "growth": 1.75e6,
         },
-        "Spark has been silent for 4 min; 1.2 GiB wait, room for 3 h.",
+        (
+            "Spark has been silent for 4 min; 1.2 GiB wait, room for 3 h; it was killed, or "
+            "hangs: see its log, and start it with gateway spark."
+        ),
         "bad",
         "spark",
     ),
