@@ -64,6 +64,8 @@ class Segment:
     """Events of these that recovery could not read."""
     damaged: bool = False
     """Whether recovery found bytes in it that are not what was written."""
+    sound: bool = False
+    """This run began and ended it, and all its syncs succeeded: see `spares`."""
 
     @property
     def events(self) -> int:
@@ -219,8 +221,7 @@ class Log:
             with contextlib.suppress(OSError):
                 current.file.truncate(end)
         current.file.close()
-        self._spares.sealed(current.path)
-        return self._finished(current)
+        return self._finished(current, sound=True)
 
     def begin(self) -> None:
         """Have the next segment ready, so that no group waits for it.
@@ -319,13 +320,14 @@ class Log:
         with contextlib.suppress(OSError):
             self._disk.unlink(current.path)
 
-    def _finished(self, current: _Open) -> Segment:
+    def _finished(self, current: _Open, *, sound: bool = False) -> Segment:
         return Segment(
             current.path,
             current.first_lsn,
             self.next_lsn - 1,
             current.bytes,
             current.payload_bytes,
+            sound=sound,
         )
 
 

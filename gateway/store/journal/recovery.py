@@ -192,7 +192,10 @@ def _examine(
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
-            aside += _no_segment(path, firsts, str(why), disk, found)
+            held = _held(path, firsts, disk)
+            aside.append(held)
+            found.last(partial(set_aside, path, disk))
+            found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     if _is_gone(synced, max(given, durable), there, found):
         first, _ = segment.parse_name(synced.name) or (0, 0)
         gone = _GONE.format(bytes=synced.bytes)
@@ -265,9 +268,14 @@ def _examine_one(
     read = partial(segment.Scan, name=path.name, before=before, synced=ends.synced)
     try:
         scan = read(data, durable=ends.marked)
+    except segment.OtherFormat:
+        raise
     except segment.InvalidSegment as why:
+        if _is_empty(data):
+            found.last(partial(disk.unlink, path))
+            return
         repaired = segment.mend_header(data, first)
-        if repaired is None or not readable or isinstance(why, segment.OtherFormat):
+        if repaired is None or not readable:
             raise
         data, mended = repaired, True
         scan = read(data, durable=ends.marked)
@@ -294,7 +302,8 @@ def _examine_one(
     if readable and not (scan.batches or scan.damage) and next_lsn == first:
         found.last(partial(disk.unlink, path))
         return
-    # Damaged bytes stay where they are, for somebody with better tools.
+    # Damaged bytes stay where they are, for somebody with better tools; nobody knows which
+    # of those behind the last record are of an older segment (`spares`).
     kept = data if scan.lacks_end else data[: scan.end]
     lost_end = b""
     if scan.damage and not scan.sealed:
@@ -430,27 +439,15 @@ def name_aside(path: Path, disk: Disk) -> Path:
     return aside
 
 
-def _no_segment(
-    path: Path, firsts: Sequence[int], why: str, disk: Disk, found: Recovered
-) -> list[range]:
-    """The lsns that it may have held."""
-    # A crash while a segment is made leaves less than a header, and no event; or a header,
-    # and behind it nothing, where it is written over an old one.
-    if disk.size(path) <= segment.HEADER_BYTES or _is_empty(path, disk):
-        found.last(partial(disk.unlink, path))
-        return []
-    found.last(partial(set_aside, path, disk))
-    held = _held(path, firsts, disk)
-    found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
-    return [held]
+def _is_empty(data: bytes) -> bool:
+    """Whether a segment's first record was never written.
 
-
-def _is_empty(path: Path, disk: Disk) -> bool:
-    """Whether its first record was never written; a sector of zeros says nothing."""
-    data, readable = read_patiently(disk, path)
+    A crash while it is made leaves less than a header; or a header, and behind it zeros,
+    where it is written over an old one.  A sector of zeros says nothing.
+    """
     end = segment.HEADER_BYTES + segment.RECORD_BYTES
     header, record = data[: segment.HEADER_BYTES], data[segment.HEADER_BYTES : end]
-    return readable and len(data) >= end and any(header) and not any(record)
+    return not record or (any(header) and not any(record))
 
 
 def _held(path: Path, firsts: Sequence[int], disk: Disk) -> range:

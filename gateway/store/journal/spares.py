@@ -47,22 +47,17 @@ class Spares:
         self._disk = disk
         self._free: deque[tuple[Path, int]] = deque()
         """With the size of each."""
-        self._sound: set[Path] = set()
-
-    def sealed(self, path: Path) -> None:
-        """This segment has ended, and all its syncs succeeded."""
-        self._sound.add(path)
 
     def keep(self, path: Path) -> None:
-        """Nobody needs this segment: keep its file, or remove it; once more is fine.
+        """Nobody needs this segment, and it is sound: keep its file, or remove it; once
+        more is fine.
 
         Raises OSError.
         """
-        kept, sound = sum(size for _, size in list(self._free)), path in self._sound
-        self._sound.discard(path)
+        kept = sum(size for _, size in list(self._free))
         with contextlib.suppress(FileNotFoundError):
             size = self._disk.size(path)
-            if not sound or (kept and kept + size > _MOST_BYTES):
+            if kept and kept + size > _MOST_BYTES:
                 self._disk.unlink(path)
                 return
             spare = path.with_suffix(_SUFFIX)

@@ -221,8 +221,10 @@ class Publisher:
             with contextlib.suppress(FileNotFoundError):
                 set_aside(sealed.path, self._disk)
             self._damaged.discard(sealed.path)
-        else:
+        elif sealed.sound:
             self.spares.keep(sealed.path)
+        else:
+            self._disk.unlink(sealed.path)
 
     def _written(
         self, sealed: Segment, upcoming: Sequence[Segment]

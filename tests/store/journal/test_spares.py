@@ -129,18 +129,19 @@ def test_a_write_that_fails_cuts_off_the_old_ones_too(
     assert bodies(disk.read(sealed.path)) == [b"a", b"b"]
 
 
-def test_one_whose_sync_failed_is_not_kept(
+def test_one_whose_sync_failed_is_not_sound(
     directory: Path, recorded: Recorded, make: Callable[..., Batch]
 ) -> None:
     """Nor is one of an earlier run, of which nobody knows."""
-    disk, spares, log = recorded
+    disk, _, log = recorded
     log.commit([make()])
     disk.fault = Fault(1, calls=frozenset({"sync"}))
     with pytest.raises(OSError, match="Input/output"):
         log.commit([make()])
     (left,) = log.abandoned()
-    spares.keep(left.path)
-    assert disk.names(directory) == []
+    assert not left.sound
+    assert rolled(log, make()).sound
+    assert not any(one.sound for one in examine(directory, disk).segments)
 
 
 def test_not_too_many_are_kept(

@@ -149,6 +149,15 @@ def test_a_segment_without_its_beginning_stops_nothing(place: Any) -> None:
     assert aside.read_bytes() == data
 
 
+@pytest.mark.parametrize("sound", [True, False])
+def test_only_the_file_of_a_sound_segment_is_kept_for_another(
+    place: Any, sound: bool
+) -> None:
+    publisher = place.publisher()
+    publisher.publish(replace(place.sealed(b"a"), sound=sound))
+    assert publisher.spares.give_room() is sound
+
+
 def test_a_segment_with_the_bytes_of_an_older_one_is_none(place: Any) -> None:
     """Its file was the older one's, and the disk has lost what was written over that."""
     old, sealed = place.sealed(b"old"), place.sealed(b"a,b")

@@ -353,7 +353,6 @@ def test_spare_files_go_before_the_archive_makes_room(place: Any) -> None:
     spool, journal, turns = start(place, wanted=1500)
     sealed = place.sealed(b"a,b")
     spares = spool._publisher.spares
-    spares.sealed(sealed.path)
     spares.keep(sealed.path)
     place.disk.free_bytes = spool.reserved_bytes
     spool.start(journal, [])
