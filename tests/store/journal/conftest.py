@@ -1,14 +1,16 @@
-"""Batches to store, and a reactor whose turns are the test's."""
+"""Batches to store, a reactor whose turns are the test's, and journals on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.event import Batch, Origin
 from gateway.testing.reactor import QueuedReactor
+from journals import FailingDisk, Running
 
 
 @pytest.fixture
@@ -34,3 +36,20 @@ def directory(tmp_path: Path) -> Path:
 @pytest.fixture
 def turns() -> QueuedReactor:
     return QueuedReactor()
+
+
+@pytest.fixture
+def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def start(*, wait: bool = False, **settings: Any) -> Running:
+        running = Running(directory, FailingDisk(), turns, **settings)
+        made.append(running)
+        if not wait:
+            running.journal.start()
+        return running
+
+    yield start
+    for running in made:
+        if running.journal._thread.is_alive() and not running.journal._queues.stopping:
+            running.stop()

@@ -6,8 +6,7 @@ import errno
 import math
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,92 +14,15 @@ import pytest
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from deadlines import eventually
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.interfaces import NotStored
-from gateway.store.disk import File, RealDisk
-from gateway.store.journal import Journal, Log, Segment, segment
+from gateway.store.disk import RealDisk
+from gateway.store.journal import Journal, Log, segment
 from gateway.store.journal.recovery import examine
+from journals import Running, on_disk
 from sections import journal_settings
 
 Make = Callable[..., Batch]
-
-
-class FailingDisk(RealDisk):
-    """The real disk, with a list of the calls to fail next; errno 0 lets one pass."""
-
-    def __init__(self) -> None:
-        self.fail: list[tuple[str, int]] = []
-        self.synced: list[int] = []
-        self.created: list[str] = []
-
-    def create(self, path: Path) -> File:
-        self.created.append(path.name)
-        return _FailingFile(super().create(path), self)
-
-
-class _FailingFile:
-    def __init__(self, file: File, disk: FailingDisk) -> None:
-        self._file, self._disk = file, disk
-        self.broken = False
-
-    def _maybe_fail(self, what: str) -> None:
-        if self._disk.fail and self._disk.fail[0][0] == what:
-            number = self._disk.fail.pop(0)[1]
-            if number:
-                raise OSError(number, "the test says no")
-
-    def write(self, chunks: Sequence[bytes]) -> None:
-        self._maybe_fail("write")
-        self._file.write(chunks)
-
-    def sync(self) -> None:
-        assert not self.broken, "synced again after a failed sync"
-        try:
-            self._maybe_fail("sync")
-        except OSError:
-            self.broken = True
-            raise
-        self._file.sync()
-
-    def truncate(self, size: int) -> None:
-        self._file.truncate(size)
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class Running:
-    """A journal with its thread, and the test as its reactor."""
-
-    def __init__(
-        self, directory: Path, disk: FailingDisk, turns: Any, **settings: Any
-    ) -> None:
-        self.turns, self.disk, self.directory = turns, disk, directory
-        self.sealed: list[Segment] = []
-        self.fatal: list[str] = []
-        self.failures: list[str] = []
-        self.journal = Journal(
-            Log(directory, disk, 1),
-            reactor=turns,
-            **journal_settings(commit_interval=0.0, **settings),
-            on_sealed=self.sealed.append,
-            on_fatal=self.fatal.append,
-            on_failure=self.failures.append,
-        )
-        self.stored: list[Stored] = []
-        self.failed: list[Failure] = []
-
-    def submit(self, *batches: Batch) -> None:
-        for batch in batches:
-            done = self.journal.submit(batch)
-            done.addCallbacks(self.stored.append, self.failed.append)
-
-    def until_stored(self, count: int) -> None:
-        self.turns.run(lambda: len(self.stored) >= count)
-
-    def stop(self) -> None:
-        self.turns.wait(self.journal.stop())
 
 
 class Faulty:
@@ -116,30 +38,6 @@ class Faulty:
 def raised(logged: list[dict[str, Any]]) -> list[type]:
     """What was logged as raised, among other lines."""
     return [each["log_failure"].type for each in logged if "log_failure" in each]
-
-
-@pytest.fixture
-def start(directory: Path, turns: Any) -> Iterator[Callable[..., Running]]:
-    made: list[Running] = []
-
-    def start(*, wait: bool = False, **settings: Any) -> Running:
-        running = Running(directory, FailingDisk(), turns, **settings)
-        made.append(running)
-        if not wait:
-            running.journal.start()
-        return running
-
-    yield start
-    for running in made:
-        if running.journal._thread.is_alive() and not running.journal._queues.stopping:
-            running.stop()
-
-
-def on_disk(running: Running) -> list[bytes]:
-    found: list[bytes] = []
-    for path in sorted(running.directory.glob("*.journal")):
-        found += [s.batch.body for s in segment.Scan(path.read_bytes())]
-    return found
 
 
 def test_batches_are_acknowledged_in_order_with_their_lsn(
@@ -342,46 +240,6 @@ def test_holds_stop_and_start_the_intake(
     assert running.journal.why_full is None
 
 
-def test_segments_are_sealed_by_count(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """A segment with enough events is handed to the spool, and a new one begun."""
-    running = start(roll_events=4, roll_interval=3600.0)
-    running.submit(make(b"a", 4))
-    running.until_stored(1)
-    running.submit(make(b"b", 1))
-    running.until_stored(2)
-    running.stop()
-    assert [(s.first_lsn, s.last_lsn) for s in running.sealed] == [(1, 4), (5, 5)]
-
-
-def test_the_next_segment_is_there_before_it_is_needed(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """Who comes after a roll does not wait for a new file; none is left by a stop."""
-    running = start(roll_events=4, roll_interval=3600.0)
-    running.submit(make(b"a", 4))
-    running.until_stored(1)
-    running.stop()
-    assert running.disk.created == [segment.name(1), segment.name(5)]
-    assert [path.name for path in running.directory.iterdir()] == [segment.name(1)]
-
-
-def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """Nobody has asked for it yet, so nobody is told that it failed."""
-    running = start(roll_events=4, roll_interval=3600.0)
-    first = [("write", 0), ("sync", 0)] * 2
-    running.disk.fail = [*first, ("write", 0), ("write", errno.EIO)]
-    running.submit(make(b"a", 4))
-    running.until_stored(1)
-    running.submit(make(b"b"))
-    running.until_stored(2)
-    assert not running.failures
-    assert on_disk(running) == [b"a", b"b"]
-
-
 def test_stopping_commits_what_was_submitted_and_refuses_the_rest(
     start: Callable[..., Running], make: Make
 ) -> None:
@@ -427,87 +285,6 @@ def test_behind_the_stop_it_is_told_at_once_that_nothing_is_stored(
     running.journal.start()
     running.turns.wait(stopped)
     assert on_disk(running) == []
-
-
-def test_metadata_alone_is_not_sealed_until_it_is_much(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """It makes no file, so time does not press; size does, and the end."""
-    running = start(roll_interval=0.0, segment_bytes=500)
-    for n in range(3):
-        running.submit(make(b"%d" % n, 0))
-        running.until_stored(n + 1)
-    assert running.sealed == []
-    assert len(list(running.directory.iterdir())) == 1
-    running.submit(make(b"x" * 500, 0))
-    running.until_stored(4)
-    running.submit(make(b"last", 0))
-    running.until_stored(5)
-    running.stop()
-    assert [(s.first_lsn, s.events) for s in running.sealed] == [(1, 0), (1, 0)]
-    assert [s.lsn for s in running.stored] == [1] * 5
-    assert running.journal.durable_lsn == 0
-    assert len(on_disk(running)) == 5
-
-
-def test_the_time_of_a_segment_begins_with_its_first_event(
-    directory: Path, make: Make
-) -> None:
-    """Metadata that lay there for an hour does not make a file of one event."""
-    now = [0.0]
-    log = Log(directory, RealDisk(), 1, clock=lambda: now[0])
-    log.commit([make(b"m", 0)])
-    now[0] = 3600.0
-    assert log.age == 0.0
-    log.commit([make(b"n", 0), make(b"d")])
-    now[0] = 3601.0
-    log.commit([make(b"e")])
-    assert log.age == 1.0
-
-
-def test_ack_spool_does_not_keep_metadata_waiting(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """There is no file for it to wait for, but nothing overtakes."""
-    running = start(acknowledge_when_published=True)
-    running.submit(make(b"m1", 0), make(b"a", 2), make(b"m2", 0), make(b"b"))
-    running.turns.run(lambda: running.journal.durable_lsn == 3)
-    assert [s.batch.body for s in running.stored] == [b"m1"]
-    running.journal.published(2)
-    assert [s.batch.body for s in running.stored] == [b"m1", b"a", b"m2"]
-    running.journal.published(3)
-    running.submit(make(b"m3", 0))
-    running.until_stored(5)
-
-
-def test_ack_spool_waits_for_the_file(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """With `ack: spool` a durable batch is acknowledged only once it is published."""
-    running = start(acknowledge_when_published=True)
-    running.submit(make(b"a", 2), make(b"b", 2))
-    running.turns.run(lambda: running.journal.durable_lsn == 4)
-    assert not running.stored
-    assert [*running.journal.copies] == [1, 3]
-    running.journal.published(2)
-    assert [s.lsn for s in running.stored] == [1]
-    assert running.journal.copies[3].body == b"b"
-    running.journal.published(4)
-    assert [s.lsn for s in running.stored] == [1, 3]
-    assert not running.journal.copies
-
-
-def test_what_is_published_after_the_stop_was_stored(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """With `ack: spool` a batch that the spool publishes last is not called lost."""
-    running = start(acknowledge_when_published=True)
-    running.submit(make(b"a", 2))
-    running.stop()
-    assert running.stored == running.failed == []
-    running.journal.published(2)
-    assert [s.lsn for s in running.stored] == [1]
-    assert not running.failed
 
 
 def test_what_is_still_arriving_counts_and_may_take_half(
@@ -631,43 +408,6 @@ def test_a_failed_commit_holds_nobody_once_its_batches_are_gone(
     world.stop()
 
 
-def test_a_group_that_finds_no_room_says_how_much_it_wants(
-    directory: Path, make: Make
-) -> None:
-    """Twice its size, as it becomes a file too, beside what is reserved already."""
-    free = [150]
-
-    class Short(RealDisk):
-        def free(self, path: Path) -> int:
-            return free[0]
-
-    log = Log(directory, Short(), 1, reserve=lambda: 100)
-    with pytest.raises(OSError, match="No space left"):
-        log.commit([make(b"x" * 30)])
-    assert log.wanted_bytes == 60
-    free[0] = 160
-    log.commit([make(b"x" * 30)])
-    assert log.wanted_bytes == 0
-
-
-def test_the_room_for_a_file_is_that_of_the_open_segment(
-    directory: Path, make: Make
-) -> None:
-    """With the group that comes: its bytes, its payloads' bytes, its events."""
-    asked: list[tuple[int, int, int]] = []
-
-    def file_bytes(stored: int, payload_bytes: int, events: int) -> int:
-        asked.append((stored, payload_bytes, events))
-        return 0
-
-    log = Log(directory, RealDisk(), 1, file_bytes=file_bytes)
-    batch = replace(make(b"x" * 30), count=7, payload_bytes=500)
-    log.commit([batch])
-    stored = log.bytes
-    log.commit([batch, batch])
-    assert asked == [(30, 500, 7), (stored + 60, 1500, 21)]
-
-
 def test_received_at_is_the_wall_clocks(
     directory: Path, turns: Any, make: Make, origin: Origin
 ) -> None:
@@ -744,56 +484,3 @@ def test_a_stop_waits_until_all_is_acknowledged(
         call(*args, **kwargs)
     assert stopped.called
     assert len(world.stored) == world.journal.durable_lsn == 3000
-
-
-def test_a_file_is_acknowledged_a_bit_in_each_turn(
-    start: Callable[..., Running], make: Make
-) -> None:
-    """With `ack: spool` one file may end the wait of tens of thousands of batches, and
-    nobody else waits for all of that.
-    """
-    world = start(wait=True, acknowledge_when_published=True)
-    for _ in range(2000):
-        world.submit(make(b"x"))
-    world.journal.start()
-    world.turns.run(lambda: world.journal.durable_lsn == 2000)
-    world.journal.published(2000)
-    told = [len(world.stored)]
-    while world.turns.getDelayedCalls():
-        world.turns.calls.pop(0).func()
-        told.append(len(world.stored))
-    assert told == [512, 1024, 1536, 2000]
-    assert [stored.lsn for stored in world.stored] == [*range(1, 2001)]
-    assert not world.journal.held_bytes
-
-
-@pytest.mark.parametrize("published", [True, False])
-def test_who_asks_for_a_segment_is_called_when_all_in_it_is_told(
-    start: Callable[..., Running], make: Make, published: bool
-) -> None:
-    """Its file may be there before: what is behind it is not waited for, and metadata is."""
-    world = start(wait=True, acknowledge_when_published=published)
-    for _ in range(1500):
-        world.submit(make(b"x"))
-    world.submit(make(b"metadata", 0))
-    world.journal.start()
-    world.journal.end_turn()
-    queues = world.journal._queues
-    eventually(lambda: queues.durable == 1501, "the segment's batches on disk")
-    called: list[int] = []
-    world.journal.when_told(1500, lambda: called.append(len(world.stored)))
-    for _ in range(1500):
-        world.submit(make(b"y"))
-    world.journal.end_turn()
-    eventually(lambda: queues.durable == 3001, "what comes behind it on disk")
-    assert not called
-    if published:
-        world.turns.run(lambda: world.journal.durable_lsn == 3000)
-        assert not called
-        world.journal.published(1500)
-    world.turns.run(lambda: called)
-    assert called[0] >= 1501
-    world.journal.published(3000)
-    world.until_stored(3001)
-    world.journal.when_told(3000, lambda: called.append(len(world.stored)))
-    assert called[1:] == [3001]

@@ -1,0 +1,98 @@
+"""A journal with its thread, on a disk that fails when a test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from twisted.python.failure import Failure
+
+from gateway.event import Batch, Stored
+from gateway.store.disk import File, RealDisk
+from gateway.store.journal import Journal, Log, Segment, segment
+from sections import journal_settings
+
+
+class FailingDisk(RealDisk):
+    """The real disk, with a list of the calls to fail next; errno 0 lets one pass."""
+
+    def __init__(self) -> None:
+        self.fail: list[tuple[str, int]] = []
+        self.synced: list[int] = []
+        self.created: list[str] = []
+
+    def create(self, path: Path) -> File:
+        self.created.append(path.name)
+        return _FailingFile(super().create(path), self)
+
+
+class _FailingFile:
+    def __init__(self, file: File, disk: FailingDisk) -> None:
+        self._file, self._disk = file, disk
+        self.broken = False
+
+    def _maybe_fail(self, what: str) -> None:
+        if self._disk.fail and self._disk.fail[0][0] == what:
+            number = self._disk.fail.pop(0)[1]
+            if number:
+                raise OSError(number, "the test says no")
+
+    def write(self, chunks: Sequence[bytes]) -> None:
+        self._maybe_fail("write")
+        self._file.write(chunks)
+
+    def sync(self) -> None:
+        assert not self.broken, "synced again after a failed sync"
+        try:
+            self._maybe_fail("sync")
+        except OSError:
+            self.broken = True
+            raise
+        self._file.sync()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Running:
+    """A journal with its thread, and the test as its reactor."""
+
+    def __init__(
+        self, directory: Path, disk: FailingDisk, turns: Any, **settings: Any
+    ) -> None:
+        self.turns, self.disk, self.directory = turns, disk, directory
+        self.sealed: list[Segment] = []
+        self.fatal: list[str] = []
+        self.failures: list[str] = []
+        self.journal = Journal(
+            Log(directory, disk, 1),
+            reactor=turns,
+            **journal_settings(commit_interval=0.0, **settings),
+            on_sealed=self.sealed.append,
+            on_fatal=self.fatal.append,
+            on_failure=self.failures.append,
+        )
+        self.stored: list[Stored] = []
+        self.failed: list[Failure] = []
+
+    def submit(self, *batches: Batch) -> None:
+        for batch in batches:
+            done = self.journal.submit(batch)
+            done.addCallbacks(self.stored.append, self.failed.append)
+
+    def until_stored(self, count: int) -> None:
+        self.turns.run(lambda: len(self.stored) >= count)
+
+    def stop(self) -> None:
+        self.turns.wait(self.journal.stop())
+
+
+def on_disk(running: Running) -> list[bytes]:
+    found: list[bytes] = []
+    for path in sorted(running.directory.glob("*.journal")):
+        found += [s.batch.body for s in segment.Scan(path.read_bytes())]
+    return found
