@@ -226,12 +226,15 @@ class Spool:
     # -- the thread's side ----------------------------------------------------
 
     def _run(self) -> None:
-        while (sealed := self._next()) is not None:
-            if not self._publish(sealed):
-                break
-        self._publisher.writer.close()
-        if self.uploads is not None:
-            self.uploads.finish(_UPLOADING_SECONDS)
+        try:
+            while (sealed := self._next()) is not None:
+                if not self._publish(sealed):
+                    break
+            self._publisher.writer.close()
+            if self.uploads is not None:
+                self.uploads.finish(_UPLOADING_SECONDS)
+        except Exception:  # or the daemon would wait for us until somebody kills it
+            self._log.failure("The thread that publishes has ended early")
         if self._ended is not None:
             self._reactor.callFromThread(self._ended.callback, None)
 

@@ -377,6 +377,21 @@ def test_nothing_stops_the_thread(place: Any) -> None:
     turns.wait(spool.stop())
 
 
+def test_a_stop_ends_whatever_fails_in_it(
+    place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the daemon would hang; what failed is in the log."""
+    spool, journal, turns = start(place)
+
+    def fail() -> None:
+        raise OSError(errno.EINVAL, "invalid")
+
+    monkeypatch.setattr(spool._publisher.writer, "close", fail)
+    spool.start(journal, [place.sealed(b"a")])
+    turns.wait(spool.stop())
+    assert journal.last == 1
+
+
 def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
     """With `after: keep` the spool does not fill: each file is moved when it is public,
     also one that was left there, and counts as published after that.
