@@ -213,6 +213,15 @@ class Gateway:
                 return f"127.0.0.1:{port}"
         raise Broken(f"no listener named {listener}")
 
+    def groups(self) -> tuple[float, float]:
+        """Commit groups so far, and their bytes."""
+        code, body = self._get("/metrics")
+        if code != 200:
+            raise Broken(f"/metrics: {code}")
+        found = dict(line.rsplit(" ", 1) for line in body.decode().splitlines())
+        name = "gateway_journal_commit_bytes"
+        return float(found[f"{name}_count"]), float(found[f"{name}_sum"])
+
     def lsns(self) -> tuple[int, int]:
         """Durable in the journal, published in the spool."""
         status = self.status()

@@ -187,6 +187,22 @@ def _beats(case: str, name: str, *beside: str, **fields: Field) -> Line:
     )
 
 
+def _latency(case: str, measurement: str, what: str) -> Line:
+    """At half of the rate that lasts."""
+    return Line(
+        case,
+        measurement,
+        "median {p50} ms, p99 {p99} ms",
+        ["one `fdatasync` of such a commit group, {size} MB: {sync} ms"],
+        {
+            "p50": less(f"latency: {what}, p50"),
+            "p99": less(f"latency: {what}, p99"),
+            "size": told("latency: a commit group"),
+            "sync": told("latency: one fdatasync of it"),
+        },
+    )
+
+
 def _peer(name: str) -> dict[str, Field]:
     return {
         "times": more(f"{name}: rate that lasts ÷ go-lumber's"),
@@ -246,17 +262,10 @@ LINES = [
         **_peer("sustained-documents"),
     ),
     _beats("windows of 2048 of ids and free text, 450 B", "sustained-ids"),
-    Line(
+    _latency(
         "whole window to acknowledgement, at half of the sustained rate",
         "beats",
-        "median {p50} ms, p99 {p99} ms",
-        ["one `fdatasync` of {size} MB: {sync} ms"],
-        {
-            "p50": less("latency: last byte to ack, p50"),
-            "p99": less("latency: last byte to ack, p99"),
-            "sync": told("floor: fdatasync_ms"),
-            "size": told("floor: fdatasync_group_bytes", 1e-6),
-        },
+        "last byte to ack",
     ),
     Line(
         "last byte of a window to its rows in `lake/events`, Spark included",
@@ -328,16 +337,10 @@ LINES = [
             "minutes": told("top: so it lasts", 1 / 60),
         },
     ),
-    Line(
+    _latency(
         "Pravega, append to acknowledgement, at half of the sustained rate",
         "pravega",
-        "median {p50} ms, p99 {p99} ms",
-        ["append 1 MiB and `fdatasync`: {sync} ms"],
-        {
-            "p50": less("latency: block to DataAppended, p50"),
-            "p99": less("latency: block to DataAppended, p99"),
-            "sync": told("floor: append 1 MiB and fdatasync"),
-        },
+        "block to DataAppended",
     ),
     Line(
         "Pravega, reading back",

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from _daemon import Consumer, Gateway, Memory, Usage, load
-from _machine import cores, processor_seconds
-from _report import Broken
+from _machine import cores, fdatasync_seconds, processor_seconds
+from _report import Broken, Report
 
 from gateway.config.model import Spool
 
-__all__ = ["Run", "add_lasting", "between", "chosen", "through"]
+__all__ = ["Run", "add_lasting", "beside_sync", "between", "chosen", "through"]
 
 _IDLE = 0.05
 
@@ -42,6 +44,8 @@ class Run:
     stolen: float
     grows: float = 0.0
     """Bytes a second by which journal and spool grew in the interval."""
+    group_bytes: int = 0
+    """Of a commit group in the interval, on average."""
 
     @property
     def rate(self) -> float:
@@ -119,9 +123,11 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
         running.until("measuring")
         before, machine_before = gateway.usage(), processor_seconds()
         published_before, waiting = gateway.lsns()[1], gateway.waiting_bytes()
+        groups_before, bytes_before = gateway.groups()
         measured = running.until("measured")
         after, machine_after = gateway.usage(), processor_seconds()
         published = gateway.lsns()[1] - published_before
+        groups, size = gateway.groups()
         grown = gateway.waiting_bytes() - waiting
         total = running.until("drained")["acked_events"]
     gateway.wait_published()
@@ -135,8 +141,18 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
     run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
     run.published_share = published / measured["events"]
     run.rss_peak = peak
+    run.group_bytes = int((size - bytes_before) / max(groups - groups_before, 1))
     run.grows = grown / float(measured["seconds"])
     return run
+
+
+def beside_sync(report: Report, name: str, run: Run, home: Path) -> None:
+    """What a commit group of the run was, and what one sync of it takes here."""
+    seconds = fdatasync_seconds(home, os.urandom(run.group_bytes))
+    report.add(f"{name}: a commit group", run.group_bytes / 1e6, "MB")
+    report.add(f"{name}: one fdatasync of it", seconds * 1e3, "ms")
+    if acks := run.load["ack_ms"]:
+        report.add(f"{name}: p50 ÷ that", acks["p50"] / seconds / 1e3, "x")
 
 
 def between(

@@ -206,7 +206,7 @@ def bench() -> int:
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report(
-            "ack: spool, with an S3 server beside it", machine(home), floors(home)
+            "ack: spool, with an S3 server beside it", machine(home), floors()
         )
         try:
             with server(home) as (seaweed, pid):

@@ -55,7 +55,7 @@ from _daemon import Gateway, Usage, certificate, load, usage
 from _go_lumber import GoLumber, built
 from _machine import floors, machine, processor_seconds
 from _report import Claim, Lacking, Report, arguments, main, workplace
-from _run import Run, add_lasting, between, chosen, through
+from _run import Run, add_lasting, beside_sync, between, chosen, through
 
 _LARGE = {"events": 2048, "connections": 4, "windows": 256}
 _SMALL = {"events": 50, "connections": 100, "windows": 4096}
@@ -187,9 +187,6 @@ def describe(report: Report, case: str, run: Run) -> None:
         add(f"{case}: written to Parquet meanwhile", run.published_share * 100, "%")
         add(f"{case}: events/s that last", run.lasting)
         add(f"{case}: so it lasts", run.lasts, "s")
-    if report.floors and (acks := run.load["ack_ms"]):
-        ratio = acks["p50"] / report.floors.fdatasync_ms
-        add(f"{case}: last byte to ack, p50 ÷ fdatasync", ratio, "x")
     add(f"{case}: gateway", run.cores, "cores")
     add(f"{case}: gateway's busiest thread", run.busiest, "cores")
     add(f"{case}: generator", run.load["generator_cpu_cores"], "cores")
@@ -256,7 +253,7 @@ def bench() -> int:
         cases = [name for name in cases if name in CASES and not CASES[name].lasting]
     runs: dict[str, Run] = {}
     with workplace(options) as home:
-        report = Report("Lumberjack v2", machine(home), floors(home))
+        report = Report("Lumberjack v2", machine(home), floors())
         program = None
         if PEERS.keys() & set(cases):
             try:
@@ -279,6 +276,8 @@ def bench() -> int:
                 run = ours(home, name, options, rate)
             runs[name] = run
             describe(report, name, run)
+            if name == "latency":
+                beside_sync(report, name, run, home)
             if name in PEERS:
                 beside = name.replace("go-lumber", "sustained")
                 if beside in runs:

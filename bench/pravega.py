@@ -29,8 +29,8 @@ same machine; blocks are built beforehand.  How CPU and rate are counted is said
 top of `lumberjack.py`: CPU is judged for the whole run, from the first byte until the
 last row is in Parquet.
 
-Floors: what it takes one core to copy a block, and how fast this disk takes synced
-groups of 1 MiB.
+Floors: what it takes one core to copy a block, and what one sync of a commit group takes
+at the rate of latency.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ from _appends import (
 )
 from _daemon import ROOT, Consumer, Gateway, Usage, load
 from _load import _spread
-from _machine import best, fdatasync_seconds, machine
+from _machine import best, machine
 from _reads import read_segment
 from _report import Broken, Claim, Report, arguments, main, workplace
-from _run import Run, add_lasting, chosen, through
+from _run import Run, add_lasting, beside_sync, chosen, through
 from _streams import make_streams, missing_streams
 
 CASES = (
@@ -460,7 +460,7 @@ def client(home: Path, options: argparse.Namespace, report: Report) -> None:
 # -- all of it -------------------------------------------------------------------------
 
 
-def floors(home: Path, report: Report) -> dict[int, float]:
+def floors(report: Report) -> dict[int, float]:
     """µs to copy an event of so many bytes once."""
     found = {}
     for size in (100, 1024, 10 * 1024):
@@ -473,9 +473,6 @@ def floors(home: Path, report: Report) -> dict[int, float]:
 
         found[size] = best(copy, [data] * 64) / 64 / count * 1e6
         report.add(f"floor: copying an event of {size} B", found[size], "µs")
-    seconds = fdatasync_seconds(home, bytes(_MIB))
-    report.add("floor: append 1 MiB and fdatasync", seconds * 1e3, "ms")
-    report.add("floor: the same", _MIB / seconds / _MB, "MB/s")
     return found
 
 
@@ -495,7 +492,7 @@ def bench() -> int:
     runs: dict[str, Run] = {}
     with workplace(options) as home:
         report = Report("Pravega", machine(home))
-        copies = floors(home, report)
+        copies = floors(report)
         for case in cases:
             print(f"{case} …", file=sys.stderr, flush=True)
             if case in _SHAPES:
@@ -507,6 +504,8 @@ def bench() -> int:
                 run = runs[case] = appends(home / case, options, case, rate)
                 copy = copies[_SHAPES[case].get("event", 100)]
                 tell_appends(report, case, run, copy)
+                if case == "latency":
+                    beside_sync(report, case, run, home)
             elif case in ("memory", "spool"):
                 reads(home / case, options, case, report)
             else:
