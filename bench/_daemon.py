@@ -188,11 +188,14 @@ class Gateway:
             return False
 
     def status(self) -> dict[str, Any]:
-        code, body = self._get("/api/status")
-        if code != 200:
-            raise Broken(f"/api/status: {code} {body[:200]!r}")
-        found: dict[str, Any] = json.loads(body)
+        found: dict[str, Any] = json.loads(self._page("/api/status"))
         return found
+
+    def _page(self, path: str) -> bytes:
+        code, body = self._get(path)
+        if code != 200:
+            raise Broken(f"{path}: {code} {body[:200]!r}")
+        return body
 
     def _get(self, path: str) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
@@ -215,10 +218,8 @@ class Gateway:
 
     def groups(self) -> tuple[float, float]:
         """Commit groups so far, and their bytes."""
-        code, body = self._get("/metrics")
-        if code != 200:
-            raise Broken(f"/metrics: {code}")
-        found = dict(line.rsplit(" ", 1) for line in body.decode().splitlines())
+        lines = self._page("/metrics").decode().splitlines()
+        found = dict(line.rsplit(" ", 1) for line in lines)
         name = "gateway_journal_commit_bytes"
         return float(found[f"{name}_count"]), float(found[f"{name}_sum"])
 

@@ -45,7 +45,7 @@ class Run:
     grows: float = 0.0
     """Bytes a second by which journal and spool grew in the interval."""
     group_bytes: int = 0
-    """Of a commit group in the interval, on average."""
+    """Of a commit group in the interval, on average; 0: nobody knows."""
 
     @property
     def rate(self) -> float:
@@ -147,7 +147,11 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
 
 
 def beside_sync(report: Report, name: str, run: Run, home: Path) -> None:
-    """What a commit group of the run was, and what one sync of it takes here."""
+    """What a commit group of the run was, if that is known, and what one sync of it takes
+    here.
+    """
+    if not run.group_bytes:
+        return
     seconds = fdatasync_seconds(home, os.urandom(run.group_bytes))
     report.add(f"{name}: a commit group", run.group_bytes / 1e6, "MB")
     report.add(f"{name}: one fdatasync of it", seconds * 1e3, "ms")

@@ -22,13 +22,14 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow.parquet as pq
 from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
+from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
 from gateway.protocols.pravega.shared import Shared
 from gateway.store.directories import Directories
@@ -38,11 +39,12 @@ __all__ = ["History"]
 
 #: Read once and kept, because readers come back for what follows, and others come too.
 _RUN_BYTES = 32 << 20
-_GROUP_BYTES = 64 << 20  # of two, however large
+_GROUP_BYTES = 64 << 20  # room for two, however large
 _INDEX_BYTES = 16 << 20
 _JOURNAL_BYTES = 16 << 20
 _UNWANTED = 32
-"""One that was decoded ahead is, when so many others were decoded for those who asked."""
+"""A row group that was decoded ahead, and that nobody took while so many others were
+decoded for those who asked, makes room for another one."""
 _FOOTERS = 256
 _HINTS = 4096
 
@@ -67,14 +69,6 @@ class _Piece(Protocol):
         """Decodes what comes next in the channel; None if that is done, or has no room."""
 
 
-class Threads(Protocol):
-    """See `lookups.Lookups`."""
-
-    def read(self, lsn: int, call: Callable[[], Any]) -> Deferred[Any]: ...
-
-    def ahead(self, call: Callable[[], object]) -> None: ...
-
-
 class History:
     """Implements `gateway.protocols.pravega.container.Reader`."""
 
@@ -84,12 +78,12 @@ class History:
         directories: Directories,
         *,
         protocol: str,
-        threads: Threads,
+        lookups: Lookups,
     ) -> None:
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
         self._finder = Finder(directories, node, retained=True)
-        self._threads = threads
+        self._lookups = lookups
         self._lock = threading.Lock()
         self._no_files = True
         self._published = _Published(self._finder, protocol)
@@ -103,7 +97,7 @@ class History:
     ) -> Deferred[bytes | memoryview]:
         """See `fetch`."""
         begin = max(lsn, self._hint(segment, offset))
-        return self._threads.read(
+        return self._lookups.read(
             begin, partial(self.fetch, segment, offset, size, lsn)
         )
 
@@ -154,7 +148,7 @@ class History:
         if found and hint:
             self._hints.put((segment, offset + len(found)), hint)
             if reads_on and (ahead := chosen.ahead()):
-                self._threads.ahead(ahead)
+                self._lookups.ahead(ahead)
         return found
 
     def _hint(self, segment: str, offset: int) -> int:

@@ -44,7 +44,7 @@ class PravegaService(Service):
             context.node,
             context.directories,
             protocol=PROTOCOL,
-            threads=self._lookups,
+            lookups=self._lookups,
         )
         listeners = [cast(Settings[Options], one) for one in context.listeners]
         # What concerns the container is the same in all of them: `options.misfits`.

@@ -376,15 +376,17 @@ class Spool:
             self._publisher.spares.give_room()
         if not self._enough_room():
             self._make_room()
-        refused = levels.why_no_room(self.reserved_bytes + self._wanted())
         no_room = levels.why_no_room(self.reserved_bytes)
         self._reactor.callFromThread(
-            self._watched, no_room, refused, levels.spool.files
+            self._watched, no_room, self._why_refused(), levels.spool.files
         )
 
     def _enough_room(self) -> bool:
-        needed = self.reserved_bytes + self._wanted()
-        return self.levels.why_no_room(needed) is None
+        return self._why_refused() is None
+
+    def _why_refused(self) -> str | None:
+        """Why the journal has no room for a group that waits, if one does."""
+        return self.levels.why_no_room(self.reserved_bytes + self._wanted())
 
     def _make_room(self) -> None:
         if self._settings.after == "keep" and self.uploads is None:
@@ -419,7 +421,7 @@ class Spool:
         self._on_uploaded()
 
     def _watched(self, no_room: str | None, refused: str | None, files: int) -> None:
-        """*refused*: why the journal had no room for the group that waits, if one does."""
+        """*refused*: see `_why_refused`."""
         if self._journal is not None:
             if "commit" in self._journal.reasons:
                 no_room = refused

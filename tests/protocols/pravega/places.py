@@ -92,7 +92,7 @@ class Places:
 
     def history(self) -> History:
         self.threads = AtOnce()
-        return History("n", self.directories, protocol="pravega", threads=self.threads)
+        return History("n", self.directories, protocol="pravega", lookups=self.threads)
 
     def whole(self, history: History, name: str, *, size: int = 37) -> bytes:
         """A segment, read from its beginning in small pieces."""

@@ -385,7 +385,7 @@ def test_readers_go_through_the_files_together(
         "n",
         places.directories,
         protocol="pravega",
-        threads=lookups.Lookups(reactor, 2),  # type: ignore[arg-type]
+        lookups=lookups.Lookups(reactor, 2),  # type: ignore[arg-type]
     )
     got = dict.fromkeys(names, b"")
     idle = list(names)

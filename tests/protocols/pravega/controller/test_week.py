@@ -112,7 +112,7 @@ class Files:
         )
         retained.recover()
         retained.needed = {"pravega": needed}
-        self.history = History("n", places, protocol="pravega", threads=AtOnce())
+        self.history = History("n", places, protocol="pravega", lookups=AtOnce())
         self._expiry = Expiry(
             places.archive, self.disk, ARCHIVED, None, self.history.refresh,
             clock=now, wall_clock=now, retained=retained,
