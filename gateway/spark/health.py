@@ -13,6 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -169,6 +170,11 @@ class Health:
             holes=[
                 {"node": one.node, "first": one.first, "last": one.last, "why": one.why}
                 for one in ledger.holes
+            ],
+            ended=[
+                {"node": life.node, "incarnation": life.incarnation, **asdict(end)}
+                for life, end in ledger.ends.items()
+                if not ledger.accepts(life, end)
             ],
         )
 
