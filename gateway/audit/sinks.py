@@ -30,7 +30,7 @@ from gateway.audit.lake import (
     visible,
 )
 from gateway.audit.remote import SCHEMES, Access, Place, Remote
-from gateway.store.lake import committed, sink_of
+from gateway.store.lake import committed, sink_of, together
 
 __all__ = ["Told", "lake_of", "table_files"]
 
@@ -231,10 +231,10 @@ class Told(Lake):
     def look(self) -> None:
         """See `Lake`."""
         self.nodes.clear()
-        for node, spans in committed(self.directory).items():
+        for node, incarnations in committed(self.directory).items():
             if self.node in (None, node):
                 counts = self.nodes.setdefault(node, Counts())
-                for first, last in spans:
+                for first, last in together(incarnations):
                     for begin in range(max(first, self.first), last + 1, CHUNK):
                         end = min(begin + CHUNK, last + 1)
                         counts.add(np.arange(begin, end, dtype=np.int64))

@@ -20,7 +20,7 @@ from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
-from gateway.store.lake import committed
+from gateway.store.lake import committed, together
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 
@@ -63,7 +63,7 @@ _TAKEN_OVER = (
 def in_tables(node: str, lake: Path) -> int:
     """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
-        return max((last for _, last in committed(lake).get(node, [])))
+        return max(last for _, last in together(committed(lake).get(node, {})))
     return 0
 
 
