@@ -93,9 +93,7 @@ def go_on(
         # An earlier version wrote it.
         return msgspec.structs.replace(before, generation=directory[1]), None
     if before is None:
-        ids = [each.incarnation for each in catalog if each.incarnation]
-        *earlier, last = dict.fromkeys(ids) or [""]
-        before = Incarnation(last, 0, 0, tuple(earlier)) if last else None
+        before = _in_lines(catalog)
     this = Incarnation.new(first_lsn, directory, before)
     if before is None:
         return this, None
@@ -106,12 +104,25 @@ def go_on(
     )
 
 
+def _in_lines(catalog: Catalog) -> Incarnation | None:
+    """The one whose id is lost, as the catalog tells of it."""
+    began: dict[str, int] = {}
+    for entry in catalog:
+        if entry.incarnation:
+            began.setdefault(entry.incarnation, entry.first)
+    if not began:
+        return None
+    *earlier, last = began
+    begins = tuple(began[each] for each in earlier)
+    return Incarnation(last, began[last], 0, tuple(earlier), begins=begins)
+
+
 def saved(
     this: Incarnation, before: Incarnation | None, journal: Path, disk: Disk
 ) -> Incarnation:
     """Who publishes: *this*, now that it is saved, if it is not *before*.
 
-    A full disk must not prevent a start: without room it is *before*, or nobody, as in
+    A full disk must not prevent a start: without room what it gives is nobody's, as in
     earlier versions, and the next start tries again.
     """
     if this is before:
@@ -119,8 +130,9 @@ def saved(
     try:
         this.save(journal, disk)
     except OSError:
-        nobody = Incarnation("", this.since, this.directory)
-        return (before or nobody).aware_of(this.earlier)
+        if before is not None and before.id == this.id:
+            return this
+        return msgspec.structs.replace(this, id="")
     return this
 
 
