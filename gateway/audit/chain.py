@@ -24,7 +24,7 @@ from gateway.audit.ranges import Ranges
 from gateway.store import digests, mark
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.lake import committed
+from gateway.store.lake import committed, together
 from gateway.store.spool import catalog_lines, expired
 
 __all__ = ["Chain", "Chains", "verify_chains"]
@@ -209,8 +209,8 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
             if (read := expired.decode(path.read_bytes())) is not None:
                 gone.setdefault(path.parent.name, []).append((1, read.last))
     if deleting:
-        for node, spans in committed(directories.lake).items():
-            gone.setdefault(node, []).extend(spans)
+        for node, incarnations in committed(directories.lake).items():
+            gone.setdefault(node, []).extend(together(incarnations))
     for node, spans in gone.items():
         found.setdefault(node, _Known()).gone = Ranges.of(spans)
     return found

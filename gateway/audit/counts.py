@@ -30,6 +30,8 @@ class Counts:
     """Counts up to 255, for lsns from 1 to `GREATEST`."""
 
     def __init__(self, chunk: int = CHUNK) -> None:
+        self.first = 0
+        """The least lsn seen; 0 if there is none."""
         self.last = 0
         """The greatest lsn seen; 0 if there is none."""
         self.size = chunk
@@ -45,7 +47,7 @@ class Counts:
         """What all of them saw, whose chunks are of one size."""
         found = cls(parts[0].size)
         for part in parts:
-            found.last = max(found.last, part.last)
+            found._see(part.first, part.last)
             for first, times in part.each():
                 found._add_dense(first, times.astype(np.uint16))
         return found
@@ -60,7 +62,7 @@ class Counts:
         if not len(lsns):
             return
         first, last = int(lsns.min()), int(lsns.max())
-        self.last = max(self.last, last)
+        self._see(first, last)
         if last - first < _SPARSE * len(lsns):
             self._add_dense(first, np.bincount(lsns - first))
         else:
@@ -78,9 +80,18 @@ class Counts:
                 found[here] = self._chunks[number][lsns[here] % self.size]
         return found
 
+    def _see(self, first: int, last: int) -> None:
+        if first:
+            self.first = min(self.first or first, first)
+            self.last = max(self.last, last)
+
+    def seen(self, first: int, last: int) -> Ranges:
+        """The lsns from *first* to *last* that were seen."""
+        return self._where(first, last, above=0)
+
     def missing(self, first: int, last: int) -> Ranges:
         """The lsns from *first* to *last* that were not seen."""
-        return Ranges.of([(first, last)]) - self._where(first, last, above=0)
+        return Ranges.of([(first, last)]) - self.seen(first, last)
 
     def doubled(self, first: int, last: int) -> Ranges:
         """The lsns from *first* to *last* that were seen more than once."""

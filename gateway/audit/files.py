@@ -57,7 +57,7 @@ def runs_in(
     """
     runs: list[tuple[int, int]] = []
     payloads = digests.PayloadDigest()
-    for node, lsns in columns(file.path, payloads):
+    for node, _, lsns in columns(file.path, payloads):
         if node != file.node:
             raise Unusable(f"it has an event of node {node!r}")
         ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)

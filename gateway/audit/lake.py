@@ -1,12 +1,13 @@
-"""Counts the events in the tables: which lsns are there, and how often.
+"""Counts the events in the tables: which lsns of which incarnation are there, and how often.
 
-Only the columns `node` and `lsn` are read, straight from the files that a reader of
+Only the columns `node`, `incarnation` and `lsn` are read, straight from the files that a reader of
 the tables would see: names that start with `.` or `_` are not there.  A file under a
 public name never changes, so each is read once, however often one looks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -74,13 +75,14 @@ class Lake:
 
     def __init__(self, directory: Path, *, node: str | None, first: int) -> None:
         """Events of other nodes, and those before lsn *first*, are left out."""
-        self.nodes: dict[str, Counts] = {}
+        self.nodes: dict[str, dict[str, Counts]] = {}
+        """By node and incarnation; "" is not known: rows of before have none."""
         self.problems: list[Problem] = []
         self.directory = directory
         self.node = node
         self.first = first
         self._read: dict[Place, Identity] = {}
-        self._spans: dict[Place, dict[str, _Span]] = {}
+        self._spans: dict[Place, dict[tuple[str, str], _Span]] = {}
 
     def look(self) -> None:
         """Count the files that were not there last time.  Raises OSError.
@@ -108,15 +110,17 @@ class Lake:
             for path, identity in visible(self.directory / table)
         }
 
-    def files_with(self, node: str, first: int, last: int) -> list[str]:
-        """Names of the files that hold an event of this range."""
+    def files_with(
+        self, node: str, incarnation: str, first: int, last: int
+    ) -> list[Place]:
+        """The files that hold an event of this range."""
         return [
-            str(path)
+            path
             for path, spans in self._spans.items()
-            if (span := spans.get(node))
+            if (span := spans.get((node, incarnation)))
             and span.first <= last
             and first <= span.last
-            and self._holds(path, node, first, last)
+            and self._holds(path, node, incarnation, first, last)
         ]
 
     def _forget(self) -> None:
@@ -124,21 +128,26 @@ class Lake:
             kept.clear()
 
     def _count(self, path: Place) -> None:
-        for node, lsns in columns(path):
+        for node, incarnation, lsns in columns(path):
             if self.node not in (None, node):
                 continue
             low, high = int(lsns.min()), int(lsns.max())
-            span = self._spans.setdefault(path, {}).setdefault(node, _Span(low, high))
+            spans = self._spans.setdefault(path, {})
+            span = spans.setdefault((node, incarnation), _Span(low, high))
             span.first, span.last = min(span.first, low), max(span.last, high)
             wanted = lsns if low >= self.first else lsns[lsns >= self.first]
-            self.nodes.setdefault(node, Counts()).add(wanted)
+            lives = self.nodes.setdefault(node, {})
+            lives.setdefault(incarnation, Counts()).add(wanted)
 
     @staticmethod
-    def _holds(path: Place, node: str, first: int, last: int) -> bool:
+    def _holds(
+        path: Place, node: str, incarnation: str, first: int, last: int
+    ) -> bool:
         try:
             return any(
-                name == node and bool(((lsns >= first) & (lsns <= last)).any())
-                for name, lsns in columns(path)
+                (name, life) == (node, incarnation)
+                and bool(((lsns >= first) & (lsns <= last)).any())
+                for name, life, lsns in columns(path)
             )
         except (FileNotFoundError, Unusable):
             return False
@@ -172,34 +181,53 @@ def identity_of(path: Path) -> Identity | None:
 
 def columns(
     path: Place, payloads: PayloadDigest | None = None
-) -> Iterator[tuple[str, Ints]]:
-    """(node, lsns) of a Parquet file, piece by piece, none of them empty.
+) -> Iterator[tuple[str, str, Ints]]:
+    """(node, incarnation, lsns) of a Parquet file, piece by piece, none of them empty.
 
-    With *payloads* every byte is read, and the payloads go in there.  Raises `Unusable`
-    if it is damaged or has other columns, FileNotFoundError, PermissionError.
+    A file without that column, as the spool's are, has incarnation "".  With *payloads*
+    every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged
+    or has other columns, FileNotFoundError, PermissionError.
     """
     try:
-        with pq.ParquetFile(
-            opened(path), read_dictionary=["node"], page_checksum_verification=True
-        ) as file:
+        with _opened(path) as file:
             schema = file.schema_arrow
             check_columns(schema)
             if payloads is None:
-                names = [n for n in ("node", "lsn", "flaw") if n in schema.names]
+                names = [
+                    name
+                    for name in ("node", "incarnation", "lsn", "flaw")
+                    if name in schema.names
+                ]
                 for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
-                    yield from _by_node(_found(batch))
+                    yield from _by_life(_found(batch))
             else:
                 for batch in _whole(file):
                     if "payload" in schema.names:
                         payloads.add(batch.column("payload"))
-                    yield from _by_node(_found(batch))
+                    yield from _by_life(_found(batch))
     except (FileNotFoundError, PermissionError, Unusable):
         raise
-    except KeyError:
-        # pyarrow's answer to `read_dictionary` of a column that is not there.
-        raise Unusable("it has no column node") from None
     except Exception as why:  # a damaged footer makes pyarrow raise anything
         raise Unusable(_reason(path, why)) from None
+
+
+@contextlib.contextmanager
+def _opened(path: Place) -> Iterator[pq.ParquetFile]:
+    """With names as dictionaries: a file has few of them, and may have millions of rows."""
+    source = opened(path)
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, pa.NativeFile):
+            stack.enter_context(source)
+        metadata = pq.read_metadata(source)
+        there = set(metadata.schema.names)
+        yield stack.enter_context(
+            pq.ParquetFile(
+                source,
+                metadata=metadata,
+                read_dictionary=[n for n in ("node", "incarnation") if n in there],
+                page_checksum_verification=True,
+            )
+        )
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -211,9 +239,17 @@ def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Raises `Unusable` unless there are `node` and `lsn`, of the types they have."""
-    for name, wanted in (("node", pa.string()), ("lsn", pa.int64())):
+    """Raises `Unusable` unless there are `node` and `lsn`, of the types they have; and
+    `incarnation` of its own, if it is there.
+    """
+    for name, wanted in (
+        ("node", pa.string()),
+        ("lsn", pa.int64()),
+        ("incarnation", pa.string()),
+    ):
         if name not in schema.names:
+            if name == "incarnation":
+                continue
             raise Unusable(f"it has no column {name}")
         found = schema.field(name).type
         if pa.types.is_dictionary(found):
@@ -233,7 +269,7 @@ def _found(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(kept.fill_null(True))
 
 
-def _by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
+def _by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
     node, lsn = batch.column("node"), batch.column("lsn")
     if node.null_count or lsn.null_count:
         raise Unusable("an event has no node or no lsn")
@@ -242,14 +278,26 @@ def _by_node(batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
     lsns = lsn.to_numpy()
     if lsns.min() < 1 or lsns.max() > GREATEST:
         raise Unusable(f"it has an lsn outside 1..{GREATEST}")
-    if not pa.types.is_dictionary(node.type):
-        node = node.dictionary_encode()
-    names, codes = node.dictionary.to_pylist(), node.indices.to_numpy()
-    if codes.min() == codes.max():
-        yield names[codes[0]], lsns
-        return
-    for code in np.unique(codes).tolist():
-        yield names[code], lsns[codes == code]
+    names, codes = _encoded(node)
+    lives, both = [""], codes
+    if "incarnation" in batch.schema.names:
+        lives, numbers = _encoded(batch.column("incarnation"))
+        both = codes.astype(np.int64) * len(lives) + numbers
+    some = [both[0]] if both.min() == both.max() else np.unique(both)
+    for code in map(int, some):
+        name, life = names[code // len(lives)], lives[code % len(lives)]
+        yield name, life, lsns if len(some) == 1 else lsns[both == code]
+
+
+def _encoded(column: pa.Array) -> tuple[list[str], Ints]:
+    """The texts of a column, and which of them each row has; null is ""."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts, codes = column.dictionary.to_pylist(), column.indices
+    if codes.null_count:
+        codes = codes.fill_null(len(texts))
+        texts = [*texts, ""]
+    return texts, codes.to_numpy(zero_copy_only=False)
 
 
 def _reason(path: Place, why: Exception) -> str:

@@ -231,14 +231,22 @@ class Told(Lake):
     def look(self) -> None:
         """See `Lake`."""
         self.nodes.clear()
-        for node, spans in committed(self.directory).items():
-            if self.node in (None, node):
-                counts = self.nodes.setdefault(node, Counts())
+        try:
+            known = committed(self.directory)
+        except ValueError as why:
+            raise OSError(str(why)) from None
+        for node, lives in known.items():
+            for incarnation, spans in lives.items() if self.node in (None, node) else ():
+                counts = self.nodes.setdefault(node, {}).setdefault(
+                    incarnation, Counts()
+                )
                 for first, last in spans:
                     for begin in range(max(first, self.first), last + 1, CHUNK):
                         end = min(begin + CHUNK, last + 1)
                         counts.add(np.arange(begin, end, dtype=np.int64))
 
-    def files_with(self, node: str, first: int, last: int) -> list[str]:
+    def files_with(
+        self, node: str, incarnation: str, first: int, last: int
+    ) -> list[Place]:
         """None: no event is twice in a ledger."""
         return []

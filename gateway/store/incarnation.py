@@ -1,11 +1,13 @@
 """Incarnations: which copy of a node's journal gave an lsn.
 
-`(node, lsn)` names an event for ever, so only one directory may give a node's lsns.  Each
-journal has an id, written once, in `journal/NODE/incarnation`; the catalog has it in each
-line, and each spool file in its own metadata.  It belongs to the directory that it was
-written in: one that was copied, moved to another file system or restored from a backup
-goes on as a new incarnation, which knows those before it.  Files of an incarnation that a
-journal does not know were published by another copy under the same name.
+`(node, incarnation, lsn)` names an event for ever.  Each journal has an id, written once,
+in `journal/NODE/incarnation`; the catalog has it in each line, and each spool file in its
+own metadata.  It belongs to the directory that it was written in: one that was copied,
+moved to another file system or restored from a backup goes on as a new incarnation, which
+knows those before it, and from which lsn on each of them began.  So what an earlier one
+left unpublished is published under that one's id, whoever does it.  Files of an
+incarnation that a journal does not know were published by another copy under the same
+name.
 
     journal/NODE/incarnation    {"id": …, …}, as `gateway.store.summed` has it
 """
@@ -13,7 +15,7 @@ journal does not know were published by another copy under the same name.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -46,16 +48,19 @@ class Incarnation(msgspec.Struct, frozen=True):
     """The ids before it, oldest first."""
     generation: int = 0
     """… of those that had this number; 0 if unknown."""
+    begins: tuple[int, ...] = ()
+    """The first lsn that each of `earlier` may have given here, the last ones' if there are
+    fewer; 0 if that is not known, as in files of earlier versions."""
 
     @classmethod
     def new(
         cls, since: int, directory: tuple[int, int], before: Incarnation | None = None
     ) -> Incarnation:
         """One that goes on where *before* was, if there was one."""
-        earlier = () if before is None else (*before.earlier, before.id)
+        known = {} if before is None else {**before._began, before.id: before.since}
         number, generation = directory
         new = secrets.token_hex(_BYTES)
-        return cls(new, since, number, earlier[-_MOST:], generation)
+        return cls(new, since, number, (), generation)._with(known)
 
     def lives_in(self, directory: tuple[int, int]) -> bool:
         """Whether it is that of this directory, as far as can be told."""
@@ -68,9 +73,26 @@ class Incarnation(msgspec.Struct, frozen=True):
         others = tuple(others)
         if all(map(self.knows, others)):
             return self
-        ids = dict.fromkeys((*others, *self.earlier))
-        earlier = tuple(each for each in ids if each not in ("", self.id))
-        return msgspec.structs.replace(self, earlier=earlier[-_MOST:])
+        return self._with({**dict.fromkeys(others, 0), **self._began})
+
+    @property
+    def _began(self) -> dict[str, int]:
+        """From which lsn on each of those before it gave lsns here, oldest first."""
+        unknown = len(self.earlier) - len(self.begins)
+        return dict(zip(self.earlier, (0,) * unknown + self.begins, strict=True))
+
+    def _with(self, earlier: Mapping[str, int]) -> Incarnation:
+        known = [one for one in earlier.items() if one[0] not in ("", self.id)]
+        ids = tuple(each for each, _ in known[-_MOST:])
+        begins = tuple(first for _, first in known[-_MOST:])
+        return msgspec.structs.replace(self, earlier=ids, begins=begins)
+
+    def of_lsn(self, lsn: int) -> str:
+        """Who gave an lsn of this journal; empty if that is not known."""
+        if lsn >= self.since:
+            return self.id
+        began = [each for each, first in self._began.items() if 0 < first <= lsn]
+        return began[-1] if began else ""
 
     def knows(self, other: str) -> bool:
         """Whether what has this id was published here, or before; earlier versions of the

@@ -1,25 +1,39 @@
 """The files beside the tables that others than the Spark job read, too.
 
 lake/.gateway/events.json    the job's ledger: what is in the tables, and what not
+lake/.gateway/accepted/      holes that were accepted and are not in the ledger yet, one a file
 lake/.gateway/sink.json      whose tables they are, unless they are folders of Parquet
 lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
+
+An event's name is (node, incarnation, lsn).  Ledgers of before knew no incarnations: what
+they have is under "".
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "BEAT",
+    "FORMAT",
     "INTERNAL",
+    "Accepted",
+    "End",
     "KnownHole",
+    "Spans",
+    "accepted",
+    "accepted_folder",
     "committed",
+    "ends",
     "health_path",
     "known_holes",
+    "read_accepted",
     "sink_of",
+    "together",
 ]
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
@@ -27,6 +41,14 @@ INTERNAL = ".gateway"
 
 #: Seconds between two words of the job's health while nothing happens.
 BEAT = 5.0
+
+#: The newest form of the ledger that is understood; 1 and 2 are, too.
+FORMAT = 3
+
+Spans = list[tuple[int, int]]
+"""Lsns as (first, last), both ends included."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +61,40 @@ class KnownHole:
     file: str
     """The spool file's name; it lies in `poison/`."""
     why: str
+    incarnation: str = ""
+    """Whose they are; "" is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Lsns that somebody said are lost."""
+
+    node: str
+    incarnation: str
+    """"": of any."""
+    first: int
+    last: int | None
+    """None: and all behind."""
+    reason: str
+    who: str
+    at: float
+    """When, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an incarnation ended that its successor's directory does not go on from."""
+
+    acknowledged: int
+    """The last lsn that it was heard to have acknowledged."""
+    heard: float
+    """When, in seconds since the epoch, by its clock."""
+    ack: str
+    """How it acknowledged: `journal` or `spool`."""
+    exact: bool
+    """Whether it acknowledged none behind that."""
+    found: float
+    """When its successor began."""
 
 
 def health_path(lake: Path) -> Path:
@@ -46,31 +102,125 @@ def health_path(lake: Path) -> Path:
     return lake / INTERNAL / "health.json"
 
 
+def accepted_folder(lake: Path) -> Path:
+    """Where accepted holes wait for the job to take them into its ledger."""
+    return lake / INTERNAL / "accepted"
+
+
 def known_holes(lake: Path) -> list[KnownHole]:
     """What the job has moved aside and written down; nothing without a ledger.
 
-    Raises OSError, and ValueError for a ledger that is damaged.
+    Raises OSError, and ValueError for a ledger that is damaged or of a newer version.
     """
-    try:
-        return [
+    return _of_ledger(
+        lake,
+        lambda ledger: [
             KnownHole(
-                *(hole[name] for name in ("node", "first", "last", "file", "why"))
+                hole["node"],
+                int(hole["first"]),
+                int(hole["last"]),
+                hole["file"],
+                hole["why"],
+                hole.get("incarnation", ""),
             )
-            for hole in _ledger(lake).get("holes", ())
-        ]
-    except (KeyError, TypeError, AttributeError) as why:
-        raise ValueError(f"no ledger: {why!r}") from None
+            for hole in ledger.get("holes", ())
+        ],
+    )
 
 
-def committed(lake: Path) -> dict[str, list[tuple[int, int]]]:
-    """The lsns that the job has committed to the tables, by node; likewise."""
-    try:
+def committed(lake: Path) -> dict[str, dict[str, Spans]]:
+    """The lsns that the job has committed to the tables, by node and incarnation.
+
+    Raises as `known_holes`.
+    """
+
+    def read(ledger: Any) -> dict[str, dict[str, Spans]]:
+        named = ledger.get("format", 1) > 2
         return {
-            node: [(int(first), int(last)) for first, last in spans]
-            for node, spans in _ledger(lake).get("committed", {}).items()
+            node: {
+                incarnation: [(int(first), int(last)) for first, last in spans]
+                for incarnation, spans in (found if named else {"": found}).items()
+            }
+            for node, found in ledger.get("committed", {}).items()
         }
-    except (TypeError, AttributeError) as why:
-        raise ValueError(f"no ledger: {why!r}") from None
+
+    return _of_ledger(lake, read)
+
+
+def together(incarnations: Mapping[str, Iterable[tuple[int, int]]]) -> Spans:
+    """The lsns of all of a node's incarnations, as few spans: how far the node is.
+
+    No count of events: two incarnations may have given one lsn.
+    """
+    found: Spans = []
+    for first, last in sorted(
+        span for spans in incarnations.values() for span in spans
+    ):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(last, found[-1][1])
+        else:
+            found.append((first, last))
+    return found
+
+
+def ends(lake: Path) -> dict[str, dict[str, End]]:
+    """How incarnations ended, by node and incarnation.  Raises as `known_holes`."""
+    return _of_ledger(
+        lake,
+        lambda ledger: {
+            node: {
+                incarnation: End(
+                    int(end["acknowledged"]),
+                    float(end["heard"]),
+                    str(end["ack"]),
+                    bool(end["exact"]),
+                    float(end["found"]),
+                )
+                for incarnation, end in found.items()
+            }
+            for node, found in ledger.get("ends", {}).items()
+        },
+    )
+
+
+def accepted(lake: Path) -> list[Accepted]:
+    """What was accepted as lost: by the ledger, and by files that wait for the job.
+
+    Raises as `known_holes`, also of a file that is damaged.
+    """
+    # The files first: one that goes into the ledger meanwhile is met at least once.
+    waiting = []
+    for path in sorted(accepted_folder(lake).glob("*.json")):
+        try:
+            waiting.append(read_accepted(json.loads(path.read_bytes())))
+        except FileNotFoundError:
+            continue
+        except ValueError as why:
+            raise ValueError(f"{path}: {why}") from None
+    known = _of_ledger(
+        lake, lambda ledger: [read_accepted(one) for one in ledger.get("accepted", ())]
+    )
+    return list(dict.fromkeys([*known, *waiting]))
+
+
+def read_accepted(plain: Any) -> Accepted:
+    """One as it is in the ledger, or in a file.  Raises ValueError."""
+    try:
+        last = plain["last"]
+        found = Accepted(
+            str(plain["node"]),
+            str(plain.get("incarnation", "")),
+            int(plain["first"]),
+            None if last is None else int(last),
+            str(plain["reason"]),
+            str(plain["who"]),
+            float(plain["at"]),
+        )
+    except (KeyError, TypeError, AttributeError) as why:
+        raise ValueError(f"no accepted hole: {why!r}") from None
+    if found.first < 1 or (found.last is not None and found.last < found.first):
+        raise ValueError(f"no accepted hole: lsn {found.first} to {found.last}")
+    return found
 
 
 def sink_of(lake: Path) -> dict[str, str] | None:
@@ -89,8 +239,19 @@ def sink_of(lake: Path) -> dict[str, str] | None:
     return found
 
 
-def _ledger(lake: Path) -> Any:
+def _of_ledger(lake: Path, read: Callable[[Any], _T]) -> _T:
+    """What *read* finds in it."""
+    path = lake / INTERNAL / "events.json"
     try:
-        return json.loads((lake / INTERNAL / "events.json").read_bytes())
+        ledger = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return {}
+        ledger = {}
+    try:
+        if (number := ledger.get("format", 1)) not in range(1, FORMAT + 1):
+            raise ValueError(
+                f"{path} has format {number!r}, this version knows up to {FORMAT}:"
+                " a newer version of gateway wrote it"
+            )
+        return read(ledger)
+    except (KeyError, TypeError, AttributeError) as why:
+        raise ValueError(f"{path} is no ledger: {why!r}") from None

@@ -20,7 +20,7 @@ from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
-from gateway.store.lake import committed
+from gateway.store.lake import committed, together
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 
@@ -63,7 +63,7 @@ _TAKEN_OVER = (
 def in_tables(node: str, lake: Path) -> int:
     """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
-        return max((last for _, last in committed(lake).get(node, [])))
+        return max(last for _, last in together(committed(lake).get(node, {})))
     return 0
 
 
@@ -93,9 +93,7 @@ def go_on(
         # An earlier version wrote it.
         return msgspec.structs.replace(before, generation=directory[1]), None
     if before is None:
-        ids = [each.incarnation for each in catalog if each.incarnation]
-        *earlier, last = dict.fromkeys(ids) or [""]
-        before = Incarnation(last, 0, 0, tuple(earlier)) if last else None
+        before = _in_lines(catalog)
     this = Incarnation.new(first_lsn, directory, before)
     if before is None:
         return this, None
@@ -106,12 +104,25 @@ def go_on(
     )
 
 
+def _in_lines(catalog: Catalog) -> Incarnation | None:
+    """The one whose id is lost, as the catalog tells of it."""
+    began: dict[str, int] = {}
+    for entry in catalog:
+        if entry.incarnation:
+            began.setdefault(entry.incarnation, entry.first)
+    if not began:
+        return None
+    *earlier, last = began
+    begins = tuple(began[each] for each in earlier)
+    return Incarnation(last, began[last], 0, tuple(earlier), begins=begins)
+
+
 def saved(
     this: Incarnation, before: Incarnation | None, journal: Path, disk: Disk
 ) -> Incarnation:
     """Who publishes: *this*, now that it is saved, if it is not *before*.
 
-    A full disk must not prevent a start: without room it is *before*, or nobody, as in
+    A full disk must not prevent a start: without room what it gives is nobody's, as in
     earlier versions, and the next start tries again.
     """
     if this is before:
@@ -119,8 +130,9 @@ def saved(
     try:
         this.save(journal, disk)
     except OSError:
-        nobody = Incarnation("", this.since, this.directory)
-        return (before or nobody).aware_of(this.earlier)
+        if before is not None and before.id == this.id:
+            return this
+        return msgspec.structs.replace(this, id="")
     return this
 
 

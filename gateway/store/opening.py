@@ -301,7 +301,7 @@ def open_node(
         compression,
         keep=keep,
         clock=clock,
-        incarnation=this.id,
+        given_by=this.of_lsn,
         link=link,
         before_removal=lambda path: marker.forget(path.name),
         spares=spares,

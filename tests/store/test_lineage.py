@@ -14,7 +14,7 @@ import pytest
 
 from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
-from gateway.store import incarnation
+from gateway.store import incarnation, summed
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, File, RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
@@ -105,6 +105,74 @@ def test_a_copy_is_another_incarnation(tmp_path: Path) -> None:
     assert publish(copy).notice is None
     assert current(data) == first
     assert audit(Directories.under(copy), pause=lambda _: None).complete
+
+
+def left(data: Path, *bodies: bytes) -> None:
+    """Acknowledged in one life each, and in no file yet."""
+    for body in bodies:
+        opened = start(data)
+        opened.log.commit([batch(body)])
+        opened.marker.write(opened.mark(opened.log.next_lsn - 1), now=True)
+
+
+@pytest.mark.parametrize("way", ["moved", "copied", "moved twice"])
+def test_a_lsn_belongs_to_the_incarnation_that_gave_it(
+    tmp_path: Path, way: str
+) -> None:
+    """Whoever publishes it: a directory that was moved knows from which lsn on each of its
+    incarnations began, and a copy gives no event a second name."""
+    data = tmp_path / "data"
+    publish(data, b"a")
+    left(data, b"b,c")
+    ids = [current(data).id]
+    for number in range(2 if way == "moved twice" else 1):
+        data = shutil.copytree(data, tmp_path / f"copy {number}")
+        left(data, b"d")
+        ids.append(current(data).id)
+    if way == "moved":
+        shutil.rmtree(tmp_path / "data")
+    publish(data, b"z")
+    own = [ids[0], ids[0], *ids[1:], ids[-1]]
+    assert [*published(data).values()] == own
+    lines = entries((data / "journal/gw/catalog").read_bytes())
+    assert [line.incarnation for line in lines] == own
+    assert current(data).begins == (1, 4)[: len(ids) - 1]
+    if way == "copied":
+        publish(tmp_path / "data")
+        name = "events-gw-{:020d}-{:020d}.parquet".format(2, 3)
+        one, other = (
+            (each / "spool" / name).read_bytes() for each in (data, tmp_path / "data")
+        )
+        assert one == other
+    assert audit(Directories.under(data), pause=lambda _: None).complete
+
+
+class Before(msgspec.Struct):
+    """What earlier versions wrote."""
+
+    id: str
+    since: int
+    directory: int
+    earlier: tuple[str, ...]
+    generation: int
+
+
+def test_an_id_without_the_lsns_of_those_before_it_is_read() -> None:
+    """As earlier versions wrote it: whose what it has left is, is not known then."""
+    first = incarnation.decode(summed.encode(Before("c", 100, 1, ("a", "b"), 1)))
+    assert first == Incarnation("c", 100, 1, ("a", "b"), 1)
+    second = Incarnation.new(200, (2, 1), first)
+    assert [second.of_lsn(lsn) for lsn in (1, 99, 100, 199, 200)] == [
+        "",
+        "",
+        "c",
+        "c",
+        second.id,
+    ]
+    aware = second.aware_of(["x", "a"])
+    assert aware.earlier == ("x", "a", "b", "c")
+    assert aware.of_lsn(150) == "c"
+    assert aware.aware_of(["b"]) is aware
 
 
 def test_two_copies_under_one_name_are_found_out(tmp_path: Path) -> None:

@@ -187,8 +187,14 @@ class Processes(Demo):
         """How many events of each node are in the table, as the job says."""
         with contextlib.suppress(OSError, ValueError):
             return {
-                node: sum(last - first + 1 for first, last in spans)
-                for node, spans in committed(self.setup.job_data / "lake").items()
+                node: sum(
+                    last - first + 1
+                    for spans in incarnations.values()
+                    for first, last in spans
+                )
+                for node, incarnations in committed(
+                    self.setup.job_data / "lake"
+                ).items()
             }
         return {}
 

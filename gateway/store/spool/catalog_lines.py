@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     sha256: str = ""
     """Of the file: its link."""
     incarnation: str = ""
-    """Who published it (`gateway.store.incarnation`)."""
+    """Who gave its lsns (`gateway.store.incarnation`)."""
     modified: float = 0.0
     """When the file was modified, it says, in seconds since the epoch; 0 if unknown.  No
     later file says that it is older, whatever the clock says then."""

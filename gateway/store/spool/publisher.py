@@ -86,7 +86,8 @@ class Publisher:
     copies: Mapping[int, Batch] = field(factory=dict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
-    incarnation: str = field(default="", kw_only=True)
+    _given_by: Callable[[int], str] = field(default=lambda _: "", kw_only=True)
+    """Which incarnation gave an lsn; a segment is of one, as each start begins another."""
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
 
@@ -254,12 +255,13 @@ class Publisher:
             self._spool / name,
             self._node,
             self._compression,
-            self.incarnation,
+            self._given_by(sealed.first_lsn),
         )
 
     def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:
         path = self._spool / entry.hidden
-        written = self._made(sealed, self._task(sealed, entry.hidden))
+        task = self._task(sealed, entry.hidden)
+        written = self._made(sealed, task)
         self._newest = max(self._newest, self._clock())
         self._disk.set_times(path, self._newest)
         self._disk.sync_directory(self._spool)
@@ -267,7 +269,7 @@ class Publisher:
             entry,
             payloads=written.payloads,
             sha256=written.sha256,
-            incarnation=self.incarnation,
+            incarnation=task.incarnation,
             modified=self._newest,
             lost=written.flaws[LOST],
         )
