@@ -140,9 +140,7 @@ class Lake:
             lives.setdefault(incarnation, Counts()).add(wanted)
 
     @staticmethod
-    def _holds(
-        path: Place, node: str, incarnation: str, first: int, last: int
-    ) -> bool:
+    def _holds(path: Place, node: str, incarnation: str, first: int, last: int) -> bool:
         try:
             return any(
                 (name, life) == (node, incarnation)

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
@@ -56,12 +57,12 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     return Footers(named, rows)
 
 
-def incarnation_of(path: Path) -> str:
+def incarnation_of(file: Path | pa.BufferReader) -> str:
     """Which one gave a file's lsns; empty if it does not say, or is damaged.
 
     Raises FileNotFoundError, PermissionError.
     """
-    return digests.said(digests.metadata_of(path), incarnation.KEY) or ""
+    return digests.said(digests.metadata_of(file), incarnation.KEY) or ""
 
 
 def first_received_at(path: Path) -> datetime:

@@ -29,13 +29,15 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+import msgspec
 from attrs import define
 
 from gateway.spark import footers
-from gateway.spark.ledger import End, Ledger, Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.store import word
 from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere, StoredObject
 from gateway.store.disk import Disk
+from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
 __all__ = ["Inbox", "known", "lacking", "take_out"]
@@ -278,9 +280,7 @@ class Inbox:
         found = word.read(self._bucket, node)
         said = Word() if found is None else found[0]
         for by, end in said.ended.items():
-            self.ends[Life(node, by)] = End(
-                end.acknowledged, end.heard, end.ack, end.exact, end.found
-            )
+            self.ends[Life(node, by)] = End(**msgspec.structs.asdict(end))
         seen = set()
         for one in self._fetched:
             name = one.file.name

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import accepting, compact, formats, java, progress, requeue, s3a, session
+from gateway.spark import (
+    accepting,
+    compact,
+    formats,
+    java,
+    progress,
+    requeue,
+    s3a,
+    session,
+)
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.store.disk import Disk
+from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.names import parse_file_name
 
 __all__ = [
-    "Accepted",
     "Broken",
-    "End",
     "Hole",
     "Ledger",
     "Life",
@@ -30,8 +29,6 @@ __all__ = [
     "write_json",
 ]
 
-_FORMAT = 3
-_READ = (1, 2, _FORMAT)
 _MOST_LIVES = 64
 """Incarnations of a node that a ledger has by name: one that begins anew at each start may
 have thousands, and each commit of a table has the ledger."""
@@ -277,38 +274,6 @@ class Hole:
 
 
 @dataclass(frozen=True)
-class Accepted:
-    """Events that somebody has accepted to be in no table (`gateway audit accept`)."""
-
-    node: str
-    incarnation: str
-    """Empty: of any."""
-    first: int
-    last: int | None
-    """None: and all behind, of which nobody knows how many there were."""
-    reason: str
-    who: str
-    at: float
-    """When, in seconds since the epoch."""
-
-
-@dataclass(frozen=True)
-class End:
-    """How far an incarnation had come that ended without another one going on from it."""
-
-    acknowledged: int
-    """Its last lsn of which anybody heard that it was acknowledged."""
-    heard: float
-    """When that was, in seconds since the epoch, by its own clock."""
-    ack: str
-    """What an acknowledgement meant: `journal`, `spool`."""
-    exact: bool
-    """Whether nothing behind that was acknowledged."""
-    found: float
-    """When its successor began."""
-
-
-@dataclass(frozen=True)
 class Ledger:
     """What all batches have committed, and which was the last."""
 
@@ -343,11 +308,11 @@ class Ledger:
         """What `text` gave.  Raises `Broken`, which names *where* it was found."""
         try:
             kept = json.loads(text)
-            if kept["format"] not in _READ:
+            if kept["format"] not in range(1, FORMAT + 1):
                 raise Broken(
-                    f"{where}: format {kept['format']!r} of another version of gateway;"
-                    f" this one reads {', '.join(map(str, _READ))}. Nothing is written"
-                    " over it: install the version that wrote it, or a newer one"
+                    f"{where}: format {kept['format']!r}, and this version of gateway knows"
+                    f" up to {FORMAT}. Nothing is written over it: install the version that"
+                    " wrote it, or a newer one"
                 )
             # The first format knew no more; its tables had a VARIANT.
             first = kept["format"] == 1
@@ -358,7 +323,7 @@ class Ledger:
                 Ranges(kept["committed"]),
                 0 if first else kept["sequence"],
                 () if first else tuple(Hole(**hole) for hole in kept["holes"]),
-                tuple(Accepted(**one) for one in kept.get("accepted", ())),
+                tuple(map(read_accepted, kept.get("accepted", ()))),
                 {
                     Life(node, incarnation): End(**end)
                     for node, ends in kept.get("ends", {}).items()
@@ -419,7 +384,7 @@ class Ledger:
 
     def _plain(self) -> dict[str, Any]:
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "query": self.query,
             "batch": self.batch,
             "latest": self.latest.plain(),

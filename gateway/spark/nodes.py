@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from gateway.spark import footers
 from gateway.spark.inbox import known, lacking, take_out
 from gateway.spark.ledger import Ledger, SpoolFile
-from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
 from gateway.store.word import Holder
@@ -143,8 +142,7 @@ def _is_in(bucket: Bucket, ledger: Ledger, file: SpoolFile) -> bool:
     """Whether the tables have all of it, by its whole name, or of no known incarnation."""
     if not ledger.committed.nameless().covers(file):
         return False
-    metadata = pq.read_metadata(pa.BufferReader(bucket.read(file.name))).metadata
-    by = digests.said(metadata, incarnation.KEY) or ""
+    by = footers.incarnation_of(pa.BufferReader(bucket.read(file.name)))
     return any(
         ledger.committed.covers(replace(file, incarnation=one)) for one in ("", by)
     )

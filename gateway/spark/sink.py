@@ -24,16 +24,8 @@ from typing import Any
 from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.footers import Footers
-from gateway.spark.ledger import (
-    Accepted,
-    Broken,
-    End,
-    Hole,
-    Ledger,
-    Life,
-    Ranges,
-    SpoolFile,
-)
+from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
+from gateway.store.lake import Accepted, End
 
 __all__ = [
     "Committed",

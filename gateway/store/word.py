@@ -66,6 +66,17 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid} on {self.host} with {self.path}{known}"
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """How an incarnation ended that no directory goes on from."""
+
+    acknowledged: int
+    heard: float
+    ack: str
+    exact: bool
+    found: float
+    since: int = 0
+
+
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the object says."""
 
@@ -79,6 +90,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     fenced: Mapping[str, int] = {}
     """Incarnations whose name was taken over, oldest first, and the last lsn that may be
     theirs."""
+    ended: Mapping[str, Ended] = {}
 
     def last_lsn_of(self, incarnation: str) -> int | None:
         """The last lsn that may come from there, or `UNDECIDED`; None: any."""

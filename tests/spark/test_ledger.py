@@ -14,7 +14,9 @@ from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.disk import RealDisk
 
 _spans = st.lists(
-    st.tuples(st.sampled_from(["a", "a@1", "b.c-0@2"]), st.integers(1, 40), st.integers(0, 9))
+    st.tuples(
+        st.sampled_from(["a", "a@1", "b.c-0@2"]), st.integers(1, 40), st.integers(0, 9)
+    )
 )
 
 
