@@ -152,6 +152,9 @@ class Job:
         self._poison.finish()
         self._sweep()
         self.clean()
+        if self._overlooks():
+            self._query.checkpoint.retire()
+        self._learn()
         if self._inbox is not None:
             self._inbox.recover()
             if available_now:
@@ -192,7 +195,11 @@ class Job:
         self.clean()
         if not self._inbox.look(upto=self._upto):
             return False
-        self._query.go_on()
+        self.clean()
+        if self._overlooks():
+            self._renew()
+        else:
+            self._query.go_on()
         return True
 
     def _move_aside(self, why: Exception) -> bool:
@@ -224,14 +231,7 @@ class Job:
     def tend(self) -> None:
         """What is to do now and then between batches."""
         self.clean()
-        overlooked = self._cleaner.overlooked
-        if overlooked:
-            _log.warning(
-                "%d files, %s first, have names of files that Spark has taken before, and"
-                " other events: beginning a new checkpoint",
-                *(len(overlooked), overlooked[0]),
-            )
-        if self._query.active and (self._query.stale or overlooked):
+        if self._query.active and (self._query.stale or self._overlooks()):
             _log.info("beginning a new checkpoint")
             self._query.stop()
             self.clean()
@@ -265,6 +265,17 @@ class Job:
                 end.found - end.heard,
                 "" if end.exact else "; what it acknowledged after that nobody knows",
             )
+
+    def _overlooks(self) -> bool:
+        """Whether Spark never takes files that are there, until the query begins anew."""
+        overlooked = self._cleaner.overlooked
+        if overlooked:
+            _log.warning(
+                "%d files, %s first, have names of files that Spark has taken before, and"
+                " other events",
+                *(len(overlooked), overlooked[0]),
+            )
+        return bool(overlooked)
 
     def _renew(self) -> None:
         self._query.renew()
@@ -302,6 +313,7 @@ class Job:
         if self._inbox is not None:
             self._inbox.stop()
             self._inbox.tend(most_bytes=0)  # what is committed by now goes
+        self._learn()
 
 
 def run(

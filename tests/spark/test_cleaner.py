@@ -44,7 +44,7 @@ class Spool:
             self.path,
             self.archive if archive else None,
             Checkpoint(self.query.path, Lake()),
-            lambda file: self.in_tables.covers(file),
+            self.in_tables.covers,
             Lake(),
         )
 
