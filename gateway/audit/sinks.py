@@ -236,7 +236,9 @@ class Told(Lake):
         except ValueError as why:
             raise OSError(str(why)) from None
         for node, lives in known.items():
-            for incarnation, spans in lives.items() if self.node in (None, node) else ():
+            for incarnation, spans in (
+                lives.items() if self.node in (None, node) else ()
+            ):
                 counts = self.nodes.setdefault(node, {}).setdefault(
                     incarnation, Counts()
                 )
