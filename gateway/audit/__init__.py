@@ -13,10 +13,12 @@ The gateway and the Spark job may be at work meanwhile.
     proof    all of them together
     payloads the payloads, by the digests of their files
     chain    the files, by the links between them
-    incarnations  who published them
+    incarnations  who gave which lsns, and who knows where each of them ended
+    report   what was found
 """
 
 from gateway.audit.lake import Problem
-from gateway.audit.proof import Double, Hole, Node, Report, audit
+from gateway.audit.proof import audit
+from gateway.audit.report import Double, Hole, Life, Node, Report
 
-__all__ = ["Double", "Hole", "Node", "Problem", "Report", "audit"]
+__all__ = ["Double", "Hole", "Life", "Node", "Problem", "Report", "audit"]

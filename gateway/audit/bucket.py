@@ -1,5 +1,5 @@
 """The spool's files in a bucket, as the audit reads them: one at a time, as a copy that is
-removed again.
+removed again.  And what the bucket says of nodes (`gateway.store.word`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.store.bucket import Bucket, NotThere
+from gateway.store import word
+from gateway.store.bucket import ARCHIVE, Bucket, BucketError, NotThere
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
 
 __all__ = ["BucketFiles"]
+
+_FORM = 2
+"""Of the newest word that is understood."""
 
 
 class BucketFiles:
@@ -24,24 +28,50 @@ class BucketFiles:
         self._bucket = bucket
         self._folder = Path(bucket.url if bucket is not None else "")
 
-    def list(self) -> dict[str, list[SpoolFile]]:
-        """Those that are there now, by node, in order of lsn.
+    def list(self, *, archive: bool = False) -> dict[str, list[SpoolFile]]:
+        """Those that are there now, by node, in order of lsn; or those of the archive, where
+        the job leaves what it has committed.
 
         Their paths are where they are for people, no names of this machine.
         """
         found: dict[str, list[SpoolFile]] = defaultdict(list)
+        below = f"{ARCHIVE}/" if archive else ""
         if self._bucket is not None:
-            for one in self._bucket.list("events-"):
-                if parsed := parse_file_name(one.name):
+            for one in self._bucket.list(f"{below}events-"):
+                name = one.name.removeprefix(below)
+                if parsed := parse_file_name(name):
                     file = SpoolFile(self._folder / one.name, *parsed)
                     found[parsed[0]].append(file)
         for files in found.values():
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
 
+    def words(self, wanted: str | None) -> Iterator[tuple[str, word.Word | str]]:
+        """What it says of each node, or of one; or why that can not be told."""
+        if self._bucket is None:
+            return
+        begin = word.name_of(wanted or "")
+        for one in self._bucket.list(begin):
+            node = one.name.removeprefix(word.name_of(""))
+            if wanted not in (None, node):
+                continue
+            try:
+                found = word.read(self._bucket, node)
+            except BucketError as why:
+                yield node, str(why)
+                continue
+            if found is not None:
+                said, _ = found
+                yield node, _newer(said) or said
+
+    def word_of(self, node: str) -> str:
+        """Where it says something of a node, for people."""
+        return str(self._folder / word.name_of(node))
+
     def has(self, file: SpoolFile) -> bool:
         """Whether it is one of those."""
-        return self._bucket is not None and file.path.parent == self._folder
+        places = self._folder, self._folder / ARCHIVE
+        return self._bucket is not None and file.path.parent in places
 
     @contextmanager
     def local(self, file: SpoolFile) -> Iterator[SpoolFile]:
@@ -53,10 +83,17 @@ class BucketFiles:
             yield file
             return
         name = file.path.name
+        key = name if file.path.parent == self._folder else f"{ARCHIVE}/{name}"
         with tempfile.TemporaryDirectory(prefix="gateway-audit-") as folder:
             path = Path(folder) / name
             try:
-                path.write_bytes(self._bucket.read(name))
+                path.write_bytes(self._bucket.read(key))
             except NotThere:
                 raise FileNotFoundError(str(file.path)) from None
             yield SpoolFile(path, file.node, file.first, file.last)
+
+
+def _newer(said: word.Word) -> str | None:
+    if said.form <= _FORM:
+        return None
+    return f"a newer version wrote it: form {said.form}, this one knows up to {_FORM}"

@@ -1,70 +1,216 @@
-"""Whether all of a node's files were published by one journal, in one life of it after the
-other (`gateway.store.incarnation`).
+"""What is known of a node's incarnations: who goes on from whom, how far each had come, and
+whether anybody can vouch that this was its end (`gateway.store.incarnation`).
 
-Two directories with one node's name give the same lsns to different events.  Where their
-files meet they show themselves: a journal knows itself and those before it, and nobody
-else.
+An event's name is (node, incarnation, lsn).  A journal knows itself and those before it in
+its directory: a *line*, in which no lsn is given twice.  An incarnation in no line that is
+seen here has lost its directory, or has it elsewhere.  What it acknowledged behind the last
+that was heard of it nobody knows, unless it was heard that this was all.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.audit.lake import Problem
-from gateway.store import digests, incarnation
+from gateway.audit.bucket import BucketFiles
+from gateway.audit.counts import GREATEST
+from gateway.audit.ranges import Ranges
+from gateway.store import digests
 from gateway.store.finder import SpoolFile
+from gateway.store.incarnation import KEY, Incarnation
+from gateway.store.lake import End
+from gateway.store.word import Reached
 
-__all__ = ["Incarnations"]
+__all__ = ["Footers", "Line", "Lives", "Unknown", "short"]
 
-_NEWEST = 64
+_SHORT = 8
+
+
+def short(incarnation: str) -> str:
+    """As people read it."""
+    shown = incarnation[:_SHORT]
+    return shown if shown == incarnation else f"{shown}…"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The incarnations of one directory, each of which went on from those before it."""
+
+    id: str
+    """The one that has it now."""
+    since: int
+    """Its first lsn."""
+    earlier: Mapping[str, int]
+    """Those before it, and the first lsn of each; 0 if that is not known."""
+
+    @classmethod
+    def of(cls, this: Incarnation) -> Line:
+        """That of a journal."""
+        unknown = len(this.earlier) - len(this.begins)
+        begins = (0,) * unknown + this.begins
+        return cls(this.id, this.since, dict(zip(this.earlier, begins, strict=True)))
+
+    @classmethod
+    def told(cls, reached: Reached) -> Line:
+        """That of a gateway which says how far it is."""
+        earlier = dict.fromkeys(reached.earlier, 0)
+        return cls(reached.incarnation, reached.since, earlier)
+
+    def __contains__(self, incarnation: str) -> bool:
+        return incarnation == self.id or incarnation in self.earlier
+
+    def since_of(self, incarnation: str) -> int:
+        """The first lsn that one of them may have given; 0 if that is not known."""
+        return (
+            self.since if incarnation == self.id else self.earlier.get(incarnation, 0)
+        )
+
+    def parts(self) -> dict[str, Ranges]:
+        """The lsns of its journal that each of them gave, as far as that is known."""
+        found = {self.id: Ranges.of([(self.since, GREATEST)])}
+        end = self.since - 1
+        for each, first in reversed(list(self.earlier.items())):
+            if 0 < first <= end:
+                found[each] = Ranges.of([(first, end)])
+                end = first - 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An incarnation of which nobody knows where it ended."""
+
+    node: str
+    incarnation: str
+    last: int
+    """The last lsn that it is known to have acknowledged."""
+    end: End | None = None
+    """What was heard of it."""
+    successor: str = ""
+    """Who goes on without it."""
+    since: int = 0
+    """From which lsn on."""
+    accepted: bool = False
+    """Somebody said that what it acknowledged behind that is lost."""
+
+    def __str__(self) -> str:
+        name = f"{self.node} (incarnation {short(self.incarnation)})"
+        behind = "what it acknowledged behind that nobody knows"
+        if self.end is None or self.end.heard <= 0:
+            who = f"{short(self.successor)}, which goes on"
+            where = f" from lsn {self.since} on" if self.since else ""
+            return f"{name} is known up to lsn {self.last}, and not to {who}{where}: {behind}"
+        seconds = self.end.found - self.end.heard
+        before = f"{_long(seconds)} before" if seconds >= 0 else "before"
+        return (
+            f"{name} had acknowledged up to lsn {self.last} when last heard,"
+            f" {before} its successor began; {behind}"
+        )
+
+
+def _long(seconds: float) -> str:
+    """Roughly."""
+    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.1f} s"
 
 
 @dataclass(slots=True)
-class Incarnations:
-    """Those of all nodes.  Reads each file's footer once."""
+class Lives:
+    """What is known of one node's incarnations beside their events."""
 
-    journal: Path
-    """With a directory for each node."""
-    _known: dict[str, str] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+    """Of journals here, and of gateways that say how far they are."""
+    ends: Mapping[str, End] = field(default_factory=dict)
+    """How those ended that a successor's directory does not go on from."""
+    holders: frozenset[str] = frozenset()
+    """Those that have the node's name."""
 
-    def problems(self, node: str, files: Iterable[SpoolFile]) -> list[Problem]:
-        """Of a node's newest files, in order of lsn: those that another journal published.
+    def line(self, incarnation: str) -> Line | None:
+        """Which has it."""
+        return next((line for line in self.lines if incarnation in line), None)
 
-        Raises PermissionError.
+    def since(self, incarnation: str) -> int:
+        """The first lsn that it may have given; 0 if that is not known."""
+        for line in self.lines:
+            if since := line.since_of(incarnation):
+                return since
+        return 0
+
+    def mates(self, incarnation: str, others: Iterable[str]) -> list[str]:
+        """Those of *others* that may have given the lsns which it did not: of its line, or,
+        as its line is not seen here, of no line that is.
         """
-        path = self.journal / node / incarnation.INCARNATION[0]
-        this = None
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            this = incarnation.decode(path.read_bytes())
-        found: list[Problem] = []
-        first: str | None = None
-        for file in list(files)[-_NEWEST:]:
-            other = self._of(file)
-            if not other:
+        mine = self.line(incarnation)
+        return [
+            other
+            for other in others
+            if other not in ("", incarnation)
+            and (other in mine if mine is not None else self.line(other) is None)
+        ]
+
+    def vouched(self, incarnation: str) -> bool:
+        """Whether somebody knows where it ended, or has it."""
+        if not incarnation or incarnation in self.holders:
+            return True
+        if self.line(incarnation) is not None:
+            return True
+        end = self.ends.get(incarnation)
+        return end is not None and end.exact
+
+    def unknown(
+        self,
+        node: str,
+        last: Mapping[str, int],
+        later: Callable[[str], str | None],
+    ) -> list[Unknown]:
+        """Incarnations that nobody vouches for, by the *last* lsn that is known of each.
+
+        Where neither a journal nor a gateway's word is seen, one has ended if another has
+        given its lsns again, *later*.
+        """
+        found = []
+        for each, lsn in sorted(last.items(), key=lambda one: one[1]):
+            if self.vouched(each):
                 continue
-            first = first or other
-            if this is not None and not this.knows(other):
-                known = f"{this.id} here, which began at lsn {this.since}"
-            elif this is None and other != first:
-                known = f"{first}, which other files have"
-            else:
-                continue
-            why = (
-                f"two incarnations of node {node}: {other} published it, of which nothing "
-                f"is known to {known}"
-            )
-            found.append(Problem(str(file.path), why))
+            end, successor = self.ends.get(each), None
+            if self.lines:
+                successor = self.lines[0].id
+            elif end is None:
+                successor = later(each)
+            if end is not None or successor is not None:
+                since = self.lines[0].since if self.lines else 0
+                found.append(Unknown(node, each, lsn, end, successor or "", since))
         return found
 
-    def _of(self, file: SpoolFile) -> str:
-        name = file.path.name
-        if name not in self._known:
-            try:  # of one that is gone, or damaged, others tell
-                metadata = digests.metadata_of(file.path)
+
+@dataclass(slots=True)
+class Footers:
+    """Who published which file: by the catalog's line, or the file's footer, read once."""
+
+    buckets: Sequence[BucketFiles] = ()
+    _known: dict[Path, str] = field(default_factory=dict)
+
+    def of(self, file: SpoolFile) -> str | None:
+        """Its incarnation; "" if it says none, None if it is gone.
+
+        Raises PermissionError, `BucketError`.
+        """
+        if file.path not in self._known:
+            bucket = next((one for one in self.buckets if one.has(file)), None)
+            try:  # of one that is damaged others tell
+                if bucket is None:
+                    self.note(file, file.path)
+                else:
+                    with bucket.local(file) as there:
+                        self.note(file, there.path)
             except FileNotFoundError:
-                return ""
-            self._known[name] = digests.said(metadata, incarnation.KEY) or ""
-        return self._known[name]
+                return None
+        return self._known[file.path]
+
+    def note(self, file: SpoolFile, path: Path) -> None:
+        """Read it in *path*."""
+        said = digests.said(digests.metadata_of(path), KEY)
+        self._known[file.path] = said or ""

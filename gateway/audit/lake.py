@@ -32,6 +32,7 @@ __all__ = [
     "check_columns",
     "columns",
     "identity_of",
+    "received_at",
     "visible",
 ]
 
@@ -226,6 +227,21 @@ def _opened(path: Place) -> Iterator[pq.ParquetFile]:
                 page_checksum_verification=True,
             )
         )
+
+
+def received_at(place: Place, node: str, incarnation: str, lsn: int) -> int | None:
+    """When an event in a file of the tables came, in µs since the epoch, if it says."""
+    names = ["node", "incarnation", "lsn", "received_at"]
+    with contextlib.suppress(Exception), _opened(place) as file:
+        for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+            mine = pc.and_(
+                pc.equal(batch["lsn"], lsn),
+                pc.equal(batch["node"].cast(pa.string()), node),
+            )
+            for row in batch.filter(mine).to_pylist():
+                if (row["incarnation"] or "") == incarnation:
+                    return int(row["received_at"].timestamp() * 1e6)
+    return None
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

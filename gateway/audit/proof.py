@@ -4,8 +4,8 @@ An event moves journal → spool → lake, and is in its next place before it le
 one before.  One look goes through the places in that order, so an event that moves
 meanwhile is met at least once; what has left a place before we came there is found in
 a later one.  Being met in two places is therefore no double: it is the same event on
-its way.  Doubles are the same (node, lsn) twice in the tables, or in two files of
-spool and archive.
+its way.  Doubles are the same (node, incarnation, lsn) twice in the tables, or in two files
+of spool and archive.
 
 A spool in a bucket is two places: files are in the directory, and then in the bucket.
 Gateways on other machines are asked first of all: what one says is only in its journal may
@@ -14,121 +14,55 @@ be met in the bucket later.
 A directory is not listed at one instant, though.  So what looks like a fault is looked
 at afresh a few times, and only what the last look finds is one.
 
-The last acknowledged lsn of a node is the greatest that any place knew of at the first
-look; that includes the journal's catalog, which outlives segments and files.  Later
-events are not asked for: they would be news in every look.
+The last acknowledged lsn of an incarnation is the greatest that any place knew of at the
+first look; that includes the journal's catalog, which outlives segments and files, and what
+a successor found of it.  Later events are not asked for: they would be news in every look.
+
+Each incarnation has to account for its lsns from its first one on (`_Judge`).  What lies
+before or between them must be there as whosever.  Rows of before name no incarnation: they
+count for each whose own rows do not meet them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from gateway.audit.counts import Counts
+from gateway.audit.counts import GREATEST, Counts
 from gateway.audit.files import JournalContent, runs_in
-from gateway.audit.lake import Problem, Unusable
+from gateway.audit.incarnations import Footers, Lives, Unknown
+from gateway.audit.lake import Problem, Unusable, received_at
 from gateway.audit.ranges import Ranges
 from gateway.audit.remote import Access
+from gateway.audit.report import Double, Hole, Life, Node, Report
 from gateway.audit.sites import (
     Ask,
     Asked,
     Journals,
     Lakes,
+    Ledgers,
     Site,
     Spools,
+    Words,
     distinct,
     joined,
+    lives_of,
 )
-from gateway.store import mark
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.lake import known_holes
 from gateway.store.lock import is_locked
 
-__all__ = ["Double", "Hole", "Node", "Report", "audit"]
+__all__ = ["audit"]
 
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
 _NAMED = 20
-
-
-@dataclass(slots=True)
-class Hole:
-    """Acknowledged events that are nowhere."""
-
-    first: int
-    last: int
-    archive: list[str] = field(default_factory=list)
-    """Files that still have some of them: the tables lost them, we did not."""
-    note: str | None = None
-    """What else is known of them."""
-
-
-@dataclass(slots=True)
-class Double:
-    """Events that are there more than once."""
-
-    first: int
-    last: int
-    files: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Node:
-    """What was found of one node's events; the three places add up to all but holes."""
-
-    node: str
-    first: int
-    last: int
-    """The last acknowledged."""
-    in_lake: int
-    in_spool: int
-    """Not in the lake, but in the spool."""
-    in_journal: int
-    """Only there."""
-    holes: Ranges
-    doubles: Ranges
-    aside: Ranges = field(default_factory=Ranges)
-    """In spool files that the Spark job could not read; it has written them down."""
-
-    @property
-    def events(self) -> int:
-        """How many were acknowledged."""
-        return max(0, self.last - self.first + 1)
-
-    @property
-    def fine(self) -> bool:
-        """Whether all of them are there once."""
-        return not len(self.holes) and not len(self.doubles)
-
-
-@dataclass(slots=True)
-class Report:
-    """The result."""
-
-    nodes: list[Node]
-    problems: list[Problem]
-    holes: dict[str, list[Hole]] = field(default_factory=dict)
-    """By node; the first of them with all that is known."""
-    doubles: dict[str, list[Double]] = field(default_factory=dict)
-    looks: int = 1
-    told: bool = False
-    """Whether what is in the tables is only what the job's ledger says."""
-    asked: list[str] = field(default_factory=list)
-    """Nodes of which what is in the journal is only what their gateway says."""
-
-    @property
-    def events(self) -> int:
-        """All nodes' acknowledged events."""
-        return sum(node.events for node in self.nodes)
-
-    @property
-    def complete(self) -> bool:
-        """The promise holds."""
-        return not self.problems and all(node.fine for node in self.nodes)
+_NEWEST = 64
+"""Of a node's archived files, whose footers are always read."""
 
 
 def audit(
@@ -169,6 +103,20 @@ def audit(
     return report
 
 
+@dataclass(slots=True)
+class _Files:
+    """A node's files in spool and archive."""
+
+    spool: list[SpoolFile]
+    archive: list[SpoolFile]
+    of: dict[str, list[SpoolFile]] = field(default_factory=dict)
+    """Those whose incarnation was looked at, by it; each name once."""
+
+    def spans(self, incarnation: str) -> list[tuple[int, int]]:
+        """The lsns of one's files."""
+        return [(file.first, file.last) for file in self.of.get(incarnation, ())]
+
+
 class _View:
     """All places of all nodes, as the last look found them."""
 
@@ -181,99 +129,92 @@ class _View:
     ) -> None:
         self._sites = sites
         self._node = node
-        self._first = first
-        self._journals = Journals(sites)
+        self.first = first
+        self.journals = Journals(sites)
         self._spools = Spools(sites)
-        self._lake = Lakes(sites, node=node, first=first)
-        self._asked = Asked(gateways, self._spools.urls)
-        self._journal: dict[str, JournalContent] = {}
+        self.lake = Lakes(sites, node=node, first=first)
+        self.asked = Asked(gateways, self._spools.urls)
+        self.words = Words(self._spools.buckets, node)
+        self.ledgers = Ledgers(sites)
+        self._footers = Footers(self._spools.buckets)
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
-        self._aside: dict[str, Ranges] = {}
-        self._runs: dict[str, list[tuple[int, int]]] = {}
-        self._until: dict[str, int] = {}
+        self._in_buckets: dict[str, list[SpoolFile]] | None = None
+        """The archives in buckets; None before they were listed."""
+        self._files: dict[str, _Files] = {}
+        self._lives: dict[str, Lives] = {}
+        self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
+        self.until: dict[tuple[str, str | None], int] = {}
+        """The last lsn of each incarnation, and of each node, at the first look."""
 
     def look(self) -> Report:
         # First of all, so that what they speak of can be found in a place read later.
-        self._asked.look()
-        marked = self._marked()
-        self._journals.look()
-        self._journal = self._journals.nodes
+        self.asked.look()
+        self.words.look()
+        self.journals.look()
         self._spool = self._spools.list()
-        self._lake.look()
-        self._aside = self._moved_aside()
+        self.lake.look()
+        self.ledgers.look()
         self._archive = joined(
             *(spool_files(site.directories.archive) for site in self._sites)
         )
-        names = {*self._journal, *self._spool, *self._lake.nodes, *self._archive}
-        names |= self._until.keys() | marked.keys()
+        names = self.journals.nodes | self._spool.keys() | self.lake.nodes.keys()
+        names |= self._archive.keys() | self.asked.words.keys()
+        names |= self.journals.marked.keys() | {node for node, _ in self.until}
+        names |= self.words.reached.keys() | self.words.ends.keys()
+        names |= self.ledgers.ends.keys()
         if self._node is not None:
             names &= {self._node}
-        problems = [*self._asked.problems, *self._lake.problems]
-        nodes = [
-            self._judge(name, problems, marked.get(name, 0)) for name in sorted(names)
-        ]
-        asked = sorted(self._asked.words.keys() & names)
-        return Report(nodes, problems, told=self._lake.told, asked=asked)
+        report = Report(
+            [],
+            [
+                problem
+                for place in (self.asked, self.words, self.lake, self.ledgers)
+                for problem in place.problems
+            ],
+            accepted=[one for one in self.ledgers.accepted if one.node in names],
+            told=self.lake.told,
+            asked=sorted(self.asked.words.keys() & names),
+        )
+        for name in sorted(names):
+            self._lives[name] = lives_of(name, self.journals, self.words, self.ledgers)
+            self._files[name] = self._sorted_files(name)
+            judge = _Judge(self, name, self._lives[name], self._files[name], report)
+            report.nodes.append(judge.judge())
+            report.unknown += judge.unknown()
+        return report
 
-    def _marked(self) -> dict[str, int]:
-        """How far each node had come at least, by its mark, or its own word."""
-        found = {word.node: word.durable for word in self._asked.words.values()}
-        for site in self._sites:
-            for path in site.directories.state.glob(f"*/{mark.NAME}"):
-                with contextlib.suppress(FileNotFoundError):
-                    if (read := mark.decode(path.read_bytes())) is not None:
-                        node = path.parent.name
-                        found[node] = max(found.get(node, 0), read.durable)
+    def _sorted_files(self, name: str) -> _Files:
+        """Who published which: of what waits, of the newest in the archive, and where two
+        have one lsn.
+        """
+        found = _Files(self._spool.get(name, []), self._archive.get(name, []))
+        both = sorted(
+            [*found.spool, *found.archive], key=lambda file: (file.first, file.last)
+        )
+        looked = [*found.spool, *found.archive[-_NEWEST:], *_meeting(both)]
+        names: set[tuple[str, str]] = set()
+        for file in sorted(dict.fromkeys(looked), key=lambda file: file.first):
+            incarnation = self._footers.of(file)
+            if incarnation is None:  # it has moved, and is met where it is now
+                continue
+            if (incarnation, file.path.name) not in names:
+                names.add((incarnation, file.path.name))
+                found.of.setdefault(incarnation, []).append(file)
         return found
 
-    def _judge(self, name: str, problems: list[Problem], marked: int) -> Node:
-        journal = self._journal.get(name, JournalContent())
-        spool, archive = self._spool.get(name, []), self._archive.get(name, [])
-        lake = self._lake.nodes.get(name, Counts())
-        last = max(marked, journal.last, lake.last, *_lasts(spool), *_lasts(archive))
-        last = self._until.setdefault(name, last)
-        asked = Ranges.of([(self._first, last)])
-        problems += journal.problems
-        files = sorted((*spool, *archive), key=lambda file: (file.first, file.last))
-        problems += self._journals.foreign(name, files)
-        missing = lake.missing(self._first, last)
-        runs = self._read(spool, missing, journal, problems)
-        lacking = missing - Ranges.of(runs)
-        waiting = lacking & journal.events
-        said = lacking & self._asked.waiting(name)
-        holes = lacking - waiting - said
-        holes = holes | ((waiting & self._taken(journal, waiting)) - said)
-        aside = holes & self._aside.get(name, Ranges())
-        holes = holes - aside
-        if len(waiting):
-            problems += self._unserved(name)
-        spans = {file.path.name: (file.first, file.last) for file in (*spool, *archive)}
-        twice = Ranges.twice(runs) | Ranges.twice(spans.values())
-        return Node(
-            name,
-            self._first,
-            last,
-            in_lake=asked.events - missing.events,
-            in_spool=missing.events - lacking.events,
-            in_journal=lacking.events - holes.events - aside.events,
-            holes=holes,
-            aside=aside,
-            doubles=lake.doubled(self._first, last) | (twice & asked),
-        )
-
-    def _unserved(self, name: str) -> Iterable[Problem]:
+    def unserved(self, name: str) -> Iterable[Problem]:
         """Why what waits in a node's journal would wait for ever."""
-        for site in self._journals.homes(name):
-            path = site.directories.journal_of(name)
-            if site.served not in (None, name) and not is_locked(path):
+        for home in self.journals.homes(name):
+            path = home.site.directories.journal_of(name)
+            if home.site.served not in (None, name) and not is_locked(path):
                 yield Problem(
                     str(path),
-                    f"nobody serves node {name}: the gateway of node {site.served} "
+                    f"nobody serves node {name}: the gateway of node {home.site.served} "
                     "publishes its events when it starts",
                 )
 
-    def _taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
+    def taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
         """Which of *waiting* were published, and will not be again.
 
         Their segment may stay for what else is in it (`gateway.store.checkpoint`).
@@ -287,94 +228,415 @@ class _View:
             )
         )
 
-    def _read(
-        self,
-        files: list[SpoolFile],
-        missing: Ranges,
-        journal: JournalContent,
-        problems: list[Problem],
+    def incarnation_of(self, file: SpoolFile) -> str | None:
+        """Who published it; None if it is gone."""
+        return self._footers.of(file)
+
+    def runs(
+        self, file: SpoolFile, journal: JournalContent, problems: list[Problem]
     ) -> list[tuple[int, int]]:
-        """What really is in those files that should have some of *missing*.
+        """What really is in a file that should have what no table has.
 
-        They are read whole: nobody else has these events.
+        It is read whole: nobody else has these events.
         """
-        found: list[tuple[int, int]] = []
-        entries = {entry.name: entry for entry in journal.published}
-        for file in files:
-            if not missing.touches(file.first, file.last):
-                continue
-            name = file.path.name
-            if name not in self._runs:
-                bucket = self._spools.bucket_of(file)
-                try:
-                    with (
-                        bucket.local(file)
-                        if bucket
-                        else contextlib.nullcontext(file) as there
-                    ):
-                        self._runs[name] = runs_in(there, entries.get(name))
-                except FileNotFoundError:
-                    # It was public when we listed it, and has gone to the tables since.
-                    found.append((file.first, file.last))
-                    continue
-                except Unusable as why:
-                    problems.append(Problem(str(file.path), str(why)))
-                    continue
-            found += self._runs[name]
-        return found
-
-    def _moved_aside(self) -> dict[str, Ranges]:
-        holes = []
-        for site in self._sites:
-            with contextlib.suppress(ValueError):  # then they are holes nobody knows
-                holes += known_holes(site.directories.lake)
-        return {
-            node: Ranges.of((one.first, one.last) for one in holes if one.node == node)
-            for node in {one.node for one in holes}
-        }
+        if file in self._runs:
+            return self._runs[file]
+        name = file.path.name
+        life = self._footers.of(file) or ""
+        entry = next((one for one in journal.published if one.name == name), None)
+        if entry is not None and life and entry.incarnation not in ("", life):
+            entry = None
+        bucket = self._spools.bucket_of(file)
+        try:
+            with (
+                bucket.local(file) if bucket else contextlib.nullcontext(file)
+            ) as there:
+                self._runs[file] = runs_in(there, entry)
+        except FileNotFoundError:
+            # It was public when we listed it, and has gone to the tables since.
+            return [(file.first, file.last)]
+        except Unusable as why:
+            problems.append(Problem(str(file.path), str(why)))
+            return []
+        return self._runs[file]
 
     def explain(self, report: Report) -> None:
         """Say of the first faults what is known, of the others where they are."""
         for node in report.nodes:
-            for number, (first, last) in enumerate(node.holes):
-                hole = Hole(first, last)
-                if number < _NAMED:
-                    self._explain_hole(node.node, hole)
-                report.holes.setdefault(node.node, []).append(hole)
-            for number, (first, last) in enumerate(node.doubles):
-                double = Double(first, last)
-                if number < _NAMED:
-                    double.files = self._files_with(node.node, double)
-                report.doubles.setdefault(node.node, []).append(double)
+            for life in node.lives:
+                who = life.incarnation
+                holes = report.holes.setdefault(node.node, []) if life.holes else []
+                for first, last in life.holes:
+                    hole = Hole(first, last, incarnation=who)
+                    if len(holes) < _NAMED:
+                        self._explain_hole(node.node, hole)
+                    holes.append(hole)
+                twice = report.doubles.setdefault(node.node, []) if life.doubles else []
+                for first, last in life.doubles:
+                    double = Double(first, last, incarnation=who)
+                    if len(twice) < _NAMED:
+                        double.files = self._files_with(node.node, double)
+                    twice.append(double)
 
     def _explain_hole(self, name: str, hole: Hole) -> None:
-        hole.archive = _overlapping(self._archive.get(name, []), hole.first, hole.last)
+        files = self._files[name]
+        hole.archive = self._overlapping([*files.archive, *self._archived(name)], hole)
         if hole.archive:
             return
-        if spool := _overlapping(self._spool.get(name, []), hole.first, hole.last):
+        if spool := self._overlapping(files.spool, hole):
             hole.note = f"{spool[0]}, which should have them, is damaged"
             return
-        seen = self._journal.get(name, JournalContent())
+        end = self._lives[name].ends.get(hole.incarnation)
+        if end is not None and hole.last <= end.acknowledged:
+            hole.note = (
+                f"acknowledged by {name} with ack: {end.ack} before its disk was lost"
+            )
+            return
+        seen = self.journals.content(name)
         for first, last, path in seen.damaged:
             if first <= hole.last and hole.first <= last:
                 hole.note = f"{path}, which was found damaged, may have held them"
                 return
         for entry in seen.published:
+            theirs = "" not in (entry.incarnation, hole.incarnation)
+            if theirs and entry.incarnation != hole.incarnation:
+                continue
             if entry.first <= hole.last and hole.first <= entry.last:
                 hole.note = f"the journal published {entry.name}, which is gone"
                 return
 
+    def _archived(self, name: str) -> list[SpoolFile]:
+        """A node's files in the archives of buckets, which are listed for what is missing
+        alone.
+        """
+        if self._in_buckets is None:
+            self._in_buckets = self._spools.archives()
+        return self._in_buckets.get(name, [])
+
+    def _overlapping(
+        self, files: Iterable[SpoolFile], some: Hole | Double
+    ) -> list[str]:
+        """Where events of this range, and this incarnation, should be."""
+        return [
+            str(file.path)
+            for file in files
+            if file.overlaps(some.first, some.last)
+            and (
+                not some.incarnation
+                or self._footers.of(file) in (None, "", some.incarnation)
+            )
+        ]
+
     def _files_with(self, name: str, double: Double) -> list[str]:
-        there = [*self._spool.get(name, []), *self._archive.get(name, [])]
-        spooled = _overlapping(there, double.first, double.last)
+        files = self._files[name]
+        spooled = self._overlapping([*files.spool, *files.archive], double)
         if len({path.rpartition("/")[2] for path in spooled}) < 2:
             spooled = []
-        return self._lake.files_with(name, double.first, double.last) + spooled
+        lives = dict.fromkeys((double.incarnation, ""))
+        tables = [
+            str(place)
+            for each in lives
+            for place in self.lake.files_with(name, each, double.first, double.last)
+        ]
+        return list(dict.fromkeys(tables)) + spooled
 
 
-def _lasts(files: Iterable[SpoolFile]) -> list[int]:
-    return [0, *(file.last for file in files)]
+class _Judge:
+    """One node, as one look found it."""
+
+    def __init__(
+        self, view: _View, name: str, lives: Lives, files: _Files, report: Report
+    ) -> None:
+        self._view = view
+        self._name = name
+        self._lives = lives
+        self._files = files
+        self._report = report
+        self._counts: Mapping[str, Counts] = view.lake.nodes.get(name, {})
+        self._journal = view.journals.content(name)
+        self._waiting = view.journals.events(name)
+        self._reached = {
+            one.incarnation: one for one in view.words.reached.get(name, ())
+        }
+        self._lines: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """What the catalog says, by incarnation."""
+        for entry in self._journal.published:
+            self._lines[entry.incarnation].append((entry.first, entry.last))
+        self._last = 0
+        self._until = self._ends()
+
+    # -- whose lsns are asked for -------------------------------------------------------
+
+    def _ends(self) -> dict[str, int]:
+        """The last acknowledged lsn of each incarnation that is known, at the first look."""
+        found: dict[str, int] = defaultdict(int)
+
+        def see(incarnation: str, last: int) -> None:
+            found[incarnation] = max(found[incarnation], last)
+
+        for each, counts in self._counts.items():
+            see(each, counts.last)
+        for each, spans in (*self._lines.items(), *self._spans()):
+            for _, last in spans:
+                see(each, last)
+        for each, lsns in self._waiting.items():
+            see(each, lsns.last)
+        for home in self._view.journals.homes(self._name):
+            see(home.this.id if home.this is not None else "", home.last)
+        for each, reached in self._reached.items():
+            see(each, reached.lsn)
+        for each, end in self._lives.ends.items():
+            see(each, end.acknowledged)
+        if (word := self._view.asked.words.get(self._name)) is not None:
+            see(word.incarnation, word.durable)
+        see("", self._view.journals.marked.get(self._name, 0))
+        for file in (*self._files.spool, *self._files.archive):
+            see("", file.last)
+        until = self._view.until
+        self._last = until.setdefault((self._name, None), max(found.values()))
+        return {
+            each: until.setdefault((self._name, each), last)
+            for each, last in found.items()
+            if each
+        }
+
+    def _spans(self) -> Iterable[tuple[str, list[tuple[int, int]]]]:
+        return ((each, self._files.spans(each)) for each in self._files.of)
+
+    def _since(self, each: str) -> int:
+        """The first lsn that an incarnation has to account for."""
+        if since := self._lives.since(each):
+            return since
+        seen = [first for first, _ in (*self._lines[each], *self._files.spans(each))]
+        seen += [first for first, _ in self._waiting.get(each, ())]
+        if (counts := self._counts.get(each)) is not None and counts.first:
+            seen.append(counts.first)
+        if seen:
+            return min(seen)
+        # Nothing is left of it: it began behind whoever was before it.
+        last = self._until[each]
+        return 1 + max((one for one in self._until.values() if one < last), default=0)
+
+    def _present(self, each: str) -> Ranges:
+        """Its lsns that are in the tables."""
+        counts = self._counts.get(each)
+        return Ranges() if counts is None else counts.seen(self._view.first, GREATEST)
+
+    def _known(self, each: str) -> Ranges:
+        """Its lsns that are anywhere."""
+        files = Ranges.of(self._files.spans(each))
+        return self._present(each) | files | self._waiting.get(each, Ranges())
+
+    def _own(self, each: str) -> Ranges:
+        """Likewise, or were."""
+        return self._known(each) | Ranges.of(self._lines[each])
+
+    def _asked(self) -> dict[str, Ranges]:
+        """The lsns that each incarnation has to account for; "" has what is left."""
+        found = {
+            each: Ranges.of([(max(self._view.first, self._since(each)), last)])
+            for each, last in self._until.items()
+        }
+        for each, span in list(found.items()):
+            for mate in self._lives.mates(each, found):
+                known = self._known(mate)
+                if len(known & span) and not len(known & self._own(each)):
+                    found[each] = found[each] - known
+        all_of_it = Ranges.of([(self._view.first, self._last)])
+        found[""] = all_of_it - Ranges.joined(found.values())
+        return found
+
+    # -- where they are -----------------------------------------------------------------
+
+    def judge(self) -> Node:
+        """Also adds problems to the report."""
+        problems = self._report.problems
+        problems += self._journal.problems
+        asked = self._asked()
+        missing = {each: self._missing(each, lsns) for each, lsns in asked.items()}
+        runs = self._read(missing)
+        lives = [
+            self._life(each, lsns, missing[each], runs) for each, lsns in asked.items()
+        ]
+        if any(life.in_journal for life in lives) or self._lost_in_journal(lives):
+            problems += self._view.unserved(self._name)
+        named = [life for life in lives if life.incarnation and len(life.asked)]
+        nobody = lives[-1]
+        if not len(nobody.asked) and len(named) == 1:
+            named[0].doubles = named[0].doubles | nobody.doubles
+            nobody.doubles = Ranges()
+        there = [life for life in lives if len(life.asked) or len(life.doubles)]
+        there.sort(key=lambda life: (next(iter(life.asked), (0, 0)), life.incarnation))
+        return Node(self._name, self._view.first, self._last, there)
+
+    def _lost_in_journal(self, lives: Iterable[Life]) -> bool:
+        """Whether a hole is in the journal all the same."""
+        journal = Ranges.joined(self._waiting.values())
+        return any(len(life.holes & journal) for life in lives)
+
+    def _missing(self, each: str, asked: Ranges) -> Ranges:
+        """What of it is not in the tables."""
+        if not each:
+            for one in self._counts:
+                if len(asked):
+                    asked = asked - self._present(one)
+            return asked
+        own = self._present(each)
+        missing = asked - own
+        if len(missing) and "" in self._counts:
+            old = self._present("")
+            if not len(own & old):
+                missing = missing - old
+        return missing
+
+    def _read(self, missing: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
+        """What is in the spool of it, by incarnation."""
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for file in self._files.spool:
+            life = self._view.incarnation_of(file) or ""
+            if any(
+                lsns.touches(file.first, file.last)
+                for each, lsns in missing.items()
+                if not each or life in (each, "")
+            ):
+                found[life] += self._view.runs(
+                    file, self._journal, self._report.problems
+                )
+        return found
+
+    def _life(
+        self,
+        each: str,
+        asked: Ranges,
+        missing: Ranges,
+        runs: Mapping[str, list[tuple[int, int]]],
+    ) -> Life:
+        there = [
+            run for life in runs if not each or life in (each, "") for run in runs[life]
+        ]
+        lacking = missing - Ranges.of(there)
+        journal = Ranges.joined(
+            lsns
+            for life, lsns in self._waiting.items()
+            if not each or life in (each, "")
+        )
+        waiting = lacking & journal
+        said = lacking & self._said(each)
+        holes = lacking - waiting - said
+        holes = holes | ((waiting & self._view.taken(self._journal, waiting)) - said)
+        aside = holes & self._aside(each)
+        nowhere = holes - aside
+        accepted = nowhere & self._accepted(each)
+        return Life(
+            each,
+            asked,
+            in_lake=asked.events - missing.events,
+            in_spool=missing.events - lacking.events,
+            in_journal=lacking.events - holes.events,
+            holes=nowhere - accepted,
+            aside=aside,
+            accepted=accepted,
+            doubles=self._doubles(each, runs.get(each, [])),
+        )
+
+    def _said(self, each: str) -> Ranges:
+        """What is in a journal that is not seen here, by its gateway's word."""
+        found = Ranges()
+        if (word := self._view.asked.words.get(self._name)) is not None:
+            mine = word.incarnation or next(iter(self._reached), "")
+            if not each or mine in ("", each):
+                found = self._view.asked.waiting(self._name)
+        reached = self._reached.get(each)
+        homes = self._view.journals.homes(self._name)
+        if (
+            reached is not None
+            and reached.ack != "spool"
+            and not any(home.this and home.this.id == each for home in homes)
+        ):
+            counts = self._counts.get(each)
+            ends = [last for _, last in self._files.spans(each)]
+            ends += [counts.last] if counts is not None else []
+            seen = max(ends, default=reached.since - 1)
+            if word is None and seen < reached.lsn:
+                self._report.worded = sorted({*self._report.worded, self._name})
+            found = found | Ranges.of([(seen + 1, reached.lsn)])
+        return found
+
+    def _aside(self, each: str) -> Ranges:
+        return Ranges.of(
+            (hole.first, hole.last)
+            for hole in self._view.ledgers.holes
+            if hole.node == self._name and (not each or hole.incarnation in ("", each))
+        )
+
+    def _accepted(self, each: str) -> Ranges:
+        return Ranges.of(
+            (one.first, GREATEST if one.last is None else one.last)
+            for one in self._view.ledgers.accepted
+            if one.node == self._name and one.incarnation in ("", each)
+        )
+
+    def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:
+        """Of one incarnation; a file of which none is known may be anybody's."""
+        mine, old = self._files.spans(each), self._files.spans("")
+        twice = Ranges.twice(mine) | Ranges.twice(runs)
+        if each:
+            twice = twice | (Ranges.of(mine) & Ranges.of(old))
+        last = self._until.get(each, self._last)
+        found = twice & Ranges.of([(self._view.first, last)])
+        if (counts := self._counts.get(each)) is not None:
+            found = found | counts.doubled(self._view.first, last)
+        return found
+
+    # -- where they ended ---------------------------------------------------------------
+
+    def unknown(self) -> list[Unknown]:
+        """Incarnations that nobody vouches for."""
+        last = {
+            each: lsn for each, lsn in self._until.items() if lsn >= self._view.first
+        }
+        found = self._lives.unknown(self._name, last, self._later)
+        return [replace(one, accepted=self._is_accepted(one)) for one in found]
+
+    def _is_accepted(self, unknown: Unknown) -> bool:
+        return any(
+            one.node == self._name
+            and one.incarnation in ("", unknown.incarnation)
+            and one.first <= unknown.last + 1
+            and (one.last is None or one.last >= unknown.last)
+            for one in self._view.ledgers.accepted
+        )
+
+    def _later(self, each: str) -> str | None:
+        """Who gave lsns of this one again, after it."""
+        own = self._present(each)
+        for other in self._counts:
+            if other in ("", each):
+                continue
+            for lsn, _ in own & self._present(other):
+                mine, theirs = (self._received(who, lsn) for who in (each, other))
+                if mine is None or theirs is None or mine < theirs:
+                    return other
+                break
+        return None
+
+    def _received(self, each: str, lsn: int) -> int | None:
+        """When the event came, by its row."""
+        for place in self._view.lake.files_with(self._name, each, lsn, lsn):
+            if (at := received_at(place, self._name, each, lsn)) is not None:
+                return at
+        return None
 
 
-def _overlapping(files: list[SpoolFile], first: int, last: int) -> list[str]:
-    return [str(file.path) for file in files if file.overlaps(first, last)]
+def _meeting(files: Sequence[SpoolFile]) -> list[SpoolFile]:
+    """Of files in order of lsn those that have an lsn which another one has, too."""
+    found: list[SpoolFile] = []
+    group: list[SpoolFile] = []
+    reach = 0
+    for file in files:
+        if file.first > reach:
+            found += group if len(group) > 1 else []
+            group = []
+        group.append(file)
+        reach = max(reach, file.last)
+    return [*found, *(group if len(group) > 1 else [])]

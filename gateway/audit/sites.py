@@ -8,6 +8,7 @@ journal below the directory of its gateway, or by that gateway's word.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,25 +16,33 @@ from pathlib import Path
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
-from gateway.audit.incarnations import Incarnations
+from gateway.audit.incarnations import Line, Lives
 from gateway.audit.lake import Lake, Problem
 from gateway.audit.ranges import Ranges
-from gateway.audit.remote import Access
+from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
+from gateway.store import incarnation, mark
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.incarnation import Incarnation
+from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
+from gateway.store.word import Reached
 
 __all__ = [
     "Ask",
     "Asked",
+    "Home",
     "Journals",
     "Lakes",
+    "Ledgers",
     "Site",
     "Spools",
     "Word",
+    "Words",
     "distinct",
     "joined",
+    "lives_of",
 ]
 
 
@@ -62,6 +71,8 @@ class Word:
     """Up to this one all is in files that the job can read."""
     bucket: str | None
     """Where those go; None: a directory of its machine."""
+    incarnation: str = ""
+    """Who gives its lsns; "" if it does not say."""
 
 
 Ask = Callable[[], Word]
@@ -113,43 +124,192 @@ class Asked:
         return Ranges.of([(word.published + 1, word.durable)] if word else [])
 
 
+class Words:
+    """What buckets say of nodes: how far each is, and how its incarnations ended."""
+
+    def __init__(self, buckets: Sequence[BucketFiles], node: str | None) -> None:
+        self._buckets = buckets
+        self._node = node
+        self.reached: dict[str, list[Reached]] = {}
+        """By node."""
+        self.holders: dict[str, set[str]] = {}
+        """The incarnations that have each name."""
+        self.ends: dict[str, dict[str, End]] = {}
+        """By node and incarnation."""
+        self.problems: list[Problem] = []
+
+    def look(self) -> None:
+        """Read them.  Raises `BucketError`."""
+        self.reached, self.holders, self.ends, self.problems = {}, {}, {}, []
+        for bucket in self._buckets:
+            for node, said in bucket.words(self._node):
+                if isinstance(said, str):
+                    self.problems.append(Problem(bucket.word_of(node), said))
+                    continue
+                if said.reached is not None:
+                    self.reached.setdefault(node, []).append(said.reached)
+                if said.holder is not None and said.holder.incarnation:
+                    holders = self.holders.setdefault(node, set())
+                    holders.add(said.holder.incarnation)
+                for each, end in said.ended.items():
+                    known = End(
+                        end.acknowledged, end.heard, end.ack, end.exact, end.found
+                    )
+                    _add_end(self.ends.setdefault(node, {}), each, known)
+
+
+def _add_end(known: dict[str, End], each: str, end: End) -> None:
+    """The one that knows more."""
+    before = known.get(each)
+    if before is None or (end.exact, end.acknowledged) > (
+        before.exact,
+        before.acknowledged,
+    ):
+        known[each] = end
+
+
+class Ledgers:
+    """What the jobs of all sites have written down beside their tables."""
+
+    def __init__(self, sites: Sequence[Site]) -> None:
+        self._sites = sites
+        self.holes: list[KnownHole] = []
+        self.accepted: list[Accepted] = []
+        self.ends: dict[str, dict[str, End]] = {}
+        """By node and incarnation."""
+        self.problems: list[Problem] = []
+
+    def look(self) -> None:
+        """Read them.  Raises OSError."""
+        self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
+        for site in self._sites:
+            lake = site.directories.lake
+            try:
+                # Accepted first: it goes into the ledger.
+                self.accepted += accepted(lake)
+                self.holes += known_holes(lake)
+                for node, found in ends(lake).items():
+                    for each, end in found.items():
+                        _add_end(self.ends.setdefault(node, {}), each, end)
+            except ValueError as why:
+                self.problems.append(Problem(str(lake), str(why)))
+
+
+@dataclass(slots=True)
+class Home:
+    """A node's journal in one site."""
+
+    site: Site
+    content: JournalContent
+    this: Incarnation | None
+    """Who gives lsns there; None if that is not known."""
+    marked: int
+    """How far it had come at least, by its mark."""
+
+    @property
+    def last(self) -> int:
+        """The greatest lsn that it is known to have acknowledged."""
+        return max(self.marked, self.content.last)
+
+    @property
+    def line(self) -> Line | None:
+        """Whose lsns it has."""
+        return None if self.this is None else Line.of(self.this)
+
+    def events(self) -> dict[str, Ranges]:
+        """The lsns in it, by who gave them; "" is not known."""
+        line, left, found = self.line, self.content.events, {}
+        for each, lsns in (line.parts() if line is not None else {}).items():
+            found[each] = left & lsns
+            left = left - lsns
+        return {**found, "": left}
+
+
 class Journals:
     """Of all sites, by node."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
-        self._homes: dict[str, list[Site]] = {}
-        self._incarnations = {
-            site.directories.journal: Incarnations(site.directories.journal)
-            for site in sites
-        }
-        self.nodes: dict[str, JournalContent] = {}
+        self._homes: dict[str, list[Home]] = {}
+        self.marked: dict[str, int] = {}
+        """How far each node had come at least."""
 
     def look(self) -> None:
         """Read them.  Raises OSError."""
-        self.nodes, self._homes = {}, {}
-        for site in self._sites:
+        self._homes, self.marked = {}, {}
+        marks = [self._marks(site) for site in self._sites]
+        for site, marked in zip(self._sites, marks, strict=True):
+            for node, last in marked.items():
+                self.marked[node] = max(self.marked.get(node, 0), last)
             for node, content in read_journal(site.directories.journal).items():
-                homes = self._homes.setdefault(node, [])
-                homes.append(site)
-                before = self.nodes.get(node)
-                self.nodes[node] = _both(before, content, homes) if before else content
+                this = self._this(site.directories.journal_of(node))
+                home = Home(site, content, this, marked.get(node, 0))
+                self._homes.setdefault(node, []).append(home)
 
-    def homes(self, node: str) -> Sequence[Site]:
+    @staticmethod
+    def _marks(site: Site) -> dict[str, int]:
+        found = {}
+        for path in site.directories.state.glob(f"*/{mark.NAME}"):
+            with contextlib.suppress(FileNotFoundError):
+                if (read := mark.decode(path.read_bytes())) is not None:
+                    found[path.parent.name] = read.durable
+        return found
+
+    @staticmethod
+    def _this(journal: Path) -> Incarnation | None:
+        """None if it has none; a damaged one is written anew by the next start."""
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            return incarnation.decode(
+                (journal / incarnation.INCARNATION[0]).read_bytes()
+            )
+        return None
+
+    @property
+    def nodes(self) -> set[str]:
+        """Those that have a journal."""
+        return set(self._homes)
+
+    def homes(self, node: str) -> Sequence[Home]:
         """Where there is a journal of it."""
         return self._homes.get(node, ())
 
-    def foreign(self, node: str, files: Iterable[SpoolFile]) -> list[Problem]:
-        """Of a node's files those that another journal published."""
-        site = (*self.homes(node), *self._sites)[0]
-        return self._incarnations[site.directories.journal].problems(node, files)
+    def content(self, node: str) -> JournalContent:
+        """What is in all of them; that there are several is told."""
+        homes = self.homes(node)
+        if not homes:
+            return JournalContent()
+        found = homes[0].content
+        for home in homes[1:]:
+            found = _both(found, home.content, (homes[0].site, home.site))
+        return found
+
+    def events(self, node: str) -> dict[str, Ranges]:
+        """The lsns in them, by who gave them."""
+        found: dict[str, Ranges] = {}
+        for home in self.homes(node):
+            for each, lsns in home.events().items():
+                found[each] = found[each] | lsns if each in found else lsns
+        return found
+
+
+def lives_of(node: str, journals: Journals, words: Words, ledgers: Ledgers) -> Lives:
+    """What all of them say of a node's incarnations."""
+    lines = [line for home in journals.homes(node) if (line := home.line) is not None]
+    for reached in words.reached.get(node, ()):
+        if not any(reached.incarnation == line.id for line in lines):
+            lines.append(Line.told(reached))
+    known: dict[str, End] = {}
+    for place in (ledgers.ends, words.ends):
+        for each, end in place.get(node, {}).items():
+            _add_end(known, each, end)
+    return Lives(lines, known, frozenset(words.holders.get(node, ())))
 
 
 def _both(
-    one: JournalContent, other: JournalContent, homes: Sequence[Site]
+    one: JournalContent, other: JournalContent, homes: tuple[Site, Site]
 ) -> JournalContent:
     """A node with a journal in two directories; that is told."""
-    first, *_, last = (site.directories.journal for site in homes)
+    first, last = (site.directories.journal for site in homes)
     why = f"another directory has a journal of this node, too: {first}"
     return JournalContent(
         one.events | other.events,
@@ -168,6 +328,13 @@ class Spools:
         buckets = {site.bucket.url: site.bucket for site in sites if site.bucket}
         self.buckets = [BucketFiles(one) for one in buckets.values()]
         self.urls = list(buckets)
+
+    def archives(self) -> dict[str, list[SpoolFile]]:
+        """Likewise, what the job has committed, where that is kept in a bucket.
+
+        Raises `BucketError`.
+        """
+        return joined(*(bucket.list(archive=True) for bucket in self.buckets))
 
     def list(self) -> dict[str, list[SpoolFile]]:
         """By node, in order of lsn; of directories first, from where they go to buckets.
@@ -190,18 +357,23 @@ class Lakes:
             lake_of(site.directories.lake, node=node, first=first, access=site.access)
             for site in sites
         ]
-        self.nodes: dict[str, Counts] = {}
+        self.nodes: dict[str, dict[str, Counts]] = {}
+        """By node and incarnation."""
 
     def look(self) -> None:
         """Count what is new.  Raises OSError."""
-        found: dict[str, list[Counts]] = {}
+        found: dict[str, dict[str, list[Counts]]] = {}
         for lake in self._lakes:
             lake.look()
-            for node, counts in lake.nodes.items():
-                found.setdefault(node, []).append(counts)
+            for node, lives in lake.nodes.items():
+                for each, counts in lives.items():
+                    found.setdefault(node, {}).setdefault(each, []).append(counts)
         self.nodes = {
-            node: counts[0] if len(counts) == 1 else Counts.summed(counts)
-            for node, counts in found.items()
+            node: {
+                each: counts[0] if len(counts) == 1 else Counts.summed(counts)
+                for each, counts in lives.items()
+            }
+            for node, lives in found.items()
         }
 
     @property
@@ -214,10 +386,14 @@ class Lakes:
         """Whether a ledger is believed."""
         return any(lake.told for lake in self._lakes)
 
-    def files_with(self, node: str, first: int, last: int) -> list[str]:
-        """Names of the files that hold an event of this range."""
+    def files_with(
+        self, node: str, incarnation: str, first: int, last: int
+    ) -> list[Place]:
+        """The files that hold an event of this range."""
         return [
-            name for lake in self._lakes for name in lake.files_with(node, first, last)
+            place
+            for lake in self._lakes
+            for place in lake.files_with(node, incarnation, first, last)
         ]
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from gateway.store.bucket import Bucket, BucketError, NotThere
 
-__all__ = ["UNDECIDED", "Holder", "Word", "name_of", "read"]
+__all__ = ["UNDECIDED", "Ended", "Holder", "Reached", "Word", "name_of", "read"]
 
 UNDECIDED = -1
 """The fence of an incarnation while who took over has not said yet from where it goes on."""
@@ -66,15 +66,32 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid} on {self.host} with {self.path}{known}"
 
 
+class Reached(msgspec.Struct, frozen=True):
+    """How far the holder is."""
+
+    incarnation: str
+    since: int
+    """The first lsn that it may have given."""
+    lsn: int
+    """The last one that it has acknowledged."""
+    at: float
+    """When, in seconds since the epoch, by its clock."""
+    ack: str
+    """How it acknowledges: `journal` or `spool`."""
+    exact: bool
+    """Whether it has acknowledged none behind that."""
+    earlier: tuple[str, ...] = ()
+    """The incarnations that its directory had before."""
+
+
 class Ended(msgspec.Struct, frozen=True):
-    """How an incarnation ended that no directory goes on from."""
+    """How an incarnation ended that the holder's directory does not go on from."""
 
     acknowledged: int
     heard: float
     ack: str
     exact: bool
     found: float
-    since: int = 0
 
 
 class Word(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,7 +107,10 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     fenced: Mapping[str, int] = {}
     """Incarnations whose name was taken over, oldest first, and the last lsn that may be
     theirs."""
+    reached: Reached | None = None
     ended: Mapping[str, Ended] = {}
+    """By incarnation, oldest first."""
+    form: int = 1
 
     def last_lsn_of(self, incarnation: str) -> int | None:
         """The last lsn that may come from there, or `UNDECIDED`; None: any."""

@@ -1,0 +1,150 @@
+"""What an audit found: of each node, and of each of its incarnations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.audit.incarnations import Unknown
+from gateway.audit.lake import Problem
+from gateway.audit.ranges import Ranges
+from gateway.store.lake import Accepted
+
+__all__ = ["Double", "Hole", "Life", "Node", "Report"]
+
+
+@dataclass(slots=True)
+class Hole:
+    """Acknowledged events that are nowhere."""
+
+    first: int
+    last: int
+    archive: list[str] = field(default_factory=list)
+    """Files that still have some of them: the tables lost them, we did not."""
+    note: str | None = None
+    """What else is known of them."""
+    incarnation: str = ""
+    """Whose they are; "" is not known."""
+
+
+@dataclass(slots=True)
+class Double:
+    """Events that are there more than once."""
+
+    first: int
+    last: int
+    files: list[str] = field(default_factory=list)
+    incarnation: str = ""
+    """Whose they are; "" is not known."""
+
+
+@dataclass(slots=True)
+class Life:
+    """What was found of one incarnation's events; the three places add up to all but holes.
+
+    "" is what no incarnation that is known has to account for.
+    """
+
+    incarnation: str
+    asked: Ranges
+    """Its lsns, up to the last acknowledged."""
+    in_lake: int = 0
+    in_spool: int = 0
+    """Not in the lake, but in the spool."""
+    in_journal: int = 0
+    """Only there."""
+    holes: Ranges = field(default_factory=Ranges)
+    doubles: Ranges = field(default_factory=Ranges)
+    aside: Ranges = field(default_factory=Ranges)
+    """In spool files that the Spark job could not read; it has written them down."""
+    accepted: Ranges = field(default_factory=Ranges)
+    """Nowhere, and somebody said that they are lost."""
+
+
+@dataclass(slots=True)
+class Node:
+    """What was found of one node's events: the sums of its incarnations'."""
+
+    node: str
+    first: int
+    last: int
+    """The last acknowledged."""
+    lives: list[Life]
+    """By their first lsns; an event's name is (node, incarnation, lsn)."""
+
+    @property
+    def events(self) -> int:
+        """How many were acknowledged."""
+        return sum(life.asked.events for life in self.lives)
+
+    @property
+    def in_lake(self) -> int:
+        """See `Life`."""
+        return sum(life.in_lake for life in self.lives)
+
+    @property
+    def in_spool(self) -> int:
+        """See `Life`."""
+        return sum(life.in_spool for life in self.lives)
+
+    @property
+    def in_journal(self) -> int:
+        """See `Life`."""
+        return sum(life.in_journal for life in self.lives)
+
+    @property
+    def holes(self) -> Ranges:
+        """The lsns of all."""
+        return Ranges.joined(life.holes for life in self.lives)
+
+    @property
+    def doubles(self) -> Ranges:
+        """Likewise."""
+        return Ranges.joined(life.doubles for life in self.lives)
+
+    @property
+    def aside(self) -> Ranges:
+        """Likewise."""
+        return Ranges.joined(life.aside for life in self.lives)
+
+    @property
+    def fine(self) -> bool:
+        """Whether all of them are there once."""
+        return not any(len(life.holes) or len(life.doubles) for life in self.lives)
+
+
+@dataclass(slots=True)
+class Report:
+    """The result."""
+
+    nodes: list[Node]
+    problems: list[Problem]
+    holes: dict[str, list[Hole]] = field(default_factory=dict)
+    """By node; the first of them with all that is known."""
+    doubles: dict[str, list[Double]] = field(default_factory=dict)
+    unknown: list[Unknown] = field(default_factory=list)
+    """Incarnations of which nobody knows where they ended."""
+    accepted: list[Accepted] = field(default_factory=list)
+    """What was accepted as lost, whether or not it is."""
+    looks: int = 1
+    told: bool = False
+    """Whether what is in the tables is only what the job's ledger says."""
+    asked: list[str] = field(default_factory=list)
+    """Nodes of which what is in the journal is only what their gateway says."""
+    worded: list[str] = field(default_factory=list)
+    """Nodes of which it is only what their gateway last said in the bucket."""
+
+    @property
+    def events(self) -> int:
+        """All nodes' acknowledged events."""
+        return sum(node.events for node in self.nodes)
+
+    @property
+    def lost(self) -> int:
+        """How many of them were accepted as lost."""
+        return sum(life.accepted.events for one in self.nodes for life in one.lives)
+
+    @property
+    def complete(self) -> bool:
+        """The promise holds, but for what was accepted."""
+        vouched = all(one.accepted for one in self.unknown)
+        return vouched and not self.problems and all(one.fine for one in self.nodes)
