@@ -32,7 +32,9 @@ _KILLED = "it ended without a word; dmesg says whether it was killed for its mem
 
 def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
     known = {
-        name: before[name] for name in ("committed_lsn", "holes") if name in before
+        name: before[name]
+        for name in ("committed_lsn", "committed_by", "holes", "ended")
+        if name in before
     }
     failures, why = before.get("failures"), before.get("last_failure")
     if not isinstance(failures, int):  # an earlier version
@@ -134,9 +136,13 @@ class Health:
         failures = self._known["failures"] + 1
         self.say(state="failed", last_error=why, failures=failures, last_failure=why)
 
+    def note(self, **news: Any) -> None:
+        """Add to what is known; it is written with the next word."""
+        self._known.update(news)
+
     def say(self, **news: Any) -> None:
         """Add to what is known, and write it."""
-        self._known.update(news)
+        self.note(**news)
         self._write()
 
     def beat(
@@ -165,6 +171,7 @@ class Health:
             self._known |= _NO_FAILURES
         self.say(
             committed_lsn=ledger.committed.last(),
+            committed_by=ledger.committed.last_by(),
             spool_files=waiting.files,
             oldest_file=oldest and {"name": oldest[0].name, "at": oldest[1]},
             holes=[
@@ -172,9 +179,8 @@ class Health:
                 for one in ledger.holes
             ],
             ended=[
-                {"node": life.node, "incarnation": life.incarnation, **asdict(end)}
-                for life, end in ledger.ends.items()
-                if not ledger.accepts(life, end)
+                {**life._asdict(), **asdict(ledger.ends[life])}
+                for life in ledger.left_behind()
             ],
         )
 

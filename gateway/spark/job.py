@@ -245,6 +245,9 @@ class Job:
         """Take into the ledger what people have accepted to be missing, and what gateways
         say of those before them.
         """
+        anew = [life._asdict() for life in self._sink.anew]
+        if anew:
+            self._health.note(anew=anew)
         accepted = dict(accepting.waiting(self._lake))
         ends = {} if self._inbox is None else dict(self._inbox.ends)
         new = {

@@ -171,6 +171,13 @@ class Ranges:
             found[node] = max(last, found.get(node, 0))
         return found
 
+    def last_by(self) -> dict[str, dict[str, int]]:
+        """The greatest lsn of each node's incarnations."""
+        found: dict[str, dict[str, int]] = {}
+        for (node, incarnation), _, last in self:
+            found.setdefault(node, {})[incarnation] = last
+        return found
+
     def nameless(self) -> Ranges:
         """The same lsns of each node, whoever gave them."""
         merged = Ranges()
@@ -361,6 +368,21 @@ class Ledger:
     def with_ends(self, more: Mapping[Life, End]) -> Ledger:
         """This, and how more incarnations have ended."""
         return replace(self, ends={**self.ends, **more})
+
+    def left_behind(self) -> list[Life]:
+        """Incarnations that have ended, of which something is in no table, or may be, and
+        nobody has accepted that.
+        """
+        last = self.committed.last_by()
+        return [
+            life
+            for life, end in self.ends.items()
+            if not self.accepts(life, end)
+            and not (
+                end.exact
+                and last.get(life.node, {}).get(life.incarnation, 0) >= end.acknowledged
+            )
+        ]
 
     def accepts(self, life: Life, end: End) -> bool:
         """Whether somebody has accepted what an incarnation left behind."""
