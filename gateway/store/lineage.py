@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
 from gateway.store.names import last_lsn, parse_file_name
 from gateway.store.spool import Catalog
-from gateway.store.word import UNDECIDED
+from gateway.store.word import UNDECIDED, Word
 
 __all__ = [
     "OLDER",
