@@ -409,8 +409,8 @@ class Claim:
                 del ended[each]
         if before is None or before.incarnation == life.own.id:
             return ended
-        nothing = before.all_told and before.lsn < before.since
-        if nothing or life.goes_on_from(before):
+        # Also one that has acknowledged nothing: files of it may be in the bucket.
+        if life.goes_on_from(before):
             return ended
         ended.pop(before.incarnation, None)
         ended[before.incarnation] = Ended(
