@@ -49,7 +49,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from gateway.config import Config
 from gateway.event import SCHEMA
-from gateway.spark import job, query, stats, tables
+from gateway.spark import footers, job, query, stats, tables
 from gateway.spark.columns import Columns
 from gateway.spark.compact import compact
 from gateway.spark.fields import function
@@ -214,8 +214,9 @@ class Bench:
         spool, folder = self.home / "spool", self.home / "ours"
         shutil.rmtree(folder, ignore_errors=True)
         files = [SpoolFile.parse(path.name) for path in sorted(spool.iterdir())]
-        plan = Plan([file for file in files if file is not None])
-        query.writer(self.spark, spool)(tables.events(self.read()), folder, plan)
+        found = footers.read(spool, [file for file in files if file is not None])
+        rows = tables.events(self.read())
+        query.writer(self.spark, spool, lambda _: rows)(rows, folder, Plan(found.files))
 
     def files(self, name: str) -> list[Path]:
         return list((self.home / name).rglob("*.parquet"))

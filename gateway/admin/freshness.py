@@ -59,6 +59,8 @@ class Job:
     """A batch is on its way into the tables."""
     holes: int = 0
     """Spool files that it could not read and moved aside."""
+    ended: int = 0
+    """Incarnations whose disk is gone, and of which nobody has accepted what is lost."""
     last_error: str | None = None
     failures: int = 0
     """How often it ended, unasked, since its last batch."""
@@ -466,6 +468,14 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
         yield _Finding(
             f"Spark could not read {facts.job.holes} spool {files}: the reason lies "
             "beside each in poison/; all the rest is in the table.",
+            "warning",
+            "tables",
+        )
+    if facts.job is not None and facts.job.ended:
+        yield _Finding(
+            "A machine came back under its node's name without its disk: what it had "
+            "acknowledged before may be in no table, gateway audit says what; all that "
+            "came since is safe.",
             "warning",
             "tables",
         )

@@ -17,9 +17,6 @@ from gateway.store.names import parse_file_name
 
 __all__ = ["BucketFiles"]
 
-_FORM = 2
-"""Of the newest word that is understood."""
-
 
 class BucketFiles:
     """Of all nodes in one bucket, or none if that is None.  Raises `BucketError`."""
@@ -62,7 +59,7 @@ class BucketFiles:
                 continue
             if found is not None:
                 said, _ = found
-                yield node, _newer(said) or said
+                yield node, said
 
     def word_of(self, node: str) -> str:
         """Where it says something of a node, for people."""
@@ -91,9 +88,3 @@ class BucketFiles:
             except NotThere:
                 raise FileNotFoundError(str(file.path)) from None
             yield SpoolFile(path, file.node, file.first, file.last)
-
-
-def _newer(said: word.Word) -> str | None:
-    if said.form <= _FORM:
-        return None
-    return f"a newer version wrote it: form {said.form}, this one knows up to {_FORM}"

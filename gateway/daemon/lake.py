@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,13 @@ class LakeWatch:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         has_job: bool = True,
+        incarnations: Collection[str] = (),
     ) -> None:
-        """*has_job*: one is to come; without it nothing is said of a job's silence."""
+        """*has_job*: one is to come; without it nothing is said of a job's silence.
+        *incarnations* are those that gave our lsns, of all that had the node's name.
+        """
         self._node = node
+        self._ours = {"", *incarnations}
         self._has_job = has_job
         self._path = health_path(lake)
         self._spool = spool
@@ -114,8 +118,12 @@ class LakeWatch:
     @property
     def committed_lsn(self) -> int:
         """The newest of our events that is in a table, as the job last said."""
-        committed = self._told.get("committed_lsn")
-        return int(committed.get(self._node, 0)) if isinstance(committed, dict) else 0
+        by = _of(_of(self._told, "committed_by"), self._node)
+        ours = [int(last) for name, last in by.items() if name in self._ours]
+        if ours or by:
+            return max(ours, default=0)
+        # A job of an earlier version says how far the node is, whoever gave its lsns.
+        return int(_of(self._told, "committed_lsn").get(self._node, 0))
 
     @property
     def up(self) -> bool:
@@ -143,6 +151,7 @@ class LakeWatch:
             batch_seconds=_number(told.get("last_batch_seconds")),
             busy=told.get("busy") is True,
             holes=len(told.get("holes") or ()),
+            ended=len(told.get("ended") or told.get("anew") or ()),
             last_error=None if error is None else str(error),
             failures=int(_number(told.get("failures")) or 0),
             last_failure=str(told.get("last_failure") or ""),
@@ -284,6 +293,11 @@ class LakeWatch:
                 told = json.loads(self._path.read_bytes())
                 self._told = told if isinstance(told, dict) else {}
                 self._stamp, self._read_at = stamp, self._monotonic()
+
+
+def _of(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = told.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _number(told: object) -> float | None:

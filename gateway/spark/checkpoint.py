@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, SpoolFile
@@ -90,15 +92,19 @@ class Checkpoint:
 
     def names(self) -> set[str]:
         """The files in its source log, whatever became of their batches."""
-        found: set[str] = set()
+        return {path.rpartition("/")[2] for path in self._paths()}
+
+    def directories(self) -> set[str]:
+        """Where they were, as URLs with plain characters."""
+        return {unquote(path.rpartition("/")[0]) for path in self._paths()}
+
+    def _paths(self) -> Iterator[str]:
         if not self._disk.exists(self._log):
-            return found
+            return
         for name in self._disk.names(self._log):
             if name.removesuffix(".compact").isdecimal():
                 for line in self._lines(self._log / name):
-                    entry = _parsed(self._log / name, line)
-                    found.add(entry["path"].rpartition("/")[2])
-        return found
+                    yield _parsed(self._log / name, line)["path"]
 
     def log_bytes(self) -> int:
         """How much Spark reads and writes again every tenth batch: its longest log."""

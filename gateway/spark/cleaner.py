@@ -4,6 +4,10 @@ A file may go when the checkpoint has committed the batch with it and the ledger
 its events are in the tables.  Spark's own `cleanSource` is a batch late, and forgets
 files when it is killed in between.
 Few files left also keeps Spark fast: it lists the spool for every batch.
+
+Spark takes each path once.  A node that was rebuilt may publish a file under a name that
+Spark has taken before: it is done, says the checkpoint, and the ledger does not have its
+events.  Such are `overlooked` until the query begins anew.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from pathlib import Path
 from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Ranges, SpoolFile
+from gateway.spark.ledger import SpoolFile
 from gateway.store.disk import Disk
 
 __all__ = ["Cleaner"]
@@ -29,6 +33,7 @@ class _Progress:
     batch: int = -1
     entry: int = -1
     done: dict[str, SpoolFile] = field(default_factory=dict)
+    """All that it has taken."""
 
     def follow(self) -> None:
         """Read what Spark has committed since the last time."""
@@ -51,17 +56,20 @@ class _Progress:
 class Cleaner:
     """Of one spool directory and the query that reads it; one thread uses it.
 
-    Files go to *archive*, or nowhere if it is None.
+    *in_tables* says of a file whether all its events are in the tables.  Files go to
+    *archive*, or nowhere if it is None.
     """
 
     _spool: Path
     _archive: Path | None
     _checkpoint: Checkpoint
-    _in_tables: Callable[[], Ranges]
+    _in_tables: Callable[[SpoolFile], bool]
     _disk: Disk
 
     def __attrs_post_init__(self) -> None:
         self._query = _Progress(self._checkpoint)
+        self.overlooked: list[str] = []
+        """Files that Spark takes for done, and are in no table; of the last run."""
         self._there: dict[str, SpoolFile | None] = {}
         """What the spool had the last time: of 600,000 names, a week's, few are new."""
         if self._archive is not None:
@@ -72,24 +80,22 @@ class Cleaner:
         query = self._query
         query.follow()
         resident = self.resident()
-        in_tables = self._in_tables()
-        gone = [
-            file.name
-            for file in query.done.values()
-            if file.name in resident and in_tables.covers(file)
-        ]
+        done = [file for name, file in query.done.items() if name in resident]
+        gone = [file.name for file in done if self._in_tables(file)]
+        self.overlooked = [file.name for file in done if file.name not in gone]
         for name in gone:
             self._take_out(name)
         if gone:
             if self._archive is not None:
                 self._disk.sync_directory(self._archive)
             self._disk.sync_directory(self._spool)
-        query.done = {
-            name: file
-            for name, file in query.done.items()
-            if name in resident and name not in gone
-        }
         return gone
+
+    def waiting(self) -> list[SpoolFile]:
+        """The files in the spool that Spark is not done with."""
+        self._query.follow()
+        done = self._query.done.keys() - set(self.overlooked)
+        return [file for name, file in self.resident().items() if name not in done]
 
     def resident(self) -> dict[str, SpoolFile]:
         """The published files that are in the spool now."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,15 +28,8 @@ from attrs import define
 from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
-from gateway.spark.sink import (
-    Committed,
-    Plan,
-    Sink,
-    check_behind,
-    count_rows,
-    shortfall,
-)
+from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
+from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:
@@ -103,7 +97,8 @@ def taken(name: str, ledger: Ledger) -> Broken:
 def opened(table: Table, kept: Ledger | None = None) -> Ledger:
     """The ledger of *table*; made of its rows where it is lost.
 
-    What rows do not say, *kept* does, an earlier copy: what was moved aside.
+    What rows do not say, *kept* does, an earlier copy: what was moved aside or accepted,
+    and how incarnations have ended.
     """
     try:
         return table.open()
@@ -115,6 +110,8 @@ def opened(table: Table, kept: Ledger | None = None) -> Ledger:
         return replace(
             Ledger(committed=committed, sequence=why.sequence),
             holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
+            accepted=kept.accepted,
+            ends=kept.ends,
             types={**types, **kept.types},
         )
 
@@ -149,16 +146,18 @@ class CommitSink(Sink):
         self._disk.make_directory(self._path.parent)
         self.ledger = opened(self._events, self._kept())
         self._counted = self._open_stats()
-        if self._counted.committed.minus(self.ledger.committed):
+        # One that the newer ledger names no longer is among the unknown ones there.
+        counted = self._counted.committed.named_like(self.ledger.committed)
+        if counted.minus(self.ledger.committed):
             raise Broken(
                 f"{self._stats.name} counts events that {self._events.name} does not"
                 " have: where that was dropped or set back, drop this table, too, and"
                 " the next start counts all events anew"
             )
-        gap = self.ledger.committed.minus(self._counted.committed)
+        gap = self.ledger.committed.minus(counted)
         if gap:
-            missed = tables.within(self._events.rows(), gap)
-            self._add_counts(missed, gap)
+            named = self.ledger.committed.lives()
+            self._add_counts(tables.within(self._events.rows(), gap, named), gap)
         self._tell()
         self.failure = None
         check_behind(self._events.name, self._checkpoint, self.ledger)
@@ -184,20 +183,20 @@ class CommitSink(Sink):
                 ) from None
             return Ledger(committed=self.ledger.committed, sequence=why.sequence)
 
-    def note(self, hole: Hole) -> None:
-        """See `Sink`."""
-        noted = self.ledger.with_hole(hole)
-        noted = replace(noted, sequence=noted.sequence + 1)
-        self._commit(self._read(Plan()), noted, 0)
+    def _write_down(self, ledger: Ledger) -> None:
+        numbered = replace(ledger, sequence=ledger.sequence + 1)
+        self._commit(self._read(Plan()), numbered, 0)
+
+    def _has(self, file: SpoolFile, at: datetime) -> bool:
+        return tables.has(self._events.rows(), file.node, file.first, at)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
         self._point("begun")
-        files = self.batch_files = self._checkpoint.batch_files(batch)
+        files, found = self.identify(self._spool, self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         fresh = took.minus(self.ledger.committed)
         if fresh:
-            found = count_rows(self._spool, files)
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without=took.minus(fresh))
@@ -218,6 +217,8 @@ class CommitSink(Sink):
     def _add_counts(self, rows: Any, added: Ranges) -> None:
         query, batch = self.ledger.query, self.ledger.batch
         after = self._counted.after(query, batch, added)
+        # By the same names: it counts just these.
+        after = replace(after, committed=self.ledger.committed)
         self._stats.append(self._count(rows), after)
         self._counted = after
 

@@ -22,9 +22,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +34,13 @@ from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile, write_json
-from gateway.spark.sink import (
-    Committed,
-    Plan,
-    Sink,
-    check_behind,
-    count_rows,
-    shortfall,
-)
+from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
+from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store.lake import INTERNAL
 
 __all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "settle"]
+
+_log = logging.getLogger("gateway.spark")
 
 _INTENT = "handover.json"
 
@@ -66,8 +63,11 @@ class Context:
     """
     events: dict[str, list[tuple[int, int]]]
     """The lsns in it, by node, as intervals with both ends."""
+    names: dict[str, dict[str, list[tuple[int, int]]]]
+    """The same by node and incarnation, empty where that is not known: a machine that was
+    rebuilt under its node's name may give lsns again."""
     rows: int
-    """How many rows the batch has: all events of these intervals."""
+    """How many rows the batch has: all events of these names."""
 
 
 def function_of(name: str) -> Callable[[Any, Context], None]:
@@ -132,10 +132,20 @@ class HandOver(Sink):
             self._disk.unlink(self._intent)
         check_behind(self._lake, self._checkpoint, self.ledger)
 
-    def note(self, hole: Hole) -> None:
-        """See `Sink`."""
-        self.ledger = self.ledger.with_hole(hole)
-        self.ledger.save(self._disk, self._path)
+    def _write_down(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        ledger.save(self._disk, self._path)
+
+    def _has(self, file: SpoolFile, at: datetime) -> bool:
+        """Only its target knows: what an earlier version handed over is not handed over
+        again, and of what came later its ledger knows the incarnation.
+        """
+        _log.warning(
+            "%s: lsns %d to %d of node %s were handed over by an earlier version, which did"
+            " not note by which incarnation: they count as these events",
+            *(file.name, file.first, file.last, file.node),
+        )
+        return True
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}
@@ -148,15 +158,15 @@ class HandOver(Sink):
             if self._refused != told["sequence"]:
                 raise _undecided(told, aside)
             _leave_out(self._disk, self._intent, told, aside)
-        self.batch_files = _files(told)
-        if self.batch_files:
+        if files := _files(told):
             self.types = told["types"]
-            plan = Plan(self.batch_files, without=Ranges(told["without"]))
-            self._hand(plan, told["query"], told["batch"], repeated=True)
+            found = self.identify(self._spool, files)
+            plan = Plan(found.files, without=Ranges(told["without"]))
+            self._hand(plan, found.rows, told["query"], told["batch"], repeated=True)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
-        files = self.batch_files = self._checkpoint.batch_files(batch)
+        files, found = self.identify(self._spool, self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0
@@ -168,26 +178,32 @@ class HandOver(Sink):
                 "query": query,
                 "batch": batch,
                 "files": [file.name for file in files],
+                "incarnations": {file.name: file.incarnation for file in files},
                 "without": without.plain(),
                 "types": {**self.ledger.types, **self.types},
             }
             write_json(self._disk, self._intent, intent)
             self._point("intended")
-            count = self._hand(plan, query, batch, repeated=False)
+            count = self._hand(plan, found, query, batch, repeated=False)
             self._disk.unlink(self._intent)
         self.seconds = time.monotonic() - begun
         self._done(Committed(batch, count, len(files)))
 
     def _hand(
-        self, plan: Plan, query: str | None, batch: int, *, repeated: bool
+        self, plan: Plan, found: int, query: str | None, batch: int, *, repeated: bool
     ) -> int:
+        """*found* is how many rows its files have."""
         number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
-        context = Context(number, repeated, events.plain(), len(events))
+        lsns: dict[str, list[tuple[int, int]]] = {node: [] for node in events.last()}
+        for (node, _), first, last in events.nameless():
+            lsns[node].append((first, last))
+        context = Context(number, repeated, lsns, events.plain(), len(events))
         never = not repeated or self._refused == number
         try:
-            self._check_complete(batch, plan.files, len(took))
+            if found != len(took):
+                raise shortfall(batch, len(took), found)
             self._call(self._read(plan), context)
         except Exception:
             self._refused = number if never else 0
@@ -207,13 +223,6 @@ class HandOver(Sink):
                 f"{self._function.__module__}:{self._function.__qualname__}, batch"
                 f" {context.batch}: {type(why).__name__}: {_first_lines(why)}"
             ) from why
-
-    def _check_complete(
-        self, batch: int, files: Sequence[SpoolFile], expected: int
-    ) -> None:
-        count = count_rows(self._spool, files)
-        if count != expected:
-            raise shortfall(batch, expected, count)
 
 
 def settle(
@@ -244,7 +253,12 @@ def settle(
 
 def _files(told: dict[str, Any]) -> list[SpoolFile]:
     found = [SpoolFile.parse(name) for name in told["files"]]
-    return [file for file in found if file is not None]
+    by = told.get("incarnations", {})  # an earlier version did not say
+    return [
+        replace(file, incarnation=by.get(file.name, ""))
+        for file in found
+        if file is not None
+    ]
 
 
 def _leave_out(

@@ -13,6 +13,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +32,9 @@ _KILLED = "it ended without a word; dmesg says whether it was killed for its mem
 
 def _inherited(before: Mapping[str, Any]) -> Mapping[str, Any]:
     known = {
-        name: before[name] for name in ("committed_lsn", "holes") if name in before
+        name: before[name]
+        for name in ("committed_lsn", "committed_by", "holes", "ended")
+        if name in before
     }
     failures, why = before.get("failures"), before.get("last_failure")
     if not isinstance(failures, int):  # an earlier version
@@ -133,9 +136,13 @@ class Health:
         failures = self._known["failures"] + 1
         self.say(state="failed", last_error=why, failures=failures, last_failure=why)
 
+    def note(self, **news: Any) -> None:
+        """Add to what is known; it is written with the next word."""
+        self._known.update(news)
+
     def say(self, **news: Any) -> None:
         """Add to what is known, and write it."""
-        self._known.update(news)
+        self.note(**news)
         self._write()
 
     def beat(
@@ -164,11 +171,16 @@ class Health:
             self._known |= _NO_FAILURES
         self.say(
             committed_lsn=ledger.committed.last(),
+            committed_by=ledger.committed.last_by(),
             spool_files=waiting.files,
             oldest_file=oldest and {"name": oldest[0].name, "at": oldest[1]},
             holes=[
                 {"node": one.node, "first": one.first, "last": one.last, "why": one.why}
                 for one in ledger.holes
+            ],
+            ended=[
+                {**life._asdict(), **asdict(ledger.ends[life])}
+                for life in ledger.left_behind()
             ],
         )
 

@@ -3,37 +3,41 @@
     s3://…/events-….parquet ── GET, sync, rename ──► data_dir/inbox/events-….parquet ─► tables
             └── once the ledger has all its events: removed, or moved to _archive/
 
-What is copied and what may go is decided by the ledger, which counts events.  So a
-crash between any two steps does one of them again, an object that is uploaded a second
-time is only removed, and an inbox that is lost is fetched afresh.  An object stays while
-its copy is here: the tasks of a cluster read the bucket, until the batch is done.
-
-The newest object of each node stays where it is: a gateway that lost its disk goes on
-behind it.
+What is copied and what may go is decided by the ledger, which counts events by their whole
+names.  So a crash between any two steps does one of them again, an object that is uploaded
+a second time is only removed, and an inbox that is lost is fetched afresh.  An object's name
+does not say which incarnation gave its lsns: over lsns that the tables have, it is looked at.
+An object stays while its copy is here: the tasks of a cluster read the bucket, until the
+batch is done.
 
 A gateway that stood still for so long that its name was taken over may put a file there
 afterwards, under lsns that are another's by then.  So after files were fetched, and before
 the job sees them, it is asked whose the name is: what comes too late is moved to _fenced/
-(`gateway.store.word`).
+(`gateway.store.word`).  What is said there of incarnations that have ended is told, too.
+
+The newest object of each node stays where it is: a gateway that lost its disk goes on
+behind it.  Only what the job may have counts as newer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import msgspec
 from attrs import define
 
-from gateway.spark.ledger import Ledger, Ranges, SpoolFile
-from gateway.store import digests, incarnation, word
-from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere
+from gateway.spark import footers
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.store import word
+from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere, StoredObject
 from gateway.store.disk import Disk
+from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
 __all__ = ["Inbox", "known", "lacking", "take_out"]
@@ -73,8 +77,15 @@ class Inbox:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inbox", daemon=True)
         self._away = False
-        self._fetched: list[SpoolFile] = []
+        self._fetched: list[_Object] = []
         """Here under hidden names, of one node: the job sees them once that is asked."""
+        self._taken: dict[str, _Object] = {}
+        """Objects of which the job has, or had, the copy, by name, or which were found to
+        be in the tables."""
+        self._odd: set[str] = set()
+        """Objects that are not what the listing says, and were told."""
+        self.ends: dict[Life, End] = {}
+        """How incarnations have ended, say the gateways that came after them."""
         self._undecided: dict[str, float] = {}
         """Since when files of an incarnation wait for a word of who has taken over."""
         self._held = 0
@@ -129,43 +140,79 @@ class Inbox:
         self._held = sum(self._size(name) for name in here)
         # After the directory: what the job took out in between is in the tables.
         ledger = self._ledger()
+        in_tables = ledger.committed.nameless()
         aside = {hole.file for hole in ledger.holes}
-        fetched = 0
-        self._fetched.clear()
         there = known(ledger)
-        waiting: SpoolFile | None = None
-        for one in self._bucket.list("events-"):
-            file = SpoolFile.parse(one.name)
-            if file is None:
-                continue
-            there.add(file.node, file.first, file.last)
-            if self._fetched and (
-                self._fetched[0].node != file.node or len(self._fetched) >= _ADMITTED
-            ):
-                fetched += self._admit()
-            # Names sort by node and lsn: one that another of its node follows is not
-            # the newest.
-            if waiting is not None and waiting.node == file.node:
-                take_out(self._bucket, waiting.name, archived=self._archived)
-            waiting = None
-            if ledger.committed.covers(file):
-                waiting = None if one.name in here else file
-            elif one.name in here or one.name in aside or self._held >= most:
-                continue
-            elif upto is None or file.last <= upto.get(file.node, 0):
+        before, self._taken = self._taken, {}
+        self._fetched.clear()
+        fetched = 0
+        for node, found in groupby(self._objects(), key=lambda one: one.file.node):
+            done: set[str] = set()
+            valid: set[str] = set()
+            for one in found:
+                name = one.file.name
+                there.add(Life(node), one.file.first, one.file.last)
+                if one.is_same(before.get(name)):
+                    self._taken[name] = before[name]
+                    if name not in here and name not in aside:
+                        done.add(name)
+                        continue
+                if name in here:
+                    valid.add(name)
+                    continue
+                if name in aside:
+                    continue
+                if in_tables.covers(one.file):
+                    if self._is_in(ledger, one):
+                        done.add(name)
+                        continue
+                elif self._held >= most:
+                    continue
+                if upto is not None and one.file.last > upto.get(node, 0):
+                    continue
                 if self._stopping.is_set():
-                    break
-                self._fetch(file)
-        else:  # not stopped: all was listed
-            self._miss(there)
-        return fetched + self._admit()
+                    return fetched
+                self._fetch(one)
+                if len(self._fetched) >= _ADMITTED:
+                    valid |= self._admit()
+            valid |= self._admit()
+            fetched += len(valid - here)
+            newest = max(done | valid, default="")
+            for name in sorted(done - {newest}):
+                take_out(self._bucket, name, archived=self._archived)
+                del self._taken[name]
+        self._miss(there, ledger)
+        return fetched
 
-    def _miss(self, there: Ranges) -> None:
+    def _objects(self) -> Iterator[_Object]:
+        """All files that are in the bucket now; those of a node in order of lsn."""
+        for one in self._bucket.list("events-"):
+            if (file := SpoolFile.parse(one.name)) is not None:
+                yield _Object(file, one)
+
+    def _is_in(self, ledger: Ledger, one: _Object) -> bool:
+        """Whether the tables have all of it; if not, it is fetched now."""
+        self._fetch(one)
+        if not (self._fetched and self._fetched[-1] is one):
+            return False  # it is gone
+        hidden = self._folder / f".{one.file.name}"
+        by = footers.incarnation_of(hidden)
+        if not ledger.committed.covers(replace(one.file, incarnation=by)):
+            return False
+        self._drop(self._fetched.pop())
+        self._taken[one.file.name] = one
+        return True
+
+    def _miss(self, there: Ranges, ledger: Ledger) -> None:
         """Tell what is missing before what is *there*, in a table or a file."""
         now = self._clock()
         before, self._lacking = self._lacking, {}
+        told = {(life.node, end.acknowledged) for life, end in ledger.ends.items()}
         for node in there.last():
-            missing = lacking(there, node)
+            missing = Ranges()
+            for life, first, last in lacking(there, node):
+                if (node, last) not in told:  # when its incarnation ended
+                    missing.add(life, first, last)
             if not missing:
                 continue
             _, first, last = next(iter(missing))
@@ -189,14 +236,24 @@ class Inbox:
         except FileNotFoundError:  # the job has it
             return 0
 
-    def _fetch(self, wanted: SpoolFile) -> None:
-        name = wanted.name
+    def _fetch(self, one: _Object) -> None:
+        name = one.file.name
         try:
             data = self._bucket.read(name)
         except NotThere:
             return
         if self._stopping.is_set():
             return  # the folder may be another job's by now
+        if len(data) != one.stored.bytes:
+            if name not in self._odd:
+                self._odd.add(name)
+                _log.error(
+                    "%s/%s has %d bytes, says its listing, and %d came: it is asked for"
+                    " again until they are the same",
+                    *(self._bucket.url, name, one.stored.bytes, len(data)),
+                )
+            return
+        self._odd.discard(name)
         hidden = self._folder / f".{name}"
         self._disk.unlink(hidden)
         file = self._disk.create(hidden)
@@ -205,25 +262,35 @@ class Inbox:
             file.sync()
         finally:
             file.close()
-        self._fetched.append(wanted)
+        self._fetched.append(one)
         self._held += len(data)
 
-    def _admit(self) -> int:
-        """Let the job see what was fetched, but for what comes too late; how many it sees."""
+    def _drop(self, one: _Object) -> None:
+        """The job does not get what was fetched."""
+        hidden = self._folder / f".{one.file.name}"
+        self._held -= self._disk.size(hidden)
+        self._disk.unlink(hidden)
+
+    def _admit(self) -> set[str]:
+        """Let the job see what was fetched, but for what comes too late; what it sees."""
         if not self._fetched or self._stopping.is_set():
-            return 0
+            return set()
         # After they were fetched: whoever takes the name over after this request sees them.
-        found = word.read(self._bucket, self._fetched[0].node)
+        node = self._fetched[0].file.node
+        found = word.read(self._bucket, node)
         said = Word() if found is None else found[0]
-        seen = 0
-        for file in self._fetched:
-            hidden = self._folder / f".{file.name}"
-            if self._is_late(said, file, hidden):
-                self._held -= self._disk.size(hidden)
-                self._disk.unlink(hidden)
+        for by, end in said.ended.items():
+            self.ends[Life(node, by)] = End(**msgspec.structs.asdict(end))
+        seen = set()
+        for one in self._fetched:
+            name = one.file.name
+            hidden = self._folder / f".{name}"
+            if self._is_late(said, one.file, hidden):
+                self._drop(one)
             else:
-                self._disk.rename(hidden, self._folder / file.name)
-                seen += 1
+                self._disk.rename(hidden, self._folder / name)
+                self._taken[name] = one
+                seen.add(name)
         self._fetched.clear()
         return seen
 
@@ -231,10 +298,7 @@ class Inbox:
         """Whether the job must not have it; it is out of the way then, or undecided yet."""
         if said.forgotten is None and not said.fenced:
             return False
-        by = ""
-        with contextlib.suppress(pa.ArrowException):  # the job will say what is damaged
-            metadata = pq.read_metadata(pa.BufferReader(self._disk.read(path))).metadata
-            by = digests.said(metadata, incarnation.KEY) or ""
+        by = footers.incarnation_of(path)
         last = said.last_lsn_of(by)
         if last is None or (last != UNDECIDED and file.last <= last):
             return False
@@ -269,11 +333,28 @@ class Inbox:
             self._away = False
 
 
+@define(frozen=True, eq=False)
+class _Object:
+    """A spool file in the bucket."""
+
+    file: SpoolFile
+    stored: StoredObject
+
+    def is_same(self, other: _Object | None) -> bool:
+        """Whether *other*, of this name, is what is there now: a node that was rebuilt may
+        give a name again that was removed.
+        """
+        return other is not None and other.stored == self.stored
+
+
 def known(ledger: Ledger) -> Ranges:
-    """Events that are in the tables, or noted to be in none."""
-    found = Ranges(ledger.committed.plain())
+    """Lsns that are in the tables, or noted or accepted to be in none, whoever gave them."""
+    found = ledger.committed.nameless()
     for hole in ledger.holes:
-        found.add(hole.node, hole.first, hole.last)
+        found.add(Life(hole.node), hole.first, hole.last)
+    for one in ledger.accepted:
+        if one.last is not None:
+            found.add(Life(one.node), one.first, one.last)
     return found
 
 

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import compact, formats, java, progress, requeue, s3a, session
+from gateway.spark import (
+    accepting,
+    compact,
+    formats,
+    java,
+    progress,
+    requeue,
+    s3a,
+    session,
+)
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
@@ -81,6 +90,7 @@ class Job:
             spark,
             sink,
             checkpoint,
+            self._spool,
             query.stream_of(
                 config,
                 spark,
@@ -116,7 +126,7 @@ class Job:
             self._spool,
             self._config.data_dir / "archive" if archived else None,
             self._query.checkpoint,
-            lambda: self._sink.ledger.committed,
+            lambda file: self._sink.has_all(self._spool, file),
             self._disk,
         )
 
@@ -142,6 +152,9 @@ class Job:
         self._poison.finish()
         self._sweep()
         self.clean()
+        if self._overlooks():
+            self._query.checkpoint.retire()
+        self._learn()
         if self._inbox is not None:
             self._inbox.recover()
             if available_now:
@@ -182,7 +195,11 @@ class Job:
         self.clean()
         if not self._inbox.look(upto=self._upto):
             return False
-        self._query.go_on()
+        self.clean()
+        if self._overlooks():
+            self._renew()
+        else:
+            self._query.go_on()
         return True
 
     def _move_aside(self, why: Exception) -> bool:
@@ -214,24 +231,62 @@ class Job:
     def tend(self) -> None:
         """What is to do now and then between batches."""
         self.clean()
-        if self._query.active and self._query.stale:
+        if self._query.active and (self._query.stale or self._overlooks()):
             _log.info("beginning a new checkpoint")
             self._query.stop()
             self.clean()
             self._renew()
         if self._config.spark.compact and self._config.spark.sink == "parquet":
             self._compactor.tend()
+        self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
+
+    def _learn(self) -> None:
+        """Take into the ledger what people have accepted to be missing, and what gateways
+        say of those before them.
+        """
+        anew = [life._asdict() for life in self._sink.anew]
+        if anew:
+            self._health.note(anew=anew)
+        accepted = dict(accepting.waiting(self._lake))
+        ends = {} if self._inbox is None else dict(self._inbox.ends)
+        new = {
+            life: end
+            for life, end in ends.items()
+            if self._sink.ledger.ends.get(life) != end
+        }
+        if not (accepted or new) or not self._sink.learn(accepted.values(), new):
+            return
+        for path in accepted:
+            self._disk.unlink(path)
+        for life, end in new.items():
+            _log.error(
+                "incarnation %s of node %s has ended, and its disk is gone: it had"
+                " acknowledged events up to lsn %d when it was last heard of, %.1f s before"
+                " the next one began%s. gateway audit says which of them are in no table",
+                *(life.incarnation, life.node, end.acknowledged),
+                end.found - end.heard,
+                "" if end.exact else "; what it acknowledged after that nobody knows",
+            )
+
+    def _overlooks(self) -> bool:
+        """Whether Spark never takes files that are there, until the query begins anew."""
+        overlooked = self._cleaner.overlooked
+        if overlooked:
+            _log.warning(
+                "%d files, %s first, have names of files that Spark has taken before, and"
+                " other events",
+                *(len(overlooked), overlooked[0]),
+            )
+        return bool(overlooked)
 
     def _renew(self) -> None:
         self._query.renew()
         self._cleaner = self._new_cleaner()
 
     def _waiting(self) -> Waiting:
-        committed = self._sink.ledger.committed
-        files = self._cleaner.resident().values()
         return Waiting.of(
-            [file for file in files if not committed.covers(file)],
+            self._cleaner.waiting(),
             lambda file: self._disk.modified(self._spool / file.name),
         )
 
@@ -261,6 +316,7 @@ class Job:
         if self._inbox is not None:
             self._inbox.stop()
             self._inbox.tend(most_bytes=0)  # what is committed by now goes
+        self._learn()
 
 
 def run(

@@ -1,45 +1,77 @@
-"""What has been committed to the lake, by lsn: the sink's own memory.
+"""What has been committed to the lake, by the events' names: the sink's own memory.
 
 Spark's checkpoint says which batches are done.  This file says which *events* are in
 the tables, so a checkpoint may be lost or thrown away and nothing is doubled.  It is
-tiny: lsns have no holes, so a node is one interval.
+tiny: lsns have no holes, so an incarnation of a node is one interval.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.store.disk import Disk
+from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.names import parse_file_name
 
-__all__ = ["Broken", "Hole", "Ledger", "Ranges", "SpoolFile", "write_json"]
+__all__ = [
+    "Broken",
+    "Hole",
+    "Ledger",
+    "Life",
+    "Ranges",
+    "SpoolFile",
+    "write_json",
+]
 
-_FORMAT = 2
+_MOST_LIVES = 64
+"""Incarnations of a node that a ledger has by name: one that begins anew at each start may
+have thousands, and each commit of a table has the ledger."""
 
 
 class Broken(Exception):
     """Lake, checkpoint and spool contradict each other; says how and what to do."""
 
 
+class Life(NamedTuple):
+    """Who gave an lsn: one life of a node (`gateway.store.incarnation`)."""
+
+    node: str
+    incarnation: str = ""
+    """Empty: not known, as of what earlier versions have put into the tables."""
+
+
 @dataclass(frozen=True)
 class SpoolFile:
-    """A published file; its name says which events it holds (docs/design.md §4)."""
+    """A published file; its name says which events it holds (docs/design.md §4), its
+    footer by which incarnation (`gateway.spark.footers`).
+    """
 
     name: str
     node: str
     first: int
     last: int
+    incarnation: str = ""
 
     @classmethod
     def parse(cls, name: str) -> SpoolFile | None:
         """None for any name that the gateway does not give."""
         parsed = parse_file_name(name)
         return None if parsed is None else cls(name, *parsed)
+
+    @property
+    def life(self) -> Life:
+        """Who gave its lsns, as far as that is known."""
+        return Life(self.node, self.incarnation)
+
+
+Spans = list[tuple[int, int]]
+"""Intervals in order and apart, both ends included."""
 
 
 def _start(span: tuple[int, int]) -> int:
@@ -51,27 +83,33 @@ def _end(span: tuple[int, int]) -> int:
 
 
 class Ranges:
-    """A set of (node, lsn), kept as few intervals as possible."""
+    """A set of events by name, (node, incarnation, lsn), as few intervals as possible.
 
-    def __init__(
-        self, spans: Mapping[str, Iterable[tuple[int, int]]] | None = None
-    ) -> None:
-        self._spans: dict[str, list[tuple[int, int]]] = {}
-        for node, intervals in (spans or {}).items():
-            for first, last in intervals:
-                self.add(node, first, last)
+    Events of two incarnations are never the same.
+    """
+
+    def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
+        """*plain* is what `plain` gives; intervals without an incarnation, as earlier
+        versions wrote them, are of one that is not known.
+        """
+        self._spans: dict[Life, Spans] = {}
+        for node, lives in (plain or {}).items():
+            named = lives if isinstance(lives, Mapping) else {"": lives}
+            for incarnation, intervals in named.items():
+                for first, last in intervals:
+                    self.add(Life(node, incarnation), first, last)
 
     @classmethod
     def of(cls, files: Iterable[SpoolFile]) -> Ranges:
         """The events of these files."""
         ranges = cls()
         for file in files:
-            ranges.add(file.node, file.first, file.last)
+            ranges.add(file.life, file.first, file.last)
         return ranges
 
-    def add(self, node: str, first: int, last: int) -> None:
+    def add(self, life: Life, first: int, last: int) -> None:
         """Add an interval, both ends included."""
-        spans = self._spans.setdefault(node, [])
+        spans = self._spans.setdefault(life, [])
         # Those that touch it are neighbours: spans are in order and apart.
         low = bisect_left(spans, first - 1, key=_end)
         high = bisect_right(spans, last + 1, key=_start)
@@ -80,14 +118,17 @@ class Ranges:
         spans[low:high] = [(first, last)]
 
     def update(self, other: Ranges) -> None:
-        """Add all of *other*."""
-        for node, first, last in other:
-            self.add(node, first, last)
+        """Add all of *other*, whose lives are the newest then."""
+        for life in other.lives():
+            if life in self._spans:
+                self._spans[life] = self._spans.pop(life)
+        for life, first, last in other:
+            self.add(life, first, last)
 
-    def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        for node, intervals in sorted(self._spans.items()):
+    def __iter__(self) -> Iterator[tuple[Life, int, int]]:
+        for life, intervals in sorted(self._spans.items()):
             for first, last in intervals:
-                yield node, first, last
+                yield life, first, last
 
     def __len__(self) -> int:
         return sum(last - first + 1 for _, first, last in self)
@@ -98,47 +139,107 @@ class Ranges:
     def __hash__(self) -> int:
         return hash(tuple(self))
 
+    def lives(self) -> Collection[Life]:
+        """Who gave them, those that came last at the end."""
+        return self._spans.keys()
+
     def common(self, other: Ranges) -> Ranges:
         """The events that are in both."""
         both = Ranges()
-        for node, first, last in self:
-            spans = other._spans.get(node, [])
-            low = bisect_left(spans, first, key=_end)
-            high = bisect_right(spans, last, key=_start)
-            for start, end in spans[low:high]:
-                both.add(node, max(first, start), min(last, end))
+        for life, first, last in self:
+            for start, end in other._touching(life, first, last):
+                both.add(life, max(first, start), min(last, end))
         return both
 
     def minus(self, other: Ranges) -> Ranges:
         """The events that *other* does not have."""
         left = Ranges()
-        for node, first, last in self:
+        for life, first, last in self:
             at = first
-            for start, end in other._spans.get(node, []):
-                if end < at:
-                    continue
-                if start > last:
-                    break
+            for start, end in other._touching(life, first, last):
                 if start > at:
-                    left.add(node, at, start - 1)
+                    left.add(life, at, start - 1)
                 at = end + 1
             if at <= last:
-                left.add(node, at, last)
+                left.add(life, at, last)
         return left
 
     def last(self) -> dict[str, int]:
-        """The greatest lsn of each node."""
-        return {node: spans[-1][1] for node, spans in self._spans.items()}
+        """The greatest lsn of each node, whoever gave it."""
+        found: dict[str, int] = {}
+        for (node, _), _, last in self:
+            found[node] = max(last, found.get(node, 0))
+        return found
+
+    def last_by(self) -> dict[str, dict[str, int]]:
+        """The greatest lsn of each node's incarnations."""
+        found: dict[str, dict[str, int]] = {}
+        for (node, incarnation), _, last in self:
+            found.setdefault(node, {})[incarnation] = last
+        return found
+
+    def nameless(self) -> Ranges:
+        """The same lsns of each node, whoever gave them."""
+        merged = Ranges()
+        for life, first, last in self:
+            merged.add(Life(life.node), first, last)
+        return merged
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
-        spans = self._spans.get(file.node, [])
-        at = bisect_left(spans, file.last, key=_end)
-        return at < len(spans) and spans[at][0] <= file.first
+        found = self._touching(file.life, file.first, file.last)
+        return len(found) == 1 and found[0][0] <= file.first <= file.last <= found[0][1]
 
-    def plain(self) -> dict[str, list[tuple[int, int]]]:
+    def others(self, file: SpoolFile) -> list[Life]:
+        """Other lives of its node which gave an lsn that *file* has."""
+        return [
+            life
+            for life in self._spans
+            if life.node == file.node
+            and life != file.life
+            and self._touching(life, file.first, file.last)
+        ]
+
+    def folded(self, most: int) -> Ranges:
+        """The same with at most so many incarnations of a node by name: older ones become
+        unknown, unless they share an lsn with such.
+        """
+        named = Counter(life.node for life in self._spans if life.incarnation)
+        folded = Ranges()
+        for life, spans in self._spans.items():
+            unknown = Life(life.node)
+            if (
+                life.incarnation
+                and named[life.node] > most
+                and not any(
+                    self._touching(unknown, *span) or folded._touching(unknown, *span)
+                    for span in spans
+                )
+            ):
+                named[life.node] -= 1
+                life = unknown  # noqa: PLW2901
+            for first, last in spans:
+                folded.add(life, first, last)
+        return folded
+
+    def named_like(self, other: Ranges) -> Ranges:
+        """The same, with incarnations that *other* does not name as unknown ones."""
+        found = Ranges()
+        for life, first, last in self:
+            found.add(life if life in other._spans else Life(life.node), first, last)
+        return found
+
+    def plain(self) -> dict[str, dict[str, Spans]]:
         """For JSON; what the constructor takes."""
-        return {node: list(spans) for node, spans in sorted(self._spans.items())}
+        found: dict[str, dict[str, Spans]] = {}
+        for (node, incarnation), spans in self._spans.items():
+            found.setdefault(node, {})[incarnation] = list(spans)
+        return dict(sorted(found.items()))
+
+    def _touching(self, life: Life, first: int, last: int) -> Spans:
+        spans = self._spans.get(life, [])
+        low = bisect_left(spans, first, key=_end)
+        return spans[low : bisect_right(spans, last, key=_start)]
 
 
 def write_json(disk: Disk, path: Path, content: Any) -> None:
@@ -167,10 +268,16 @@ class Hole:
     why: str
     at: float
     """When, in seconds since the epoch."""
+    incarnation: str = ""
+
+    @property
+    def of(self) -> SpoolFile:
+        """The file."""
+        return SpoolFile(self.file, self.node, self.first, self.last, self.incarnation)
 
     def is_in(self, committed: Ranges) -> bool:
         """Whether its events are in the tables after all."""
-        return committed.covers(SpoolFile(self.file, self.node, self.first, self.last))
+        return committed.covers(self.of)
 
 
 @dataclass(frozen=True)
@@ -189,6 +296,10 @@ class Ledger:
     """How many batches there were, over all queries; part of the files' names."""
     holes: tuple[Hole, ...] = ()
     """What was moved aside."""
+    accepted: tuple[Accepted, ...] = ()
+    """What may be missing."""
+    ends: Mapping[Life, End] = field(default_factory=dict)
+    """Incarnations of which nothing more comes from their own disk."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
 
@@ -204,8 +315,12 @@ class Ledger:
         """What `text` gave.  Raises `Broken`, which names *where* it was found."""
         try:
             kept = json.loads(text)
-            if kept["format"] not in (1, _FORMAT):
-                raise Broken(f"{where}: written by another version of gateway")
+            if kept["format"] not in range(1, FORMAT + 1):
+                raise Broken(
+                    f"{where}: format {kept['format']!r}, and this version of gateway knows"
+                    f" up to {FORMAT}. Nothing is written over it: install the version that"
+                    " wrote it, or a newer one"
+                )
             # The first format knew no more; its tables had a VARIANT.
             first = kept["format"] == 1
             return cls(
@@ -215,6 +330,12 @@ class Ledger:
                 Ranges(kept["committed"]),
                 0 if first else kept["sequence"],
                 () if first else tuple(Hole(**hole) for hole in kept["holes"]),
+                tuple(map(read_accepted, kept.get("accepted", ()))),
+                {
+                    Life(node, incarnation): End(**end)
+                    for node, ends in kept.get("ends", {}).items()
+                    for incarnation, end in ends.items()
+                },
                 {"body": "variant"} if first else kept["types"],
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
@@ -230,7 +351,7 @@ class Ledger:
             query=query,
             batch=batch,
             latest=took,
-            committed=committed,
+            committed=committed.folded(_MOST_LIVES),
             sequence=self.sequence + 1,
             holes=holes,
         )
@@ -239,6 +360,38 @@ class Ledger:
         """This, and the events of one more file in no table."""
         others = tuple(one for one in self.holes if one.file != hole.file)
         return replace(self, holes=(*others, hole))
+
+    def with_accepted(self, more: Iterable[Accepted]) -> Ledger:
+        """This, and what may be missing as well; what is known already changes nothing."""
+        return replace(self, accepted=tuple(dict.fromkeys((*self.accepted, *more))))
+
+    def with_ends(self, more: Mapping[Life, End]) -> Ledger:
+        """This, and how more incarnations have ended."""
+        return replace(self, ends={**self.ends, **more})
+
+    def left_behind(self) -> list[Life]:
+        """Incarnations that have ended, of which something is in no table, or may be, and
+        nobody has accepted that.
+        """
+        last = self.committed.last_by()
+        return [
+            life
+            for life, end in self.ends.items()
+            if not self.accepts(life, end)
+            and not (
+                end.exact
+                and last.get(life.node, {}).get(life.incarnation, 0) >= end.acknowledged
+            )
+        ]
+
+    def accepts(self, life: Life, end: End) -> bool:
+        """Whether somebody has accepted what an incarnation left behind."""
+        return any(
+            one.node == life.node
+            and one.incarnation in ("", life.incarnation)
+            and (one.last is None or one.last >= end.acknowledged)
+            for one in self.accepted
+        )
 
     def save(self, disk: Disk, path: Path) -> None:
         """Durably.  Raises OSError."""
@@ -253,12 +406,21 @@ class Ledger:
 
     def _plain(self) -> dict[str, Any]:
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "query": self.query,
             "batch": self.batch,
             "latest": self.latest.plain(),
             "committed": self.committed.plain(),
             "sequence": self.sequence,
             "holes": [asdict(hole) for hole in self.holes],
+            "accepted": [asdict(one) for one in self.accepted],
+            "ends": _by_node(self.ends),
             "types": dict(self.types),
         }
+
+
+def _by_node(ends: Mapping[Life, End]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for life, end in ends.items():
+        found.setdefault(life.node, {})[life.incarnation] = asdict(end)
+    return found

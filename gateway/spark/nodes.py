@@ -8,9 +8,12 @@ first, and its name is never given again: its lsns are used, and the ledger keep
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
+from gateway.spark import footers
 from gateway.spark.inbox import known, lacking, take_out
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import Bucket, StoredObject
@@ -50,14 +53,15 @@ class NodeState:
 
 def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
     """Of all nodes that were ever met, by name.  Raises `BucketError`."""
-    last = ledger.committed.last()
+    in_tables = ledger.committed.nameless()
+    last = in_tables.last()
     aside = _aside(ledger)
     there = known(ledger)
     waiting: dict[str, list[tuple[SpoolFile, StoredObject]]] = {}
     for file, stored in _files(bucket, ""):
         mine = waiting.setdefault(file.node, [])
-        there.add(file.node, file.first, file.last)
-        if not (ledger.committed.covers(file) or file.name in aside):
+        there.add(file.life, file.first, file.last)
+        if not (in_tables.covers(file) or file.name in aside):
             mine.append((file, stored))
     found = []
     for node in sorted(waiting.keys() | last.keys()):
@@ -124,7 +128,7 @@ def _check_drained(
         file
         for file, _ in _files(bucket, node)
         if file.name in inbox
-        or not (ledger.committed.covers(file) or file.name in aside)
+        or not (file.name in aside or _is_in(bucket, ledger, file))
     ]
     if waiting:
         events = sum(file.last - file.first + 1 for file in waiting)
@@ -132,6 +136,16 @@ def _check_drained(
             f"the job is not done with {len(waiting)} files of node {node} with {events}"
             f" events, {waiting[0].name} first: let gateway spark run until it is"
         )
+
+
+def _is_in(bucket: Bucket, ledger: Ledger, file: SpoolFile) -> bool:
+    """Whether the tables have all of it, by its whole name, or of no known incarnation."""
+    if not ledger.committed.nameless().covers(file):
+        return False
+    by = footers.incarnation_of(pa.BufferReader(bucket.read(file.name)))
+    return any(
+        ledger.committed.covers(replace(file, incarnation=one)) for one in ("", by)
+    )
 
 
 def _aside(ledger: Ledger) -> set[str]:

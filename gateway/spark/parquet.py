@@ -30,15 +30,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, write_json
+from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
 from gateway.store.lake import INTERNAL
@@ -98,6 +100,7 @@ class ParquetSink(Sink):
     """
 
     _lake: Path
+    _spool: Path
     _checkpoint: Checkpoint
     _disk: LakeDisk
     _write: Callable[[Any, Path, Plan], None]
@@ -131,16 +134,29 @@ class ParquetSink(Sink):
         self.failure = None
         self._check_behind()
 
-    def note(self, hole: Hole) -> None:
-        """See `Sink`."""
-        self.ledger = self.ledger.with_hole(hole)
-        self.ledger.save(self._disk, self._path)
+    def _write_down(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        ledger.save(self._disk, self._path)
+
+    def _has(self, file: SpoolFile, at: datetime) -> bool:
+        """Only what came on a day is in that day's folder, whatever time zone that had."""
+        days = [(at + timedelta(days=more)).date().isoformat() for more in (-1, 0, 1)]
+        found = [
+            path
+            for table in _TABLES
+            for day in days
+            for path in (self._lake / table).glob(f"protocol=*/date={day}/*.parquet")
+            if path.name[0] not in "._"
+        ]
+        same = (ds.field("node") == file.node) & (ds.field("lsn") == file.first)
+        same &= ds.field("received_at") == at
+        return bool(found and ds.dataset(found).count_rows(filter=same))
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
         self._point("begun")
         query = self._checkpoint.query
-        files = self.batch_files = self._checkpoint.batch_files(batch)
+        files, _ = self.identify(self._spool, self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.spark.ledger import Ranges
+from gateway.spark.ledger import Life, Ranges
 
 __all__ = ["MOST", "Places"]
 
@@ -58,7 +60,7 @@ class Places:
         again = Ranges()
         batch: list[_Hashes] = [np.empty(0, np.int64)]
         for path in files:
-            for node, lsns, hashes in _places(path):
+            for life, lsns, hashes in _places(path):
                 # Of doubles within the batch the first one stays.
                 order = np.argsort(hashes, kind="stable")
                 ranked = hashes[order]
@@ -67,7 +69,7 @@ class Places:
                 for known in [*(one for _, one in self._known), *batch]:
                     inside |= _among(hashes, known)
                 for lsn in lsns[inside].tolist():
-                    again.add(node, lsn, lsn)
+                    again.add(life, lsn, lsn)
                 batch.append(np.unique(hashes))
         self._new = np.unique(np.concatenate(batch))
         return again
@@ -133,16 +135,30 @@ def _among(hashes: _Hashes, known: _Hashes) -> np.ndarray[Any, np.dtype[np.bool_
     return np.asarray(known[at] == hashes)
 
 
-def _places(path: Path) -> Iterable[tuple[str, _Hashes, _Hashes]]:
-    """(node, lsns, hashes) of the rows that have a place."""
+def _places(path: Path) -> Iterable[tuple[Life, _Hashes, _Hashes]]:
+    """Who gave them, lsns, hashes: of the rows that have a place."""
     with pq.ParquetFile(path) as file:
-        if "place" not in file.schema_arrow.names:
+        columns = ["node", "incarnation", "lsn", "place"]
+        columns = [name for name in columns if name in file.schema_arrow.names]
+        if "place" not in columns:
             return
-        columns = ["node", "lsn", "place"]
         for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
-            rows = batch.filter(batch.column("place").is_valid())
-            nodes = np.array(rows.column("node").to_pylist())
-            for node in np.unique(nodes).tolist():
-                mine = nodes == node
-                lsns = rows.column("lsn").to_numpy()[mine]
-                yield node, lsns, rows.column("place").to_numpy()[mine]
+            rows = pa.table(batch.filter(batch.column("place").is_valid()))
+            if "incarnation" not in columns:
+                rows = rows.append_column(
+                    "incarnation", pa.nulls(len(rows), pa.string())
+                )
+            for node, by in set(zip(*_names(rows), strict=True)):
+                mine = pc.equal(rows["node"], node)
+                same = pc.equal(pc.fill_null(rows["incarnation"], ""), by)
+                these = rows.filter(pc.and_(mine, same))
+                hashes = these["place"].to_numpy()
+                yield Life(node, by), these["lsn"].to_numpy(), hashes
+
+
+def _names(rows: pa.Table) -> tuple[list[str], list[str]]:
+    """The nodes and incarnations of rows."""
+    names = rows.group_by(["node", "incarnation"]).aggregate([])
+    return names["node"].to_pylist(), [
+        each or "" for each in names["incarnation"].to_pylist()
+    ]

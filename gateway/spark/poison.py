@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.event import SCHEMA
+from gateway.spark import footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sink import Sink
@@ -113,7 +114,8 @@ class Poison:
         self.examine(file for file in found if file is not None)
 
     def _move(self, file: SpoolFile, why: str) -> Hole:
-        hole = Hole(file.node, file.first, file.last, file.name, why, time.time())
+        by = footers.incarnation_of(self._spool / file.name)
+        hole = Hole(file.node, file.first, file.last, file.name, why, time.time(), by)
         self._sink.note(hole)
         self._rename(file.name, why)
         return hole

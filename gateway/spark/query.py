@@ -8,8 +8,10 @@ so, too, where batches should be limited otherwise, as Spark asks for that only 
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +19,8 @@ from attrs import define
 
 from gateway.spark import alike, tables
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Broken
-from gateway.spark.sink import Plan, Sink, check_versions
+from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.sink import Plan, Sink
 from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from gateway.spark.columns import Columns
+
+_log = logging.getLogger("gateway.spark")
 
 __all__ = ["LOG_BYTES", "Query", "reader", "stream_of", "writer"]
 
@@ -53,6 +57,7 @@ class Query:
     _spark: SparkSession
     sink: Sink
     checkpoint: Checkpoint
+    _spool: Path
     _stream: Callable[[Mapping[str, int]], DataFrame]
     _limit: Callable[[], Mapping[str, int]]
     _trigger: float
@@ -69,9 +74,27 @@ class Query:
         """
         self._available_now = available_now
         self.sink.recover()
-        if self.checkpoint.log_bytes() > LOG_BYTES or self._waits_for_a_hole():
+        if (
+            self.checkpoint.log_bytes() > LOG_BYTES
+            or self._waits_for_a_hole()
+            or self._was_elsewhere()
+        ):
             self.checkpoint.retire()
         self._begin()
+
+    def _was_elsewhere(self) -> bool:
+        """Whether its log names files of another directory: `data_dir` was copied or moved.
+
+        Spark would look for a batch that was not finished where its files were.
+        """
+        others = self.checkpoint.directories() - {url(self._spool)}
+        if others:
+            _log.warning(
+                "the checkpoint names files of %s, and the spool is %s now: beginning a"
+                " new checkpoint, nothing is lost or doubled",
+                *(", ".join(sorted(others)), url(self._spool)),
+            )
+        return bool(others)
 
     def _waits_for_a_hole(self) -> bool:
         """Whether its log has a file that was moved aside: it would never be found.
@@ -185,37 +208,45 @@ def reader(
 
     Those of the stream are computed whole, whichever columns are asked for.  A file that
     is gone is an error here.  *place* says where tasks find a file, by its name, if not
-    in *spool*.
+    in *spool*.  A column `table` says which table a row is for.
     """
-    most = max(1, int(spark.sparkContext.defaultParallelism))
+
+    def part(files: Sequence[SpoolFile]) -> DataFrame:
+        paths = [
+            place(file.name) if place else url(spool / file.name) for file in files
+        ]
+        return tables.named(spark.read.schema(SCHEMA_DDL).parquet(*paths), files)
 
     def read(plan: Plan) -> DataFrame:
-        check_versions(spool, plan.files)
-        paths = [spool / file.name for file in plan.files]
-        size = sum(path.stat().st_size for path in paths)
-        if paths:
-            reading = spark.read.schema(SCHEMA_DDL)
-            where = [place(p.name) if place else url(p) for p in paths]
-            found = reading.parquet(*where)
+        if plan.files:
+            parts = map(part, tables.layers(plan.files))
+            found = reduce(lambda one, other: one.union(other), parts)
         else:
             found = spark.createDataFrame([], SCHEMA_DDL)
-        tasks = min(most, 1 + size // _TASK_BYTES)
-        fresh = tables.without(found, plan.without).coalesce(tasks)
-        return tables.events(fresh, body, columns).drop("table")
+            found = found.withColumn("incarnation", tables.unnamed())
+        fresh = tables.without(found, plan.without)
+        fresh = fresh.coalesce(_tasks(spark, spool, plan.files))
+        return tables.events(fresh, body, columns)
 
     return read
 
 
-def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan], None]:
-    """What writes a batch: a file for each partition of a table, unless it is large."""
-    most = max(1, int(spark.sparkContext.defaultParallelism))
+def writer(
+    spark: SparkSession, spool: Path, read: Callable[[Plan], DataFrame]
+) -> Callable[[DataFrame, Path, Plan], None]:
+    """What writes a batch: a file for each partition of a table, unless it is large.
+
+    The rows are those of the stream; but where two incarnations of a node are in one
+    batch, which those do not tell apart, they are *read* again.
+    """
     in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
     def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
-        check_versions(spool, plan.files)
-        size = sum((spool / file.name).stat().st_size for file in plan.files)
-        tasks = min(most, 1 + size // _TASK_BYTES)
-        fresh = tables.without(rows, plan.without)
+        if len(tables.layers(plan.files)) > 1:
+            fresh = read(plan)
+        else:
+            fresh = tables.without(tables.named(rows, plan.files), plan.without)
+        tasks = _tasks(spark, spool, plan.files)
         if plan.resent:
             fresh = tables.resent(fresh, plan.resent)
         elif in_utc and (one := alike.folder_of(spool, plan.files)) is not None:
@@ -225,3 +256,10 @@ def writer(spark: SparkSession, spool: Path) -> Callable[[DataFrame, Path, Plan]
         fresh.coalesce(tasks).write.partitionBy(*tables.PARTITIONS).parquet(url(folder))
 
     return write
+
+
+def _tasks(spark: SparkSession, spool: Path, files: Sequence[SpoolFile]) -> int:
+    """How many write a batch of these."""
+    most = max(1, int(spark.sparkContext.defaultParallelism))
+    size = sum((spool / file.name).stat().st_size for file in files)
+    return min(most, 1 + size // _TASK_BYTES)

@@ -4,34 +4,38 @@
     commits    Delta and Iceberg: a commit of the table has a batch and the ledger
     handover   a function of the user's own
 
-The job asks three things: `recover` before each start of the query, a call for each
-batch, and `note` for events that can not be read.  Each sink knows by its ledger, which
-counts events and not batches, what is in its tables already.
+The job asks four things: `recover` before each start of the query, a call for each
+batch, `note` for events that can not be read, and `learn` for what is known of those that
+will never come.  Each sink knows by its ledger, which counts events and not batches, what
+is in its tables already.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
+from gateway.spark.footers import Footers
+from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
+from gateway.store.lake import Accepted, End
 
 __all__ = [
     "Committed",
     "Plan",
     "Sink",
     "check_behind",
-    "check_versions",
-    "count_rows",
     "shortfall",
 ]
+
+_log = logging.getLogger("gateway.spark")
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,13 @@ class Sink(ABC):
         """Whether a batch is on its way into the tables right now."""
         self.batch_files: list[SpoolFile] = []
         """What the last batch took, failed or not."""
+        self.anew: dict[Life, list[Life]] = {}
+        """Incarnations that gave lsns which others of their node had given before, and
+        these others, since the job began."""
+        self._alone = threading.Lock()
+        """Held by whoever changes the ledger while the query runs."""
+        self._apart: set[Life] = set()
+        """Those whose events are not what the tables have of no known incarnation."""
         self.seconds = 0.0
         """How long the last batch took."""
         self.types: Mapping[str, str] = {}
@@ -89,8 +100,76 @@ class Sink(ABC):
         """
 
     @abstractmethod
+    def _write_down(self, ledger: Ledger) -> None:
+        """Make *ledger*, which has no other events, durable in place of the one there is."""
+
+    @abstractmethod
+    def _has(self, file: SpoolFile, at: datetime) -> bool:
+        """Whether the tables have the first event of *file*, which came *at* that time,
+        under whatever incarnation.
+        """
+
     def note(self, hole: Hole) -> None:
         """Write down, durably, that the events of a file will be in no table."""
+        self._write_down(self.ledger.with_hole(hole))
+
+    def learn(self, accepted: Iterable[Accepted], ends: Mapping[Life, End]) -> bool:
+        """Write down, durably, which holes are accepted and how incarnations have ended.
+
+        False: a batch is on its way into the tables; ask again.
+        """
+        if not self._alone.acquire(blocking=False):
+            return False
+        try:
+            known = self.ledger.with_accepted(accepted).with_ends(ends)
+            if known != self.ledger:
+                self._write_down(known)
+        finally:
+            self._alone.release()
+        return True
+
+    def identify(self, spool: Path, files: Sequence[SpoolFile]) -> Footers:
+        """The *files* of a batch, which are in *spool*, with their events' whole names.
+
+        A file over lsns that the ledger has of no known incarnation is compared with the
+        tables: it is of none, too, if they have its first event, and else it has new ones.
+        Raises `Broken`, and what pyarrow raises for a file that is damaged.
+        """
+        self.batch_files = list(files)
+        found = footers.read(spool, files)
+        self.batch_files = [self._known_as(spool, file) for file in found.files]
+        return Footers(self.batch_files, found.rows)
+
+    def has_all(self, spool: Path, file: SpoolFile) -> bool:
+        """Whether all events of a file in *spool* are in the tables."""
+        try:
+            by = footers.incarnation_of(spool / file.name)
+        except FileNotFoundError:
+            return False
+        known = self._known_as(spool, replace(file, incarnation=by))
+        return self.ledger.committed.covers(known)
+
+    def _known_as(self, spool: Path, file: SpoolFile) -> SpoolFile:
+        committed, life = self.ledger.committed, file.life
+        if committed.covers(file) or not (others := committed.others(file)):
+            return file
+        unknown = Life(file.node)
+        if unknown in others and life not in self._apart:
+            if self._has(file, footers.first_received_at(spool / file.name)):
+                return replace(file, incarnation="")
+            self._apart.add(life)
+        if life not in self.anew:
+            self.anew[life] = others
+            _log.error(
+                "node %s began anew: %s has lsns %d to %d by incarnation %s, and incarnation"
+                " %s gave such lsns before it. They are other events, and go into the tables"
+                " under their own incarnation. The machine of the node was rebuilt, or two"
+                " gateways have its name; what the one before had acknowledged, and is in"
+                " no table, gateway audit says",
+                *(file.node, file.name, file.first, file.last),
+                *(life.incarnation or "unknown", _spelled(others)),
+            )
+        return file
 
     @abstractmethod
     def _take(self, rows: Any, batch: int) -> None:
@@ -100,7 +179,8 @@ class Sink(ABC):
         """Take a batch; why that failed is in `failure`, too."""
         self.busy = True
         try:
-            self._take(rows, batch)
+            with self._alone:
+                self._take(rows, batch)
         except Exception as why:
             self.failure = why
             raise
@@ -118,15 +198,19 @@ def shortfall(batch: int, expected: int, count: int) -> Broken:
 
 
 def check_behind(tables: object, checkpoint: Checkpoint, ledger: Ledger) -> None:
-    """Raise `Broken` unless *ledger* has every event that Spark takes for committed."""
+    """Raise `Broken` unless *ledger* has every event that Spark takes for committed.
+
+    Whose they are its log does not say, and most of the files are gone.
+    """
     batch = checkpoint.committed
     if batch < 0:
         return
     noted = {hole.file for hole in ledger.holes}
+    in_tables = ledger.committed.nameless()
     lacking = [
         file.name
         for file in checkpoint.files(-1, checkpoint.offset(batch))
-        if file.name not in noted and not ledger.committed.covers(file)
+        if file.name not in noted and not in_tables.covers(file)
     ]
     if lacking:
         raise Broken(
@@ -137,36 +221,5 @@ def check_behind(tables: object, checkpoint: Checkpoint, ledger: Ledger) -> None
         )
 
 
-def count_rows(spool: Path, files: Sequence[SpoolFile]) -> int:
-    """How many rows the footers of *files* promise; missing files have none.
-
-    Raises what pyarrow raises for a file that is damaged.
-    """
-    there = [spool / file.name for file in files if (spool / file.name).exists()]
-    return sum(int(pq.read_metadata(path).num_rows) for path in there)
-
-
-def version_of(path: Path) -> int:
-    """The form that a spool file says it has, the first if it says nothing.
-
-    Raises what pyarrow raises.
-    """
-    return int((pq.read_metadata(path).metadata or {}).get(SCHEMA_VERSION_KEY, b"1"))
-
-
-def check_versions(spool: Path, files: Sequence[SpoolFile]) -> None:
-    """Raise `Broken` if files have a form that this job does not know.
-
-    A node's first and last file are looked at: a gateway does not go to and fro.
-    """
-    for node in {file.node for file in files}:
-        mine = sorted(
-            (file for file in files if file.node == node), key=lambda file: file.first
-        )
-        for file in dict.fromkeys([mine[0], mine[-1]]):
-            version = version_of(spool / file.name)
-            if version > SCHEMA_VERSION:
-                raise Broken(
-                    f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}:"
-                    " a newer gateway wrote it. Install the same version here"
-                )
+def _spelled(lives: Iterable[Life]) -> str:
+    return " and ".join(life.incarnation or "unknown" for life in lives)

@@ -26,13 +26,13 @@ from gateway.spark.formats import CATALOG, FORMATS, check
 from gateway.spark.iceberg import IcebergTable
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ranges, write_json
-from gateway.spark.sink import Committed, Sink
+from gateway.spark.sink import Committed, Plan, Sink
 from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL, sink_of
 from gateway.store.lock import Locked, lock
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["claim", "maintain", "make", "settle", "tables_of"]
 
@@ -57,18 +57,26 @@ def make(
         claim(lake, disk, {"sink": name})
         parquet.check_shared(lake, spark)
         window = timedelta(seconds=config.spark.stats_window)
+        columns = Columns(config.spark.columns, place=config.spark.deduplicate)
+        again = query.reader(spark, spool, config.spark.body, columns)
         return parquet.ParquetSink(
             lake,
+            spool,
             checkpoint,
             disk,
-            write=query.writer(spark, spool),
+            write=query.writer(spark, spool, again),
             count=lambda files: stats.count(files, window),
             find_resent=find_resent,
             done=done,
         )
     columns = Columns(config.spark.columns)
     place = s3a.place_for_tasks(config, spark)
-    read = query.reader(spark, spool, config.spark.body, columns, place)
+    read_all = query.reader(spark, spool, config.spark.body, columns, place)
+
+    def read(plan: Plan) -> DataFrame:
+        """One table has all events."""
+        return read_all(plan).drop("table")
+
     if name in FORMATS:
         check(spark, name)
         events, counts = tables_of(config, spark)

@@ -11,22 +11,28 @@ the event: a partition is complete once its day is over, whatever clocks senders
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.fields import TEXT, function
-from gateway.spark.ledger import Ranges
+from gateway.spark.ledger import Life, Ranges, SpoolFile
 
 __all__ = [
     "PARTITIONS",
     "RESENT",
     "counted",
     "events",
+    "has",
     "is_json",
+    "layers",
+    "named",
     "ranges",
     "resent",
+    "unnamed",
     "within",
     "without",
 ]
@@ -36,6 +42,8 @@ PARTITIONS = ("table", "protocol", "date")
 
 #: The flaw of an event that its sender sent twice (`spark.deduplicate`).
 RESENT = "resent"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _JSON = (
     "(content_type = 'application/json' OR content_type LIKE '%+json'"
@@ -53,6 +61,9 @@ def events(
     `payload` has the bytes as sent.  No event can make this fail.
     """
     made = columns or Columns()
+    # Spool files have it in their footers alone: `named` puts it in.
+    known = "incarnation" in stream.columns
+    incarnation = f.col("incarnation") if known else unnamed()
     find = function(stream.sparkSession, made.paths, made.instants)
     text = (
         f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
@@ -73,7 +84,7 @@ def events(
     raw = found.withColumns(_expressions(made.raw()))
     typed = raw.withColumns(_expressions(made.cast()))
     return typed.select(
-        *("node", "lsn", "received_at"),
+        *("node", incarnation, "lsn", "received_at"),
         *_times(made),
         *("listener", "session", "peer", "principal", "channel", "kind", "seq"),
         "content_type",
@@ -150,18 +161,49 @@ def is_json(rows: DataFrame) -> Column:
     return f.expr(f"coalesce({found}, false)")
 
 
+def unnamed() -> Column:
+    """The column `incarnation` of events of which it is not known."""
+    return f.lit(None).cast("string").alias("incarnation")
+
+
+def named(rows: DataFrame, files: Sequence[SpoolFile]) -> DataFrame:
+    """*rows*, which are of *files*, with the incarnations that gave them.
+
+    No node has two of them in *files*: see `layers`.
+    """
+    by = {file.node: file.incarnation for file in files if file.incarnation}
+    if not by:
+        return rows.withColumn("incarnation", unnamed())
+    pairs = [f.lit(text) for pair in by.items() for text in pair]
+    found = f.try_element_at(f.create_map(*pairs), f.col("node").cast("string"))
+    return rows.withColumn("incarnation", found)
+
+
+def layers(files: Sequence[SpoolFile]) -> list[list[SpoolFile]]:
+    """*files* in as few parts as it takes that no node has two incarnations in one."""
+    found: list[tuple[dict[str, str], list[SpoolFile]]] = []
+    for file in files:
+        for by, mine in found:
+            if by.setdefault(file.node, file.incarnation) == file.incarnation:
+                mine.append(file)
+                break
+        else:
+            found.append(({file.node: file.incarnation}, [file]))
+    return [mine for _, mine in found]
+
+
 def without(rows: DataFrame, left_out: Ranges) -> DataFrame:
     """*rows* without the events of *left_out*."""
-    for node, first, last in left_out:
-        rows = rows.where(~_inside(node, first, last))
+    for life, first, last in left_out:
+        rows = rows.where(~_inside(life, first, last))
     return rows
 
 
 def resent(rows: DataFrame, again: Ranges) -> DataFrame:
     """*rows* with the events of *again* in quarantine, as sent twice."""
     found = f.lit(False)
-    for node, first, last in again:
-        found = found | _inside(node, first, last)
+    for life, first, last in again:
+        found = found | _inside(life, first, last)
     mine = found & (f.col("table") == "events")
     return rows.withColumns(
         {
@@ -171,27 +213,54 @@ def resent(rows: DataFrame, again: Ranges) -> DataFrame:
     )
 
 
-def _inside(node: str, first: int, last: int) -> Column:
-    return (f.col("node") == node) & f.col("lsn").between(first, last)
+def _inside(life: Life, first: int, last: int) -> Column:
+    mine = (f.col("node") == life.node) & (_incarnation() == life.incarnation)
+    return mine & f.col("lsn").between(first, last)
 
 
-def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
-    """The events of *wanted* among *rows*."""
+def _incarnation() -> Column:
+    return f.coalesce(f.col("incarnation"), f.lit(""))
+
+
+def within(rows: DataFrame, wanted: Ranges, named: Collection[Life] = ()) -> DataFrame:
+    """The events of *wanted* among *rows* of a table, whose unknown incarnations are all
+    that are not *named*.
+    """
+    if "incarnation" not in rows.columns:
+        rows = rows.withColumn("incarnation", unnamed())
     found = f.lit(False)
-    for node, first, last in wanted:
-        found = found | _inside(node, first, last)
+    for life, first, last in wanted:
+        inside = _inside(life, first, last)
+        if not life.incarnation:
+            known = [one.incarnation for one in named if one.node == life.node]
+            inside = (f.col("node") == life.node) & f.col("lsn").between(first, last)
+            inside &= ~_incarnation().isin([one for one in known if one])
+        found = found | inside
     return rows.where(found)
 
 
+def has(rows: DataFrame, node: str, lsn: int, at: datetime) -> bool:
+    """Whether a table has an event that came *at* that time, under any incarnation."""
+    same = (f.col("node") == node) & (f.col("lsn") == lsn)
+    micros = (at - _EPOCH) // timedelta(microseconds=1)
+    same &= f.col("received_at") == f.timestamp_micros(f.lit(micros))
+    return bool(rows.where(same).limit(1).count())
+
+
 def ranges(rows: DataFrame) -> Ranges:
-    """Which events are in *rows*: their lsns, by node."""
-    numbered = rows.select("node", "lsn").distinct()
-    order = Window.partitionBy("node").orderBy("lsn")
+    """Which events are in *rows* of a table: their lsns, by node and incarnation."""
+    if "incarnation" not in rows.columns:
+        rows = rows.withColumn("incarnation", unnamed())
+    names = ("node", "incarnation")
+    numbered = rows.select(
+        "node", _incarnation().alias("incarnation"), "lsn"
+    ).distinct()
+    order = Window.partitionBy(*names).orderBy("lsn")
     runs = numbered.withColumn("run", f.col("lsn") - f.row_number().over(order))
-    spans = runs.groupBy("node", "run").agg(f.min("lsn"), f.max("lsn"))
+    spans = runs.groupBy(*names, "run").agg(f.min("lsn"), f.max("lsn"))
     found = Ranges()
-    for node, _, first, last in spans.collect():
-        found.add(node, first, last)
+    for node, incarnation, _, first, last in spans.collect():
+        found.add(Life(node, incarnation), first, last)
     return found
 
 

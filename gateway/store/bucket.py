@@ -84,8 +84,11 @@ class Bucket(Protocol):
     def url(self) -> str:
         """Where it is, for people: `s3://bucket/prefix`."""
 
-    def create(self, name: str, data: bytes) -> None:
-        """Make an object, in one step.  Raises `AlreadyThere` and changes nothing."""
+    def create(self, name: str, data: bytes) -> str:
+        """Make an object, in one step; its tag, empty if the server tells none.
+
+        Raises `AlreadyThere` and changes nothing.
+        """
 
     def replace(self, name: str, data: bytes) -> None:
         """Make an object, whatever is there of that name."""
@@ -96,8 +99,8 @@ class Bucket(Protocol):
     def read_tagged(self, name: str) -> tuple[bytes, str]:
         """All of an object, and a tag of what it is now.  Raises `NotThere`."""
 
-    def swap(self, name: str, data: bytes, tag: str) -> None:
-        """Make an object in place of the one with that tag, in one step.
+    def swap(self, name: str, data: bytes, tag: str) -> str:
+        """Make an object in place of the one with that tag, in one step; the new one's.
 
         Raises `Changed` and changes nothing where another one is there by now, or none.
         """

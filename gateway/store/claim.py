@@ -6,12 +6,14 @@ answers: what is silent for `PATIENCE` seconds is gone, and its name is taken ov
 written is written by compare and swap, so of two that take over at once one does.
 
 One that was silent may only have been stopped for a while.  So nothing counts as uploaded
-before the name was seen to be ours *after* the request for it had ended (`check`), and what
-arrives all the same is fenced (`gateway.store.word`).
+before the name was seen to be ours *after* the request for it had ended (`confirm`), and
+what arrives all the same is fenced (`gateway.store.word`).
 
-While nobody starts, a look now and then and one for each file are all that it costs.  A
-clean stop removes the object; a node that was forgotten (`gateway spark forget`) leaves how
-far its lsns were used.
+The word says how far its holder has acknowledged, as of the last look or upload: whoever
+comes after a disk that is lost goes on behind that, and says what is missing.  It is there
+for good, also after a clean stop, and once a node was forgotten (`gateway spark forget`).
+
+While nobody starts, a look now and then and a swap for each file are all that it costs.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -29,7 +31,8 @@ from twisted.logger import Logger
 from gateway.store import incarnation, word
 from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed
 from gateway.store.disk import Disk
-from gateway.store.word import UNDECIDED, Holder, Word, name_of
+from gateway.store.incarnation import Incarnation
+from gateway.store.word import UNDECIDED, Ended, Holder, Reached, Word, encode, name_of
 
 __all__ = [
     "PATIENCE",
@@ -50,7 +53,7 @@ REQUEST_SECONDS = 4.0
 """The most that a request of a claim takes: a look and its answer fit in `PATIENCE`."""
 _AWAY_LOOKS = 3
 """So many that fail in a row are told; one is what any network does."""
-_MOST_FENCED = 50
+_MOST_FENCED = _MOST_ENDED = 50
 _MOST_CHANGES = 20
 """Whoever meets so many in a row writes to a server that knows no tags."""
 
@@ -73,12 +76,29 @@ def _now() -> float:
     return time.clock_gettime(clock)
 
 
+@define
+class _Life:
+    """Of the journal that has the name."""
+
+    own: Incarnation
+    here: int
+    """The last lsn that its own disk knew to be given, when it was opened."""
+    ack: str
+    acknowledged: Callable[[], int]
+    wanted: int = 0
+    """An lsn that is to be acknowledged once the word says it."""
+
+    def goes_on_from(self, before: Reached) -> bool:
+        """Whether all that was acknowledged then was known here."""
+        return before.is_behind(self.own, self.here)
+
+
 @define(eq=False, slots=False)
 class Claim:
     """Of *me* to the name *node*: `take` it, `watch` it, `release` it or just `stop`.
 
-    *bucket* ends its requests within `REQUEST_SECONDS`; *clock* and *sleep* are the
-    machine's, but in tests.
+    *bucket* ends its requests within `REQUEST_SECONDS`; *clock*, *sleep* and *wall_clock*
+    are the machine's, but in tests.
     """
 
     _log = Logger()
@@ -88,6 +108,9 @@ class Claim:
     me: Holder
     _clock: Callable[[], float] = _now
     _sleep: Callable[[float], None] = time.sleep
+    _wall_clock: Callable[[], float] = time.time
+    ids: Collection[str] = ()
+    """The incarnations that the journal has had, as far as it says."""
 
     def __attrs_post_init__(self) -> None:
         self.held = False
@@ -96,8 +119,18 @@ class Claim:
         self.taken_over = False
         """Whether somebody else has given lsns since this journal had the name last: it
         begins another incarnation (`known_as`)."""
+        self.fence = UNDECIDED
+        """Behind which lsn what it gave before that is refused, if that was said."""
+        self.found: Word | None = None
+        """What the object said when the name was had, if there was one."""
+        self._life: _Life | None = None
+        """None until the journal is open."""
         self._behind: int | None = None
         """The last lsn before this life's, once that is known."""
+        self._said = Word()
+        """What the object said last …"""
+        self._tag = ""
+        """… and its tag; empty if that is not known."""
         self._seen = -float("inf")
         """When the request began that has seen the name to be ours, last."""
         self._lost: str | None = None
@@ -114,9 +147,9 @@ class Claim:
         """Of who has that node's *journal*.  Raises OSError."""
         known, _ = incarnation.read(journal, disk)
         here = known is not None and known.lives_in(disk.identity(journal))
-        return cls(
-            bucket, node, Holder.here(journal, known.id if known and here else "")
-        )
+        me = Holder.here(journal, known.id if known and here else "")
+        ids = () if known is None else (known.id, *known.earlier)
+        return cls(bucket, node, me, ids=ids)
 
     def take(self) -> str | None:
         """Hold the name; a sentence if it is taken over from one that does not answer.
@@ -136,8 +169,8 @@ class Claim:
             began, told = self._clock(), None
             if (found := word.read(self.bucket, self.node)) is None:
                 with contextlib.suppress(AlreadyThere):
-                    self.bucket.create(name_of(self.node), _encoded(Word(self.me)))
-                    self.held, self._seen = True, began
+                    self._create(Word(self.me))
+                    self.held, self._seen, self.found = True, began, None
                     return None
                 continue
             said, tag = found
@@ -162,12 +195,28 @@ class Claim:
                 )
             while len(fenced) > _MOST_FENCED:
                 del fenced[next(iter(fenced))]
+            mine = msgspec.structs.replace(
+                said,
+                holder=self.me,
+                asks=None,
+                refused="",
+                fenced=self._decided(fenced),
+                reached=self._open_again(said.reached),
+            )
             with contextlib.suppress(Changed):
-                self._write(Word(self.me, fenced=self._decided(fenced)), tag)
-                self.held, self._seen = True, began
+                self._write(mine, tag)
+                self.held, self._seen, self.found = True, began, said
                 self.taken_over = self.me.fence in fenced
+                self.fence = fenced.get(self.me.fence, UNDECIDED)
                 return told
         raise self._ever_changing()
+
+    def _open_again(self, before: Reached | None) -> Reached | None:
+        """It had ended in good order, and now it goes on, if it is ours."""
+        mine = (self.me.incarnation, *self.ids)
+        if before is None or before.incarnation not in mine:
+            return before
+        return msgspec.structs.replace(before, exact=False)
 
     def _ever_changing(self) -> BucketError:
         return BucketError(
@@ -259,21 +308,36 @@ class Claim:
                     f" gateway, {self.me}, while that did not answer: start it again, and"
                     " it goes on behind what the other one has given"
                 )
-            return None
+            return self._meanwhile()
         for _ in range(_MOST_CHANGES):
             began = self._clock()
             found = word.read(self.bucket, self.node)
             # Whoever is faster asks, or takes the name.
             with contextlib.suppress(AlreadyThere, Changed):
                 if found is None:
-                    self.bucket.create(name_of(self.node), _encoded(Word(self.me)))
+                    self._create(self._renewed(Word(self.me)))
                 elif (lost := self._why_not(found[0])) is not None:
                     return lost
                 else:
+                    self._said, self._tag = found
                     self._answer(*found)
                 self._seen = began
                 return None
         raise self._ever_changing()
+
+    def _meanwhile(self) -> str | None:
+        """Who has given lsns since the journal was opened, when the bucket was away."""
+        before = None if self.found is None else self.found.reached
+        if self._life is None or self._behind is None or before is None:
+            return None
+        if self._life.goes_on_from(before) or before.lsn <= self._behind:
+            return None
+        return (
+            f"another gateway of node {self.node} of {self.bucket.url}, incarnation"
+            f" {before.incarnation or 'unknown'}, has given lsns up to {before.lsn}; this"
+            f" one, {self.me}, could not know, and gives those behind {self._behind}: start"
+            " it again, and it goes on behind what the other one has given"
+        )
 
     def _why_not(self, said: Word) -> str | None:
         if said.forgotten is not None:
@@ -281,7 +345,11 @@ class Claim:
         if said.holder is not None and said.holder.run != self.me.run:
             return self._both(said.holder)
         fenced = self.me.fence in said.fenced and not self.taken_over
-        if said.holder is None or fenced:
+        # Who had taken it over may have ended before it gave any.
+        others = said.reached is not None and (
+            said.reached.incarnation != self.me.incarnation
+        )
+        if fenced or (said.holder is None and others):
             return (
                 f"node {self.node} of {self.bucket.url} was taken over from this gateway,"
                 f" {self.me}, and let go of: start it again, and it goes on behind what"
@@ -290,37 +358,136 @@ class Claim:
         return None
 
     def _answer(self, said: Word, tag: str) -> None:
-        fenced = self._decided(dict(said.fenced))
+        now = self._renewed(said)
+        if now == said:
+            return
+        self._write(now, tag)
         if said.asks is not None:
-            self._write(Word(self.me, refused=said.asks.run, fenced=fenced), tag)
             self._log.warn(
                 "Another gateway has this one's node, {node}, and is refused: {other}",
                 node=self.node,
                 other=str(said.asks),
             )
-        elif said.holder != self.me or fenced != said.fenced:
-            self._write(Word(self.me, refused=said.refused, fenced=fenced), tag)
 
-    def check(self, *, now: bool) -> None:
-        """Raise `BucketError` unless the name was seen to be ours a moment ago, or *now*:
-        by a request that begins after this call.
+    def _renewed(self, said: Word) -> Word:
+        """What the object is to say now, where it says *said*."""
+        return msgspec.structs.replace(
+            said,
+            holder=self.me,
+            asks=None,
+            refused=said.refused if said.asks is None else said.asks.run,
+            fenced=self._decided(dict(said.fenced)),
+            reached=self._reached(said),
+            ended=self._ended(said),
+        )
 
-        Threads that call it at once share a request.
-        """
-        since = self._clock() - (0.0 if now else _LOOK + REQUEST_SECONDS)
+    def _reached(self, said: Word) -> Reached | None:
+        """How far we are; never less than what it says of those that we go on from."""
+        life, before = self._life, said.reached
+        if life is None:
+            return before
+        own = life.own
+        lsn = max(life.acknowledged(), life.wanted)
+        if before is not None and life.goes_on_from(before):
+            by_journal = before.ack == "journal" != life.ack
+            lsn = max(lsn, before.lsn, life.here if by_journal else 0)
+        elif before is not None and before.incarnation == own.id:
+            lsn = max(lsn, before.lsn)
+        at = self._wall_clock()
+        if before is not None and (before.incarnation, before.lsn) == (own.id, lsn):
+            at = before.at
+        return Reached(own.id, own.since, lsn, at, life.ack, earlier=own.earlier)
+
+    def _ended(self, said: Word) -> dict[str, Ended]:
+        """With how the one before us ended, unless this directory goes on from it."""
+        ended, life, before = dict(said.ended), self._life, said.reached
+        if life is None:
+            return ended
+        mine = (life.own.id, *life.own.earlier)
+        for each in mine:  # its disk is back, with all of it
+            if each in ended and ended[each].acknowledged <= life.here:
+                del ended[each]
+        if before is None or before.incarnation == life.own.id:
+            return ended
+        nothing = before.all_told and before.lsn < before.since
+        if nothing or life.goes_on_from(before):
+            return ended
+        ended.pop(before.incarnation, None)
+        ended[before.incarnation] = Ended(
+            before.lsn,
+            before.at,
+            before.ack,
+            before.all_told,
+            self._wall_clock(),
+            before.since,
+        )
+        return dict([*ended.items()][-_MOST_ENDED:])
+
+    def check(self) -> None:
+        """Raise `BucketError` unless the name was seen to be ours a moment ago."""
+        since = self._clock() - (_LOOK + REQUEST_SECONDS)
         with self._looking:
-            if self._seen > since and self._lost is None:
-                return
-            if (lost := self.look()) is not None:
-                raise BucketError(lost)
+            if self._seen <= since or self._lost is not None:
+                self._look_or_raise()
 
-    def known_as(self, incarnation: str, behind: int) -> None:
+    def confirm(self, lsn: int = 0) -> None:
+        """Raise `BucketError` unless the name was ours after this call, when the word
+        said that all up to *lsn*, at least, may be acknowledged.
+
+        One request as a rule, which threads that call at once share.
+        """
+        since = self._clock()
+        with self._looking:
+            life = self._life
+            if life is not None:
+                life.wanted = max(life.wanted, lsn)
+            if self._seen > since and self._lost is None and self._says(lsn):
+                return
+            if not (self.held and self._tag and self._swapped()):
+                self._look_or_raise()
+
+    def _says(self, lsn: int) -> bool:
+        said = self._said.reached
+        return self._life is None or (
+            said is not None
+            and said.incarnation == self._life.own.id
+            and said.lsn >= lsn
+        )
+
+    def _swapped(self) -> bool:
+        """Write the word in place of the one that was seen last, which was ours; whether
+        it was there still.
+        """
+        began = self._clock()
+        try:
+            self._write(self._renewed(self._said), self._tag)
+        except Changed:
+            return False
+        self._seen = began
+        return True
+
+    def _look_or_raise(self) -> None:
+        if (lost := self.look()) is not None:
+            raise BucketError(lost)
+
+    def known_as(
+        self,
+        own: Incarnation,
+        behind: int,
+        *,
+        here: int = 0,
+        ack: str = "journal",
+        acknowledged: Callable[[], int] = lambda: 0,
+    ) -> None:
         """The journal has an incarnation now, which goes on behind an lsn; the bucket is
         told, now if it answers, or by the next look.
+
+        *here*: see `_Life`; *acknowledged* says how far it is, in any thread.
         """
         with self._looking:
-            self.me = msgspec.structs.replace(self.me, incarnation=incarnation)
+            self.me = msgspec.structs.replace(self.me, incarnation=own.id)
             self._behind = behind
+            self._life = _Life(own, here, ack, acknowledged)
             self.taken_over = False
             if self.held:
                 with contextlib.suppress(BucketError):
@@ -381,24 +548,44 @@ class Claim:
             self._ending.set()
             self._thread.join(_STOP_SECONDS)
 
-    def release(self) -> None:
-        """Let go of the name, so that the next start need not wait.  Blocks."""
+    def keep(self) -> None:
+        """`stop`, after the journal's end: say that nothing more is acknowledged."""
         self.stop()
-        with contextlib.suppress(BucketError):
-            found = word.read(self.bucket, self.node) if self.held else None
-            holder = found[0].holder if found is not None else None
-            if found is not None and holder is not None and holder.run == self.me.run:
-                # Where nobody has given lsns since, there is nothing to fence.
-                fenced = {
-                    each: last
-                    for each, last in found[0].fenced.items()
-                    if last != UNDECIDED
-                }
-                if fenced:
-                    self._write(Word(fenced=fenced), found[1])
-                else:
-                    self.bucket.remove(name_of(self.node))
+        self._leave(self.me)
+
+    def release(self) -> None:
+        """Likewise, and let go of the name, so that the next start need not wait."""
+        self.stop()
+        self._leave(None)
         self.held = False
+
+    def _leave(self, holder: Holder | None) -> None:
+        with self._looking, contextlib.suppress(BucketError):
+            found = word.read(self.bucket, self.node) if self.held else None
+            if found is None or self._lost is not None:
+                return
+            said, tag = found
+            if said.holder is None or said.holder.run != self.me.run:
+                return
+            now = self._renewed(said)
+            reached = now.reached
+            if self._life is not None and reached is not None:
+                reached = msgspec.structs.replace(reached, exact=True)
+            # Where nobody has given lsns since, there is nothing to fence.
+            fences = now.fenced.items()
+            asked = holder is not None
+            left = Word(
+                holder,
+                asks=said.asks if asked else None,
+                refused=said.refused if asked else "",
+                fenced={each: last for each, last in fences if last != UNDECIDED},
+                reached=reached,
+                ended=now.ended,
+            )
+            if left == Word():
+                self.bucket.remove(name_of(self.node))
+            else:
+                self._write(left, tag)
 
     def served(self) -> str | None:
         """Why nobody else may upload under this name, a sentence; None: nobody has it.
@@ -429,8 +616,12 @@ class Claim:
         if found is None or found[0].holder is None or not self._mine(found[0].holder):
             raise Changed(f"{name_of(self.node)} is another gateway's by now")
         self._behind = lsn
-        fenced = self._decided(dict(found[0].fenced))
-        self._write(Word(forgotten=lsn, fenced=fenced), found[1])
+        said, tag = found
+        fenced = self._decided(dict(said.fenced))
+        forgotten = Word(
+            forgotten=lsn, fenced=fenced, reached=said.reached, ended=said.ended
+        )
+        self._write(forgotten, tag)
         self.held = False
 
     def read(self) -> Word | None:
@@ -438,18 +629,21 @@ class Claim:
         found = word.read(self.bucket, self.node)
         return None if found is None else found[0]
 
+    def _create(self, said: Word) -> None:
+        self._tag = ""
+        tag = self.bucket.create(name_of(self.node), encode(said))
+        self._said, self._tag = said, tag
+
     def _write(self, said: Word, tag: str) -> None:
-        self.bucket.swap(name_of(self.node), _encoded(said), tag)
+        self._tag = ""  # whatever becomes of it, the one that was seen is gone
+        tag = self.bucket.swap(name_of(self.node), encode(said), tag)
+        self._said, self._tag = said, tag
 
     def _both(self, other: Holder) -> str:
         return (
             f"two gateways have node {self.node} of {self.bucket.url}: {other}; and this"
             f" one, {self.me}.  Give one of them another `node`"
         )
-
-
-def _encoded(said: Word) -> bytes:
-    return msgspec.json.encode(said)
 
 
 def claimed(

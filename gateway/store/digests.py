@@ -104,7 +104,7 @@ def of_file(path: Path) -> str:
     return found.hexdigest()
 
 
-def metadata_of(path: Path) -> Mapping[bytes, bytes]:
+def metadata_of(path: Path | pa.BufferReader) -> Mapping[bytes, bytes]:
     """A file's key-value metadata; nothing if it has none, or is damaged.
 
     Raises FileNotFoundError, PermissionError.

@@ -57,10 +57,10 @@ class Incarnation(msgspec.Struct, frozen=True):
         cls, since: int, directory: tuple[int, int], before: Incarnation | None = None
     ) -> Incarnation:
         """One that goes on where *before* was, if there was one."""
-        known = {} if before is None else {**before._began, before.id: before.since}
+        known = {} if before is None else {**before.began, before.id: before.since}
         number, generation = directory
         new = secrets.token_hex(_BYTES)
-        return cls(new, since, number, (), generation)._with(known)
+        return _knowing(cls(new, since, number, (), generation), known)
 
     def lives_in(self, directory: tuple[int, int]) -> bool:
         """Whether it is that of this directory, as far as can be told."""
@@ -73,25 +73,19 @@ class Incarnation(msgspec.Struct, frozen=True):
         others = tuple(others)
         if all(map(self.knows, others)):
             return self
-        return self._with({**dict.fromkeys(others, 0), **self._began})
+        return _knowing(self, {**dict.fromkeys(others, 0), **self.began})
 
     @property
-    def _began(self) -> dict[str, int]:
+    def began(self) -> dict[str, int]:
         """From which lsn on each of those before it gave lsns here, oldest first."""
         unknown = len(self.earlier) - len(self.begins)
         return dict(zip(self.earlier, (0,) * unknown + self.begins, strict=True))
-
-    def _with(self, earlier: Mapping[str, int]) -> Incarnation:
-        known = [one for one in earlier.items() if one[0] not in ("", self.id)]
-        ids = tuple(each for each, _ in known[-_MOST:])
-        begins = tuple(first for _, first in known[-_MOST:])
-        return msgspec.structs.replace(self, earlier=ids, begins=begins)
 
     def of_lsn(self, lsn: int) -> str:
         """Who gave an lsn of this journal; empty if that is not known."""
         if lsn >= self.since:
             return self.id
-        began = [each for each, first in self._began.items() if 0 < first <= lsn]
+        began = [each for each, first in self.began.items() if 0 < first <= lsn]
         return began[-1] if began else ""
 
     def knows(self, other: str) -> bool:
@@ -104,6 +98,13 @@ class Incarnation(msgspec.Struct, frozen=True):
         """Durably.  Blocks; raises OSError."""
         line = summed.encode(self)
         replace_file(disk, journal / INCARNATION[0], [line]).close()
+
+
+def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
+    known = [one for one in earlier.items() if one[0] not in ("", this.id)]
+    ids = tuple(each for each, _ in known[-_MOST:])
+    begins = tuple(first for _, first in known[-_MOST:])
+    return msgspec.structs.replace(this, earlier=ids, begins=begins)
 
 
 def decode(data: bytes) -> Incarnation | None:

@@ -95,6 +95,8 @@ class End:
     """Whether it acknowledged none behind that."""
     found: float
     """When its successor began."""
+    since: int = 0
+    """The first lsn that it may have given; 0 if that is not known."""
 
 
 def health_path(lake: Path) -> Path:
@@ -175,6 +177,7 @@ def ends(lake: Path) -> dict[str, dict[str, End]]:
                     str(end["ack"]),
                     bool(end["exact"]),
                     float(end["found"]),
+                    int(end.get("since", 0)),
                 )
                 for incarnation, end in found.items()
             }

@@ -1,15 +1,19 @@
 """Whether a node's lsns were given by somebody else before this start: by another copy of
 its directory, or by this one before an older copy of it was put back.
 
-What can tell are the tables, the newest file in spool or archive, and the directory's own
-identity (`gateway.store.incarnation`).  The start goes on behind all of them; what is told
-here is what an operator has to see to.
+What can tell are the tables, the newest file in spool, archive and bucket, the word that
+the last one has left there, and the directory's own identity
+(`gateway.store.incarnation`).  The start goes on behind all of them; what is told here is
+what an operator has to see to.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -21,18 +25,24 @@ from gateway.store.bucket import Bucket, BucketError
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
-from gateway.store.names import parse_file_name
+from gateway.store.names import last_lsn, parse_file_name
 from gateway.store.spool import Catalog
+from gateway.store.word import UNDECIDED, Word
 
 __all__ = [
     "OLDER",
+    "Known",
     "files_behind",
     "go_on",
+    "heard_of",
     "in_tables",
+    "newest_below",
     "newest_in",
     "saved",
     "strangers",
 ]
+
+_PAGE = 1000
 
 OLDER = (
     "the tables have events of node {node} up to lsn {there}, and this directory knew of "
@@ -60,11 +70,74 @@ _TAKEN_OVER = (
 )
 
 
+_FORGOT = (
+    "incarnation {before} of this directory had acknowledged lsns that it does not know any "
+    "more: it is an older copy, or its disk has lost what it synced.  It goes on as {this}, "
+    "from lsn {first} on"
+)
+
+_HEARD = (
+    "node {node} of {url}: incarnation {before} had acknowledged lsns up to {last} with "
+    "`ack: {ack}` when it was last heard of, at {at}, and {end}.  This directory, {path}, "
+    "does not have all of it; it goes on as incarnation {this}, from lsn {first} on.  {rest}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a start knows of the node's lsns."""
+
+    here: int
+    """The last one that its own disk says was given."""
+    uploaded: int
+    """The last one in a file that it has seen here, in a table, or in the bucket."""
+    first: int
+    """Where it goes on."""
+
+
 def in_tables(node: str, lake: Path) -> int:
     """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError):
         return max(last for _, last in together(committed(lake).get(node, {})))
     return 0
+
+
+def heard_of(
+    said: Word | None, url: str, node: str, this: Incarnation, path: Path, known: Known
+) -> str | None:
+    """What the word knows of who had the node's name before, and *this* does not go on
+    from all of it; a sentence for people, if so.
+    """
+    before = None if said is None else said.reached
+    if before is None or before.is_behind(this, known.here):
+        return None
+    if before.all_told and before.lsn < before.since:
+        return None  # it has acknowledged nothing
+    first = max(known.uploaded + 1, before.since)
+    lacking = (
+        f"Of lsns {first} to {before.lsn} there is no file in the bucket: they were "
+        f"acknowledged by {node} with `ack: {before.ack}` before its disk was lost, and "
+        "unless the tables have them they are lost"
+        if first <= before.lsn
+        else "All of it is in the bucket, or was"
+    )
+    return _HEARD.format(
+        node=node,
+        url=url,
+        before=before.incarnation or "unknown",
+        last=before.lsn,
+        ack=before.ack,
+        at=datetime.fromtimestamp(before.at, UTC).isoformat(timespec="milliseconds"),
+        end=(
+            "it has acknowledged nothing behind that"
+            if before.all_told
+            else "what it has acknowledged behind that is not known to anybody"
+        ),
+        path=path,
+        this=this.id or "unknown",
+        first=known.first,
+        rest=lacking,
+    )
 
 
 def go_on(
@@ -74,18 +147,22 @@ def go_on(
     catalog: Catalog,
     first_lsn: int,
     *,
-    taken_over: bool = False,
+    fenced: int | None = None,
+    forgot: bool = False,
 ) -> tuple[Incarnation, str | None]:
     """Who goes on from *first_lsn*, and what there is to tell if somebody else began.
 
-    *taken_over*: the node's name was another gateway's meanwhile, and what *before* puts
-    into the bucket is refused.
+    *fenced*: the node's name was another gateway's meanwhile, and what *before* puts into
+    the bucket behind that lsn is refused, or `word.UNDECIDED`; *forgot*: it has given lsns
+    that this directory does not know.
     """
     directory = disk.identity(journal)
     if before is not None and before.lives_in(directory):
-        if taken_over:
-            this = Incarnation.new(first_lsn, directory, before)
-            return this, _TAKEN_OVER.format(
+        if fenced is not None or forgot:
+            # What is refused under its id is published under ours.
+            begin = first_lsn if fenced in (None, UNDECIDED) else fenced + 1
+            this = Incarnation.new(min(first_lsn, begin), directory, before)
+            return this, (_FORGOT if fenced is None else _TAKEN_OVER).format(
                 before=before.id, this=this.id, first=first_lsn
             )
         if directory[1] in (0, before.generation):
@@ -178,6 +255,30 @@ def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
         for one in found
         if (parsed := parse_file_name(one.name)) and parsed[0] == node
     ]
+
+
+def newest_below(bucket: Bucket, folder: str, node: str, lsn: int) -> str:
+    """The name of the node's newest file behind *lsn* in a folder of the bucket, or empty.
+
+    There may be millions: as names sort like lsns, it is looked for in strides, in few
+    requests.  Raises `BucketError`.
+    """
+    begin, stride, newest = f"{folder}/events-{node}-", 0, ""
+    while True:
+        page = bucket.list(f"{begin}0", f"{begin}{lsn + stride + 1:020d}")
+        names = [one.name.rpartition("/")[2] for one in islice(page, _PAGE)]
+        ours = [(last_lsn(node, [name]), name) for name in names]
+        if names:
+            found, name = max(ours)
+            if found > lsn:
+                lsn, newest = found, name
+            if len(names) < _PAGE or found == 0:
+                return newest
+            stride = max(2 * stride, _PAGE)
+        elif not stride:
+            return newest
+        else:
+            stride //= 2
 
 
 def newest_in(

@@ -6,7 +6,8 @@
     4. settle catalog and journal, the mark before a name goes; finish what was being
        published (`Publisher.recover`)
     5. go on behind every lsn that was ever given: the journal's, the catalog's, the mark's
-       and those in file names, which outlive a journal directory that was lost
+       those in file names, which outlive a journal directory that was lost, and what the
+       tables, a bucket and the word in it say
 
 `gateway.store.storage` gives what is opened its threads; tests use it without any.
 """
@@ -24,7 +25,7 @@ import msgspec
 
 from gateway.event import Decode
 from gateway.store import incarnation, lineage
-from gateway.store.bucket import Bucket, BucketError
+from gateway.store.bucket import ARCHIVE, FENCED, Bucket, BucketError
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
@@ -41,6 +42,7 @@ from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 from gateway.store.spool.writing import Here
 from gateway.store.threads import RealThreads, Threads
+from gateway.store.word import Word
 
 __all__ = ["MissingJournal", "MissingProtocol", "Opened", "open_node"]
 
@@ -99,6 +101,8 @@ class Opened:
     """The lsn of the next event."""
     durable_lsn: int
     """Events up to this lsn were acknowledged."""
+    here_lsn: int
+    """The last lsn that this disk knew to be given."""
     published_lsn: int
     """Everything up to this lsn has been given to Spark, or is lost."""
     losses: Sequence[Loss]
@@ -171,7 +175,8 @@ def open_node(
     tell_notice: Callable[[str], None] = _ignore_notice,
     bucket: Bucket | None = None,
     unclaimed: str | None = None,
-    taken_over: bool = False,
+    said: Word | None = None,
+    fenced: int | None = None,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
@@ -181,7 +186,8 @@ def open_node(
     *tell* is told of losses and repairs before any file is changed, also where the start
     fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
     *unclaimed* is why it is not known whether another gateway has the node's name in
-    *bucket*, if so; *taken_over*, that another one has had it meanwhile.
+    *bucket*, if so; *said*, what the word there said when we had it; *fenced*: see
+    `lineage.go_on`.
 
     Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
     OSError.
@@ -198,8 +204,7 @@ def open_node(
     in_tables = lineage.in_tables(node, directories.lake)
     last_here = last_lsn(node, names)
     here = max(mark.published, last_here)
-    uploaded: list[str] = []
-    unlisted: str | None = None
+    asked = _Asked()
     if bucket is not None:
         new = not (mark.given or any(_ours_in(journal, disk)))
         if new and unclaimed is not None:
@@ -207,12 +212,12 @@ def open_node(
                 f"{journal} is new, so it has to be known who has node {node} of "
                 f"{bucket.url}: {unclaimed}"
             )
-        uploaded, unlisted = _uploaded(bucket, node, journal, here, new=new)
-        if unlisted is not None:
-            tell_notice(unlisted)
-    in_bucket = last_lsn(node, uploaded)
+        asked = _ask(bucket, node, journal, here, in_tables, new=new)
+        if asked.unlisted is not None:
+            tell_notice(asked.unlisted)
+    in_bucket = last_lsn(node, [*asked.uploaded, asked.archived])
     elsewhere = max(in_tables, in_bucket)
-    local, names = names, [*names, *uploaded]
+    local, names = names, [*names, *asked.uploaded]
     try:
         catalog = Catalog(journal, disk, node, names, max(mark.published, elsewhere))
     except Damaged as why:
@@ -229,13 +234,27 @@ def open_node(
         synced=Synced(mark.segment, mark.synced),
         left_out=left_before,
     )
-    ends = (each.last_lsn for each in found.segments)
+    ends = [each.last_lsn for each in found.segments]
     durable_lsn = max(mark.durable, given, *ends)
-    first_lsn = max(found.next_lsn, mark.given + 1, mark.durable + 1)
+    here_lsn = max(mark.given, mark.durable, catalog.read_lsn, last_here, *ends)
+    heard = max(0 if said is None else said.last_lsn, last_lsn(node, [asked.refused]))
+    first_lsn = 1 + max(found.next_lsn - 1, mark.given, mark.durable, heard)
     left_out = _left_out(left_before, range(durable_lsn + 1, first_lsn))
     before, damaged_id = incarnation.read(journal, disk)
+    reached = None if said is None else said.reached
     begun, notice = lineage.go_on(
-        before, journal, disk, catalog, first_lsn, taken_over=taken_over
+        before,
+        journal,
+        disk,
+        catalog,
+        first_lsn,
+        fenced=fenced,
+        forgot=(
+            before is not None
+            and reached is not None
+            and reached.incarnation in (before.id, *before.earlier)
+            and not reached.is_behind(before, here_lsn)
+        ),
     )
     # state/ is never shared: who wrote the mark was here before.
     this = begun.aware_of([*mark.earlier, mark.incarnation])
@@ -252,7 +271,8 @@ def open_node(
     if in_tables > known:
         repairs.append(lineage.OLDER.format(node=node, there=in_tables, here=known))
     if bucket is not None and in_bucket > known:
-        strangers.append(lineage.newest_in(bucket, this, node, uploaded[-1], known))
+        newest = asked.newest(node)
+        strangers.append(lineage.newest_in(bucket, this, node, newest, known))
     if in_tables > known or strangers or not begun.knows(mark.incarnation):
         catalog.doubt()
     repairs += [
@@ -269,6 +289,12 @@ def open_node(
     tell(found.losses, repairs)
     if notice is not None:
         tell_notice(notice)
+    if bucket is not None:
+        uploaded = max(elsewhere, last_here, catalog.last_lsn)
+        far = lineage.Known(here_lsn, uploaded, first_lsn)
+        past = lineage.heard_of(said, bucket.url, node, this, journal, far)
+        if past is not None:
+            tell_notice(past)
     keep = remembering or bool(remembered)
     if missing := _needed(found, catalog, keep=keep) - decoders.keys():
         raise MissingProtocol(journal, missing)
@@ -325,6 +351,7 @@ def open_node(
         unpublished=unpublished,
         first_lsn=first_lsn,
         durable_lsn=durable_lsn,
+        here_lsn=here_lsn,
         published_lsn=(unpublished[0].first_lsn if unpublished else first_lsn) - 1,
         losses=found.losses,
         repairs=repairs,
@@ -334,7 +361,7 @@ def open_node(
         incarnation=this,
         remembered=remembered,
         known_lsn=here,
-        unlisted=unlisted,
+        unlisted=asked.unlisted,
         foreign=[
             *(journal / name for name in _foreign_to_journal(journal, disk)),
             *odd,
@@ -393,29 +420,50 @@ def _foreign_to_journal(journal: Path, disk: Disk) -> list[str]:
     ]
 
 
-def _uploaded(
-    bucket: Bucket,
-    node: str,
-    directory: Path,
-    lsn: int,
-    *,
-    new: bool,
-) -> tuple[list[str], str | None]:
-    """Names of the node's files in a bucket behind *lsn*, in order; or why not.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a bucket says of the node's files behind those that are known here."""
+
+    uploaded: Sequence[str] = ()
+    """Their names, in order."""
+    archived: str = ""
+    """The newest one that a job has archived, if it is newer than those."""
+    refused: str = ""
+    """Likewise of those that came too late."""
+    unlisted: str | None = None
+    """Why nothing is known."""
+
+    def newest(self, node: str) -> str:
+        """The object with the last lsn that was given and not refused."""
+        if last_lsn(node, [self.archived]) > last_lsn(node, self.uploaded):
+            return f"{ARCHIVE}/{self.archived}"
+        return self.uploaded[-1]
+
+
+def _ask(
+    bucket: Bucket, node: str, directory: Path, here: int, in_tables: int, *, new: bool
+) -> _Asked:
+    """What is there behind the last file that is known *here*.
 
     A *new* directory knows of no lsn that was given, so it must ask; one that was here
     before goes on without.  Raises `BucketError`.
     """
     try:
-        return lineage.files_behind(bucket, node, lsn), None
+        names = lineage.files_behind(bucket, node, here)
+        known = max(here, in_tables, last_lsn(node, names))
+        return _Asked(
+            names,
+            lineage.newest_below(bucket, ARCHIVE, node, known),
+            lineage.newest_below(bucket, FENCED, node, known),
+        )
     except BucketError as why:
         if new:
             raise BucketError(
                 f"{directory} is new, so it has to be known what {bucket.url} has of node "
                 f"{node}: {why}"
             ) from None
-        return [], (
-            f"{bucket.url} can not be listed, so this start goes on without: {why}"
+        return _Asked(
+            unlisted=f"{bucket.url} can not be listed, so this start goes on without: {why}"
         )
 
 

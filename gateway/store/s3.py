@@ -75,25 +75,28 @@ class S3:
         """See `Bucket`."""
         return str(self._where)
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes) -> str:
         """See `Bucket`."""
-        self._put(name, data, "create")
+        return self._put(name, data, "create")
 
     def replace(self, name: str, data: bytes) -> None:
         """See `Bucket`."""
         self._put(name, data, "overwrite")
 
-    def swap(self, name: str, data: bytes, tag: str) -> None:
+    def swap(self, name: str, data: bytes, tag: str) -> str:
         """See `Bucket`."""
         try:
-            self._put(name, data, {"e_tag": tag})
+            return self._put(name, data, {"e_tag": tag})
         except (AlreadyThere, NotThere) as why:
             raise Changed(str(why)) from None
 
-    def _put(self, name: str, data: bytes, mode: str | dict[str, str]) -> None:
+    def _put(self, name: str, data: bytes, mode: str | dict[str, str]) -> str:
         # In one request: only that can be refused where the name is taken.
         put = self._obstore.put
-        self._ask(name, lambda at: put(at, name, data, mode=mode, use_multipart=False))
+        done = self._ask(
+            name, lambda at: put(at, name, data, mode=mode, use_multipart=False)
+        )
+        return done["e_tag"] or ""
 
     def read(self, name: str) -> bytes:
         """See `Bucket`."""

@@ -197,10 +197,9 @@ class Storage:
             tell_notice=callbacks.noticed,
             bucket=bucket,
             unclaimed=None if claim is None or claim.held else claim.why,
-            taken_over=claim is not None and claim.taken_over,
+            said=None if claim is None else claim.found,
+            fenced=claim.fence if claim is not None and claim.taken_over else None,
         )
-        if claim is not None:
-            claim.known_as(opened.incarnation.id, opened.first_lsn - 1)
         threads = threads or RealThreads()
         uploads = None
         if bucket is not None:
@@ -216,7 +215,7 @@ class Storage:
                 self._elsewhere,
                 clock=monotonic,
                 threads=threads,
-                check=None if claim is None else claim.check,
+                name=claim,
                 in_order=settings.acknowledge_when_published,
             )
             uploads.find()
@@ -298,6 +297,14 @@ class Storage:
             threads=threads,
         )
         opened.publisher.copies = self.journal.copies
+        if claim is not None:
+            claim.known_as(
+                opened.incarnation,
+                opened.first_lsn - 1,
+                here=opened.here_lsn,
+                ack="spool" if settings.acknowledge_when_published else "journal",
+                acknowledged=self._acknowledged,
+            )
 
     @classmethod
     def open(
@@ -348,6 +355,11 @@ class Storage:
             tell=callbacks.damaged,
         )
         return storage
+
+    def _acknowledged(self) -> int:
+        """The last lsn that senders may have been told of.  Any thread."""
+        waits = self._settings.acknowledge_when_published
+        return self.spool.published_lsn if waits else self.journal.durable_lsn
 
     def _is_ours(self, node: str) -> bool:
         """Whether this daemon removes that node's files: spool and archive may be shared
@@ -521,4 +533,4 @@ class Storage:
         # and one elsewhere, which would give the same lsns, does not have it unasked.
         waits = self.spool.published_lsn < self.journal.durable_lsn
         keeps = waits or uploads.why is not None
-        await self._in_thread(self._claim.stop if keeps else self._claim.release)
+        await self._in_thread(self._claim.keep if keeps else self._claim.release)

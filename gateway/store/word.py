@@ -1,4 +1,5 @@
-"""What a bucket says of a node's name: who has it, and whose files come too late.
+"""What a bucket says of a node's name: who has it, how far that one has acknowledged, how
+those before it ended, and whose files come too late.
 
     .gateway-node-NODE    a `Word` as JSON; Spark passes the object over
 
@@ -7,6 +8,9 @@ it has fetched files and before it takes them on.  A gateway that takes the name
 one that is silent fences its incarnation first, then lists the bucket, and goes on behind
 what is there.  So what the silent one has put there *later*, should it wake up, is found by
 the job: it was fetched, and its incarnation is fenced by then.
+
+The word outlives its holder: a machine that lost its disk goes on behind what it says was
+acknowledged, and writes down how the one before it ended.
 """
 
 from __future__ import annotations
@@ -16,12 +20,28 @@ import secrets
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
 from gateway.store.bucket import Bucket, BucketError, NotThere
+from gateway.store.incarnation import Incarnation
 
-__all__ = ["UNDECIDED", "Ended", "Holder", "Reached", "Word", "name_of", "read"]
+__all__ = [
+    "FORM",
+    "UNDECIDED",
+    "Ended",
+    "Holder",
+    "Reached",
+    "Word",
+    "decode",
+    "encode",
+    "name_of",
+    "read",
+]
+
+FORM = 2
+"""Of the object; the first had neither `reached` nor `ended`, nor a form."""
 
 UNDECIDED = -1
 """The fence of an incarnation while who took over has not said yet from where it goes on."""
@@ -66,35 +86,56 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid} on {self.host} with {self.path}{known}"
 
 
-class Reached(msgspec.Struct, frozen=True):
-    """How far the holder is."""
+_Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+
+
+class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the name's last holder said of itself."""
 
     incarnation: str
-    since: int
-    """The first lsn that it may have given."""
-    lsn: int
-    """The last one that it has acknowledged."""
+    """Who gives lsns; empty if there was no room for an id."""
+    since: _Lsn
+    """The first one that it may have given."""
+    lsn: _Lsn
+    """The last one that it has acknowledged; before `since` if there is none."""
     at: float
-    """When, in seconds since the epoch, by its clock."""
+    """When that was, in seconds since the epoch, by its clock."""
     ack: str
     """How it acknowledges: `journal` or `spool`."""
-    exact: bool
-    """Whether it has acknowledged none behind that."""
+    exact: bool = False
+    """It has ended in good order, and acknowledged nothing behind that."""
     earlier: tuple[str, ...] = ()
-    """The incarnations that its directory had before."""
+    """The incarnations that its directory had before, oldest first."""
+
+    def is_behind(self, own: Incarnation, here: int) -> bool:
+        """Whether it is of *own*, or before it, and nothing behind lsn *here*."""
+        mine = self.incarnation in (own.id, *own.earlier)
+        return mine and (self.lsn <= here or self.lsn < self.since)
+
+    @property
+    def all_told(self) -> bool:
+        """Whether nothing was acknowledged behind `lsn`, now that it has ended."""
+        return self.exact or self.ack == "spool"
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How an incarnation ended that the holder's directory does not go on from."""
+    """How an incarnation ended that no directory goes on from."""
 
-    acknowledged: int
+    acknowledged: _Lsn
+    """The last lsn that it was heard to have acknowledged."""
     heard: float
+    """When, in seconds since the epoch, by its clock."""
     ack: str
+    """How it did: `journal` or `spool`."""
     exact: bool
+    """Whether there was none behind that."""
     found: float
+    """When who came after it began."""
+    since: _Lsn = 0
+    """The first lsn that it may have given; 0 if that is not known."""
 
 
-class Word(msgspec.Struct, frozen=True, omit_defaults=True):
+class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the object says."""
 
     holder: Holder | None = None
@@ -107,15 +148,31 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True):
     fenced: Mapping[str, int] = {}
     """Incarnations whose name was taken over, oldest first, and the last lsn that may be
     theirs."""
+
     reached: Reached | None = None
+    """How far who has the name is, or who had it last."""
     ended: Mapping[str, Ended] = {}
-    """By incarnation, oldest first."""
-    form: int = 1
+    """How others before that one ended, by incarnation, oldest first."""
 
     def last_lsn_of(self, incarnation: str) -> int | None:
         """The last lsn that may come from there, or `UNDECIDED`; None: any."""
         found = self.fenced.get(incarnation)
         return self.forgotten if found is None else found
+
+    @property
+    def last_lsn(self) -> int:
+        """The last one that it knows anybody to have given."""
+        lsns = [
+            self.forgotten or 0,
+            *self.fenced.values(),
+            *(one.acknowledged for one in self.ended.values()),
+            self.reached.lsn if self.reached is not None else 0,
+        ]
+        return max(0, *lsns)
+
+
+class _Form(msgspec.Struct):
+    form: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 def name_of(node: str) -> str:
@@ -123,16 +180,36 @@ def name_of(node: str) -> str:
     return f".gateway-node-{node}"
 
 
+def encode(said: Word) -> bytes:
+    """As the object has it."""
+    return msgspec.json.encode({"form": FORM, **msgspec.to_builtins(said)})
+
+
+def decode(data: bytes) -> Word:
+    """What an object says; raises ValueError, which says why it is not ours."""
+    if (form := msgspec.json.decode(data, type=_Form).form) > FORM:
+        raise ValueError(f"form {form}; this version knows {FORM}")
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    if fields.pop("form", None) is None and not fields:
+        raise ValueError("it says nothing")
+    return msgspec.json.decode(msgspec.json.encode(fields), type=Word)
+
+
 def read(bucket: Bucket, node: str) -> tuple[Word, str] | None:
-    """What the object says, and its tag; None if there is none.  Raises `BucketError`."""
+    """What the object says, and its tag; None if there is none.
+
+    Raises `BucketError`, also for what no gateway has written, or a newer one: that must
+    not be written over.
+    """
     try:
         data, tag = bucket.read_tagged(name_of(node))
     except NotThere:
         return None
     try:
-        return msgspec.json.decode(data, type=Word), tag
-    except msgspec.DecodeError as why:
+        return decode(data), tag
+    except (ValueError, RecursionError) as why:
         raise BucketError(
-            f"{bucket.url}/{name_of(node)} is not a gateway's ({why}):"
-            " remove it if nobody else serves this node"
+            f"{bucket.url}/{name_of(node)} is damaged, not a gateway's, or a newer one's"
+            f" ({why}): start the version that wrote it, or remove it if nobody else"
+            " serves this node; then what it knew of lsns is gone"
         ) from None

@@ -41,7 +41,7 @@ class MemoryBucket:
         self.requests.append((request, name))
         self.fault(request, name)
 
-    def create(self, name: str, data: bytes) -> None:
+    def create(self, name: str, data: bytes) -> str:
         """See `Bucket`."""
         self._ask("create", name)
         with self._lock:
@@ -49,6 +49,7 @@ class MemoryBucket:
                 raise AlreadyThere(f"{name}: 412 Precondition Failed")
             self.objects[name] = bytes(data)
         self.after("create", name)
+        return _tag(data)
 
     def replace(self, name: str, data: bytes) -> None:
         """See `Bucket`."""
@@ -69,7 +70,7 @@ class MemoryBucket:
         data = self.read(name)
         return data, _tag(data)
 
-    def swap(self, name: str, data: bytes, tag: str) -> None:
+    def swap(self, name: str, data: bytes, tag: str) -> str:
         """See `Bucket`."""
         self._ask("swap", name)
         with self._lock:
@@ -78,6 +79,7 @@ class MemoryBucket:
                 raise Changed(f"{name}: 412 Precondition Failed")
             self.objects[name] = bytes(data)
         self.after("swap", name)
+        return _tag(data)
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
         """See `Bucket`."""

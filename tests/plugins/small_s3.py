@@ -79,13 +79,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault:
             self._send(fault, b"<Error><Code>Fault</Code></Error>")
         else:
-            self._send(*self._answered(body))
+            self._send(*self._answered(body), body if self.command == "PUT" else None)
 
     do_GET = do_PUT = do_DELETE = do_POST = do_HEAD = _serve  # noqa: N815
 
-    def _send(self, status: int, body: bytes = b"") -> None:
+    def _send(self, status: int, body: bytes = b"", put: bytes | None = None) -> None:
         self.send_response(status)
-        self.send_header("ETag", _tag(body))
+        self.send_header("ETag", _tag(body if put is None else put))
         self.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA
+from gateway.store.incarnation import KEY
 
 __all__ = ["SpoolFolder", "envelope"]
 
@@ -71,8 +72,11 @@ class SpoolFolder:
     path: Path
     produced: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def publish(self, table: pa.Table) -> Path:
+    def publish(self, table: pa.Table, incarnation: str = "") -> Path:
         """As the gateway does: hidden name, then rename."""
+        if incarnation:
+            words = {**(table.schema.metadata or {}), KEY: incarnation}
+            table = table.replace_schema_metadata(words)
         self.path.mkdir(parents=True, exist_ok=True)
         node, lsns = table["node"][0].as_py(), table["lsn"].to_pylist()
         name = f"events-{node}-{lsns[0]:020d}-{lsns[-1]:020d}.parquet"
@@ -97,10 +101,16 @@ class SpoolFolder:
         return self.put(node, first, payloads, **options)
 
     def put(
-        self, node: str, first: int, payloads: Sequence[bytes], **options: Any
+        self,
+        node: str,
+        first: int,
+        payloads: Sequence[bytes],
+        *,
+        incarnation: str = "",
+        **options: Any,
     ) -> Path:
         """Publish events with these payloads; *options* are those of `envelope`."""
-        return self.publish(envelope(node, first, payloads, **options))
+        return self.publish(envelope(node, first, payloads, **options), incarnation)
 
     def names(self) -> list[str]:
         """What is there, hidden names too."""

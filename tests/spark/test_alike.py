@@ -121,7 +121,7 @@ def test_tables_are_the_same_either_way(
     assert (alike.folder_of(tmp_path, files) is not None) == (not second)
     paths = [f"file://{tmp_path / file.name}" for file in files]
     rows = tables.events(spark.read.schema(SCHEMA_DDL).parquet(*paths))
-    query.writer(spark, tmp_path)(rows, tmp_path / "ours", Plan(files))
+    query.writer(spark, tmp_path, lambda _: rows)(rows, tmp_path / "ours", Plan(files))
     rows.write.partitionBy(*tables.PARTITIONS).parquet(f"file://{tmp_path}/spark")
     ours, theirs = _lake(tmp_path / "ours"), _lake(tmp_path / "spark")
     assert ours == theirs

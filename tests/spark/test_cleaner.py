@@ -44,7 +44,7 @@ class Spool:
             self.path,
             self.archive if archive else None,
             Checkpoint(self.query.path, Lake()),
-            lambda: self.in_tables,
+            self.in_tables.covers,
             Lake(),
         )
 

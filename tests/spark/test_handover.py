@@ -60,9 +60,9 @@ class World(Stream):
         """As a user's would: a number that is there already changes nothing."""
         self.calls.append(context)
         rows = Ranges.of(batch.files).minus(batch.without)
-        found = [(node, n) for node, a, b in rows for n in range(a, b + 1)]
+        found = [(life.node, n) for life, a, b in rows for n in range(a, b + 1)]
         assert len(found) == context.rows
-        assert rows.plain() == context.events
+        assert rows.plain() == context.names
         assert self.kept.setdefault(context.batch, found) == found
         self.point("called")
 

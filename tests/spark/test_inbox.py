@@ -24,7 +24,7 @@ from gateway.spark import inbox as inbox_module
 from gateway.spark import job
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
 from gateway.store.directories import Directories
 from gateway.store.incarnation import KEY
@@ -67,7 +67,7 @@ class World:
         """As the job does: into the tables, and out of its directory."""
         file = SpoolFile.parse(name)
         assert file is not None
-        self.committed.add(file.node, file.first, file.last)
+        self.committed.add(file.life, file.first, file.last)
         (self.folder / name).unlink(missing_ok=True)
 
     def here(self) -> list[str]:
@@ -100,7 +100,7 @@ def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
     names = [world.put(1, 5), world.put(6, 9)]
     inbox = world.inbox()
     inbox.look()
-    world.committed.add("gw", 1, 9)
+    world.committed.add(Life("gw"), 1, 9)
     inbox.look()
     assert sorted(world.bucket.objects) == names
     world.commit(names[0])

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.disk import RealDisk
 
 _spans = st.lists(
-    st.tuples(st.sampled_from(["a", "b.c-0"]), st.integers(1, 40), st.integers(0, 9))
+    st.tuples(
+        st.sampled_from(["a", "a@1", "b.c-0@2"]), st.integers(1, 40), st.integers(0, 9)
+    )
 )
 
 
@@ -27,7 +29,7 @@ def as_ranges(spans: list[tuple[str, int, int]]) -> Ranges:
     """The way under test."""
     ranges = Ranges()
     for node, at, more in spans:
-        ranges.add(node, at, at + more)
+        ranges.add(Life(*node.split("@")), at, at + more)
     return ranges
 
 
@@ -41,7 +43,8 @@ def test_ranges_are_sets(
     assert len(a.common(b)) == len(as_set(one) & as_set(two))
     assert a.common(b) == b.common(a)
     for node, at, more in two:
-        file = SpoolFile("", node, at, at + more)
+        life = Life(*node.split("@"))
+        file = SpoolFile("", life.node, at, at + more, life.incarnation)
         assert a.covers(file) == (as_set([(node, at, more)]) <= as_set(one))
     a.update(b)
     assert a == as_ranges([*two, *one])

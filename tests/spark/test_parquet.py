@@ -125,6 +125,7 @@ class World:
 
         return ParquetSink(
             self.data / "lake",
+            self.data / "spool",
             Checkpoint(self.logs.path, using),
             using,
             write=tracked,

@@ -79,7 +79,7 @@ def point(step):
 if not (log / "metadata").exists():
     put("metadata", json.dumps({"id": "0badcafe-0000-4000-8000-000000000001"}))
 checkpoint = Checkpoint(log, Lake())
-sink = ParquetSink(data / "lake", checkpoint, Lake(), write=write, point=point,
+sink = ParquetSink(data / "lake", data / "spool", checkpoint, Lake(), write=write, point=point,
             count=lambda files: stats.count(files, timedelta(minutes=1)))
 sink.recover()
 for batch in range(checkpoint.committed + 1, batches):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gateway.store import claim
 from gateway.store.bucket import BucketError
 from gateway.store.claim import Claim, Forgotten, Taken
-from gateway.store.word import UNDECIDED, Holder, Word, name_of
+from gateway.store.incarnation import Incarnation
+from gateway.store.word import UNDECIDED, Holder, Word, encode, name_of
 from gateway.testing.bucket import MemoryBucket
 
 
@@ -94,7 +95,26 @@ def gateway(bucket: MemoryBucket, time: Time) -> Callable[..., Claim]:
 
 def say(bucket: MemoryBucket, word: Word) -> None:
     """Whatever is there."""
-    bucket.replace(name_of("gw"), msgspec.json.encode(word))
+    bucket.replace(name_of("gw"), encode(word))
+
+
+def open_journal(
+    mine: Claim, incarnation: str, behind: int, *earlier: str, ack: str = "journal"
+) -> Journal:
+    """As a start does, once it has the name; how far it is from then on."""
+    own = Incarnation(incarnation, behind + 1, 0, earlier)
+    journal = Journal(behind)
+    mine.known_as(
+        own, behind, here=behind, ack=ack, acknowledged=lambda: journal.acknowledged
+    )
+    return journal
+
+
+@dataclass
+class Journal:
+    """How far one is."""
+
+    acknowledged: int
 
 
 def test_the_first_has_it(gateway: Callable[..., Claim], time: Time) -> None:
@@ -271,7 +291,7 @@ def test_what_comes_from_who_was_taken_over_is_fenced(
     word = new.read()
     assert word is not None
     assert word.last_lsn_of("5f0c") == UNDECIDED
-    new.known_as("e0e0", 100)
+    open_journal(new, "e0e0", 100)
     word = new.read()
     assert word is not None
     assert word.last_lsn_of("5f0c") == 100
@@ -289,9 +309,9 @@ def test_what_comes_from_who_was_taken_over_is_fenced(
     again.take()
     assert again.taken_over
     assert again.look() is None  # while the journal is opened
-    again.known_as("another", 120)
+    open_journal(again, "another", 120)
     assert again.look() is None
-    again.known_as("5f0c", 120)  # the disk had no room for another
+    open_journal(again, "5f0c", 120)  # the disk had no room for another
     assert again.look() is not None
 
 
@@ -312,17 +332,17 @@ def test_a_name_is_seen_to_be_ours_after_a_request(
     mine = gateway("a", "5f0c")
     mine.take()
     bucket.requests.clear()
-    mine.check(now=False)
+    mine.check()
     assert bucket.requests == []
-    mine.check(now=True)
+    mine.confirm()
     time.now += claim.PATIENCE
-    mine.check(now=False)
-    assert bucket.requests == [("read", name_of("gw"))] * 2
+    mine.check()
+    assert bucket.requests == [("swap", name_of("gw")), ("read", name_of("gw"))]
     gateway("b").take()
     with pytest.raises(BucketError, match="on b"):
-        mine.check(now=True)
+        mine.confirm()
     with pytest.raises(BucketError, match="on b"):
-        mine.check(now=False)
+        mine.check()
 
 
 def test_a_server_whose_tags_never_fit_is_told(
@@ -481,13 +501,244 @@ def test_a_bucket_that_was_away_is_asked_later(
     assert name_of("gw") in bucket.objects
 
 
-def test_what_is_not_a_gateways_is_said(
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"{", "truncated"),
+        (b"\xff", "malformed"),
+        (b"[]", "object"),
+        (b"{}", "it says nothing"),
+        (b'{"holder": {"name": "somebody"}}', "run"),
+        (b'{"owner": "somebody"}', "owner"),
+        (b'{"form": 3}', "form 3; this version knows 2"),
+        (b'{"form": 2, "fenced": {"a": "b"}}', "int"),
+        (
+            b'{"reached": {"incarnation": "a", "since": 1, "lsn": 1e30, "at": 1, "ack": ""}}',
+            "reached.lsn",
+        ),
+        (b'{"form":' + b"[" * 20_000, ""),
+    ],
+)
+def test_what_is_not_a_gateways_is_said_and_left_alone(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, data: bytes, why: str
+) -> None:
+    """Damaged, somebody else's or of a newer version: named, and nobody guesses, neither
+    who starts nor who runs nor who stops."""
+    runs = gateway("b")
+    runs.take()
+    open_journal(runs, "5f0c", 7)
+    bucket.objects[name_of("gw")] = data
+    for ask in (gateway().take, runs.look, runs.confirm, runs.served):
+        with pytest.raises(BucketError) as caught:
+            ask()
+        assert f"{bucket.url}/{name_of('gw')}" in str(caught.value)
+        assert "not a gateway's, or a newer one's" in str(caught.value)
+        assert why in str(caught.value)
+    runs.keep()
+    runs.release()
+    assert bucket.objects[name_of("gw")] == data
+
+
+def test_a_word_of_earlier_versions_is_read(
     gateway: Callable[..., Claim], bucket: MemoryBucket
 ) -> None:
-    """Nobody guesses."""
-    bucket.objects[name_of("gw")] = b"{"
-    with pytest.raises(BucketError, match="not a gateway's"):
-        gateway().take()
+    """It has no form, and does not say how far anybody is."""
+    bucket.objects[name_of("gw")] = b'{"fenced":{"5f0c":7}}'
+    mine = gateway("a", "e0e0")
+    mine.take()
+    word = mine.read()
+    assert word == Word(mine.me, fenced={"5f0c": 7})
+    assert b'"form":2' in bucket.objects[name_of("gw")]
+    bucket.objects[name_of("gw")] = b'{"forgotten":9}'
+    with pytest.raises(Forgotten):
+        gateway("b").take()
+
+
+def test_the_word_says_how_far_its_holder_is(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """With each look while that changes, and nothing is written while it does not."""
+    mine = gateway("a", "5f0c")
+    mine.take()
+    journal = open_journal(mine, "5f0c", 0)
+    for number in (3, 9):
+        journal.acknowledged = number
+        mine.look()
+        word = mine.read()
+        assert word is not None
+        assert word.reached is not None
+        assert (word.reached.lsn, word.reached.incarnation) == (number, "5f0c")
+    bucket.requests.clear()
+    mine.look()
+    mine.look()
+    assert {request for request, _ in bucket.requests} == {"read"}
+
+
+def test_a_swap_whose_reply_is_lost_is_looked_after(
+    gateway: Callable[..., Claim], bucket: MemoryBucket
+) -> None:
+    """Nobody knows whether it was made: the next one asks, and says it once."""
+    mine = gateway("a", "5f0c")
+    mine.take()
+    open_journal(mine, "5f0c", 0, ack="spool")
+
+    def lose(request: str, name: str) -> None:
+        raise BucketError("timed out")
+
+    for where in ("fault", "after"):
+        setattr(bucket, where, lose)
+        with pytest.raises(BucketError, match="timed out"):
+            mine.confirm(5)
+        bucket.back()
+        bucket.requests.clear()
+        mine.confirm(5)
+        assert bucket.requests[0] == ("read", name_of("gw"))
+        mine.confirm(5)
+        assert bucket.requests[-1] == ("swap", name_of("gw"))
+    word = mine.read()
+    assert word is not None
+    assert word.reached is not None
+    assert word.reached.lsn == 5
+
+
+def test_a_confirmation_answers_who_asks(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """The tag is another one then; and who has lost the name says nothing more."""
+    mine, other = gateway("a", "5f0c"), gateway("b")
+    mine.take()
+    open_journal(mine, "5f0c", 0, ack="spool")
+    number = iter(range(1, 99))
+    time.meanwhile = lambda: mine.confirm(next(number))
+    with pytest.raises(Taken):
+        other.take()
+    time.meanwhile = lambda: None
+    other.take()
+    before = bucket.objects[name_of("gw")]
+    with pytest.raises(BucketError, match="on b"):
+        mine.confirm(100)
+    assert bucket.objects[name_of("gw")] == before
+
+
+def test_threads_that_confirm_at_once_share_a_request(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """Of one that began after all of them had asked; not of one that was under way."""
+    mine = gateway("a", "5f0c")
+    mine.take()
+    open_journal(mine, "5f0c", 0)
+    under_way, going_on = threading.Event(), threading.Event()
+
+    def fault(request: str, name: str) -> None:
+        time.now += 1
+        under_way.set()
+        assert going_on.wait(60)
+
+    bucket.fault = fault
+    bucket.requests.clear()
+    first = threading.Thread(target=mine.confirm)
+    first.start()
+    assert under_way.wait(60)
+    asked = threading.Semaphore(0)
+
+    def clock() -> float:
+        asked.release()
+        return time.now
+
+    mine._clock = clock
+    others = [threading.Thread(target=mine.confirm) for _ in range(5)]
+    for one in others:
+        one.start()
+    for _ in others:
+        assert asked.acquire(timeout=60)
+    time.now += 1
+    going_on.set()
+    for one in (first, *others):
+        one.join(60)
+    assert len(bucket.requests) == 2
+
+
+@pytest.mark.parametrize("ack", ["journal", "spool"])
+def test_how_one_ended_is_noted_by_the_next(
+    gateway: Callable[..., Claim], ack: str
+) -> None:
+    """Once, and for good; exactly, where nothing was acknowledged that the word did not
+    say; the newest fifty."""
+    lost = gateway("a", "5f0c")
+    lost.take()
+    open_journal(lost, "5f0c", 0, ack=ack).acknowledged = 7
+    lost.look()
+    new = gateway("b")
+    new.take()
+    word = new.read()
+    assert word is not None
+    assert word.reached is not None
+    assert word.reached.incarnation == "5f0c", "until the journal is open"
+    open_journal(new, "e0e0", 9)
+    for _ in range(2):
+        word = new.read()
+        assert word is not None
+        assert word.reached is not None
+        assert (word.reached.incarnation, word.reached.lsn) == ("e0e0", 9)
+        [(who, ended)] = word.ended.items()
+        assert (who, ended.acknowledged, ended.exact) == ("5f0c", 7, ack == "spool")
+        new.look()
+    for number in range(60):
+        new.release()
+        new = gateway("b", f"{number}")
+        new.take()
+        open_journal(new, f"{number}", 10 + number).acknowledged = 11 + number
+        new.look()
+    word = new.read()
+    assert word is not None
+    assert [*word.ended][-1] == "58"
+    assert len(word.ended) == 50
+
+
+def test_a_directory_that_is_back_has_not_ended(gateway: Callable[..., Claim]) -> None:
+    """With all that it was heard to have acknowledged; or it has, if it lacks some."""
+    for here, stays in ((7, False), (6, True)):
+        first = gateway("a", "5f0c")
+        first.take()
+        open_journal(first, "5f0c", 0).acknowledged = 7
+        first.look()
+        first.release()
+        second = gateway("b", "e0e0")
+        second.take()
+        open_journal(second, "e0e0", 7)
+        second.release()
+        again = gateway("a", "5f0c")
+        again.take()
+        open_journal(again, "0a0a", here, "5f0c")
+        word = again.read()
+        assert word is not None
+        assert ("5f0c" in word.ended) is stays
+        again.forget(99)
+        word = again.read()
+        assert word is not None
+        assert word.reached is not None
+        again.bucket.remove(name_of("gw"))
+
+
+def test_one_that_ended_before_it_gave_any_leaves_what_was_said(
+    gateway: Callable[..., Claim],
+) -> None:
+    """The silent one, should it wake, goes on; and nobody has noted its end."""
+    silent, new = gateway("a", "5f0c"), gateway("b")
+    silent.take()
+    open_journal(silent, "5f0c", 0).acknowledged = 7
+    silent.look()
+    new.take()
+    new.release()
+    word = new.read()
+    assert word is not None
+    assert word.holder is None
+    assert word.reached is not None
+    assert (word.reached.lsn, word.reached.exact) == (7, False)
+    assert silent.look() is None
+    word = silent.read()
+    assert word is not None
+    assert word.holder == silent.me
 
 
 def test_this_process_is_named(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gateway.store.incarnation import INCARNATION, KEY, Incarnation
 from gateway.store.journal import Loss
 from gateway.store.mark import NAME as MARK
 from gateway.store.mark import Mark, Marker
+from gateway.store.names import file_name
 from gateway.store.opening import Opened, open_node
 from gateway.store.spool.catalog_lines import entries
 
@@ -139,7 +140,7 @@ def test_a_lsn_belongs_to_the_incarnation_that_gave_it(
     assert current(data).begins == (1, 4)[: len(ids) - 1]
     if way == "copied":
         publish(tmp_path / "data")
-        name = "events-gw-{:020d}-{:020d}.parquet".format(2, 3)
+        name = file_name("gw", 2, 3)
         one, other = (
             (each / "spool" / name).read_bytes() for each in (data, tmp_path / "data")
         )

@@ -10,7 +10,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred, succeed
@@ -29,11 +28,12 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import KEY
 from gateway.store.journal import Segment
+from gateway.store.lineage import newest_below
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
 from gateway.store.spool import uploads
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.store.word import Holder, Word, name_of
+from gateway.store.word import Holder, Reached, Word, encode, name_of
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.reactor import QueuedReactor
 from gateway.testing.settings import options_of
@@ -134,6 +134,13 @@ def uploads_of(node: Node) -> uploads.Uploads:
     found = node.storage.spool.uploads
     assert found is not None
     return found
+
+
+def kill(node: Node) -> None:
+    """It asks nothing more of the bucket, and answers nobody."""
+    assert node.storage._claim is not None
+    node.storage._claim.stop()
+    uploads_of(node).forbid("it was killed")
 
 
 def events(bucket: MemoryBucket) -> dict[int, bytes]:
@@ -280,7 +287,8 @@ def test_a_directory_that_could_not_ask_gives_no_lsn_of_others(
     node.start().sent(b"c")
     bucket.back()
     node.reactor.run(lambda: uploads_of(node).conflicts)
-    assert file_name("gw", 2, 2) in str(uploads_of(node).problem)
+    for told in ("has given lsns up to 2", "those behind 1"):
+        assert told in str(uploads_of(node).problem)
     node.stop()
     assert events(bucket) == {1: b"a", 2: b"b"}
 
@@ -555,7 +563,7 @@ def test_a_gateway_whose_name_is_taken_over_stops(
     node = Node(tmp_path / "one", bucket, claim=mine).start().sent(b"a")
     assert mine.me.incarnation
     other = Claim(bucket, "gw", Holder.here(tmp_path / "two", ""))
-    bucket.replace(name_of("gw"), msgspec.json.encode(Word(other.me)))
+    bucket.replace(name_of("gw"), encode(Word(other.me)))
     uploads = node.storage.spool.uploads
     assert uploads is not None
     node.reactor.run(lambda: uploads.problem)
@@ -601,7 +609,9 @@ def test_nothing_is_uploaded_before_the_name_is_had(
     assert uploads_of(node).problem is None
     node.stop()
     assert events(bucket) == {1: b"a"}
-    assert mine.read() is None
+    left = mine.read()
+    assert left is not None
+    assert left.holder is None
 
 
 def test_who_has_taken_the_name_meanwhile_keeps_it(
@@ -666,9 +676,290 @@ def test_the_name_stays_while_files_wait(tmp_path: Path, bucket: MemoryBucket) -
     assert word.holder.run == mine.me.run
 
 
-def test_a_clean_stop_lets_go_of_the_name(tmp_path: Path, bucket: MemoryBucket) -> None:
-    """So that the next start need not ask."""
-    mine = Claim(bucket, "gw", Holder.here(tmp_path / "one", ""))
-    mine.take()
-    Node(tmp_path / "one", bucket, claim=mine).start().stop()
-    assert mine.read() is None
+def said(bucket: MemoryBucket) -> Word:
+    """What the word says now."""
+    found = Claim(bucket, "gw", Holder.here(Path(), "")).read()
+    assert found is not None
+    return found
+
+
+def reached(bucket: MemoryBucket) -> Reached:
+    found = said(bucket).reached
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("ack", ["spool", "journal"])
+def test_a_clean_stop_lets_go_of_the_name(
+    tmp_path: Path, bucket: MemoryBucket, ack: str
+) -> None:
+    """So that the next start need not ask; and leaves how far it was, for good."""
+    mine = claimed(bucket, tmp_path / "one")
+    node = Node(tmp_path / "one", bucket, ack=ack, claim=mine).start().sent(b"a", b"b")
+    node.stop()
+    left = reached(bucket)
+    assert said(bucket).holder is None
+    assert (left.lsn, left.since, left.ack, left.exact) == (2, 1, ack, True)
+    assert left.incarnation == mine.me.incarnation
+    again = claimed(bucket, tmp_path / "one")
+    assert again.held
+    assert not reached(bucket).exact, "it goes on"
+
+
+@pytest.mark.parametrize("lost", ["killed", "stopped"])
+@pytest.mark.parametrize(
+    "gone",
+    ["nothing", "the newest object", "all objects", "all, but in the archive"],
+)
+def test_a_new_disk_goes_on_behind_all_that_is_known(
+    tmp_path: Path,
+    bucket: MemoryBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    gone: str,
+    lost: str,
+) -> None:
+    """Objects were removed by somebody else, or archived by a job, then the disk is lost:
+    no lsn is given again, and the word says how the one before ended."""
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    one, two = tmp_path / "one", tmp_path / "two"
+    node = Node(one, bucket, claim=claimed(bucket, one)).start().sent(b"a", b"b", b"c")
+    before = reached(bucket)
+    if lost == "stopped":
+        node.stop()
+    else:
+        kill(node)
+    names = sorted(name for name in bucket.objects if name.startswith("events"))
+    for name in {"nothing": [], "the newest object": names[-1:]}.get(gone, names):
+        data = bucket.objects.pop(name)
+        if "archive" in gone:
+            bucket.objects[f"_archive/{name}"] = data
+    again = Node(two, bucket, claim=claimed(bucket, two))
+    ended = said(bucket).ended[before.incarnation]
+    assert (ended.acknowledged, ended.ack, ended.exact) == (3, "spool", True)
+    assert ended.since == 1
+    [told] = [one for one in again.told if "had acknowledged" in one]
+    now = reached(bucket)
+    for word in (before.incarnation, now.incarnation, "up to 3", "from lsn 4 on"):
+        assert word in told
+    missing = {"the newest object": "lsns 3 to 3", "all objects": "lsns 1 to 3"}
+    assert missing.get(gone, "All of it is in the bucket") in told
+    assert (now.since, now.lsn, now.exact) == (4, 3, False)
+    again.start().sent(b"d").stop()
+    assert again.acknowledged == [4]
+    third = tmp_path / "three"
+    assert Node(third, bucket, claim=claimed(bucket, third)).start().sent(
+        b"e"
+    ).acknowledged == [5]
+
+
+def test_what_was_acknowledged_and_not_uploaded_is_a_named_hole(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `ack: journal`, killed, the disk lost: the log names the lsns, and the word says
+    that nobody knows what was acknowledged behind them."""
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    one, two = tmp_path / "one", tmp_path / "two"
+    mine = claimed(bucket, one)
+    node = Node(one, bucket, ack="journal", claim=mine).start().sent(b"a")
+    node.reactor.run(lambda: node.storage.spool.published_lsn == 1)
+
+    def refuse(request: str, name: str) -> None:
+        if request == "create" and name.startswith("events"):
+            raise BucketError("503 SlowDown")
+
+    bucket.fault = refuse
+    node.sent(b"b", b"c")
+    mine.look()
+    before = reached(bucket)
+    assert (before.lsn, before.ack, before.exact) == (3, "journal", False)
+    node.sent(b"nobody has heard of it")
+    kill(node)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    bucket.back()
+    again = Node(two, bucket, ack="journal", claim=claimed(bucket, two))
+    [told] = [one for one in again.told if "had acknowledged" in one]
+    assert "lsns 2 to 3 there is no file" in told
+    assert "acknowledged by gw with `ack: journal` before its disk was lost" in told
+    assert "not known to anybody" in told
+    ended = said(bucket).ended[before.incarnation]
+    assert (ended.acknowledged, ended.exact, ended.heard) == (3, False, before.at)
+    assert again.start().sent(b"d").acknowledged == [4]
+    again.stop()
+
+
+@pytest.mark.parametrize(
+    "way", ["fails", "reply lost", "killed before", "killed after"]
+)
+def test_with_ack_spool_the_word_never_says_less_than_was_acknowledged(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Whichever request fails or loses its reply, and whenever the disk is lost."""
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    dice = random.Random(7)
+    mine = claimed(bucket, tmp_path / "one")
+    node = Node(tmp_path / "one", bucket, claim=mine).start()
+    failing = True
+
+    def fault(request: str, name: str) -> None:
+        assert reached(quiet).lsn >= len(node.acknowledged)
+        if failing and dice.random() < 0.4:
+            raise BucketError(f"{request} {name}: 503")
+
+    quiet = MemoryBucket()
+    quiet.objects = bucket.objects
+    setattr(bucket, "after" if way == "reply lost" else "fault", fault)
+    for number in range(1, 15):
+        if way.startswith("killed") and number == 10:
+            # from here on nothing of it arrives, or one thing does without an answer
+            def gone(request: str, name: str) -> None:
+                bucket.fault = gone
+                raise BucketError("the machine is lost")
+
+            setattr(bucket, "fault" if way == "killed before" else "after", gone)
+            node.send(b"lost")
+            node.reactor.run(lambda: uploads_of(node).why)
+            kill(node)
+            break
+        node.sent(b"%d" % number)
+        assert reached(quiet).lsn >= number
+    failing = False
+    bucket.back()
+    there = reached(bucket)
+    assert there.lsn >= len(node.acknowledged)
+    if not way.startswith("killed"):
+        node.stop()
+        assert reached(bucket).lsn == len(node.acknowledged)
+        assert list(events(bucket)) == node.acknowledged
+    else:
+        two = tmp_path / "two"
+        again = Node(two, bucket, claim=claimed(bucket, two)).start().sent(b"new")
+        assert again.acknowledged[0] > max(node.acknowledged)
+        assert said(bucket).ended[there.incarnation].exact
+
+
+def test_an_older_copy_that_is_put_back_is_another_incarnation(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """In its own directory, too: what the word says of its id it does not know."""
+    root = tmp_path / "one"
+    Node(root, bucket, claim=claimed(bucket, root)).start().sent(b"a").stop()
+    before = reached(bucket).incarnation
+    backup = shutil.copytree(root, tmp_path / "backup")
+    Node(root, bucket, claim=claimed(bucket, root)).start().sent(b"b", b"c").stop()
+    assert reached(bucket).incarnation == before
+    for name in ("journal", "state", "archive", "spool"):
+        for path in [*(root / name).rglob("*")]:
+            if path.is_file():
+                path.unlink()
+    shutil.copytree(backup, root, dirs_exist_ok=True)
+    for name in [name for name in bucket.objects if name.startswith("events")]:
+        del bucket.objects[name]
+    again = Node(root, bucket, claim=claimed(bucket, root)).start().sent(b"d")
+    assert again.acknowledged == [4]
+    assert reached(bucket).incarnation != before
+    assert said(bucket).ended[before].acknowledged == 3
+    assert any("does not know any more" in told for told in again.told)
+    again.stop()
+    before = reached(bucket).incarnation
+    Node(root, bucket, claim=claimed(bucket, root)).start().stop()
+    assert reached(bucket).incarnation == before
+
+
+@pytest.mark.parametrize("ack", ["spool", "journal"])
+def test_a_directory_that_goes_on_vouches_for_those_before_it(
+    tmp_path: Path, bucket: MemoryBucket, ack: str
+) -> None:
+    """Killed and started again, or moved: nothing has ended that is not known."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    node = Node(one, bucket, ack=ack, claim=claimed(bucket, one)).start().sent(b"a")
+    node.reactor.run(lambda: node.storage.spool.published_lsn == 1)
+    kill(node)
+    first = reached(bucket)
+    Node(one, bucket, ack=ack, claim=claimed(bucket, one)).start().sent(b"b").stop()
+    assert reached(bucket).incarnation == first.incarnation
+    one.rename(two)
+    moved = shutil.copytree(two, one)
+    again = Node(moved, bucket, ack=ack, claim=claimed(bucket, moved))
+    assert not [told for told in again.told if "had acknowledged" in told]
+    assert said(bucket).ended == {}
+    assert reached(bucket).earlier == (first.incarnation,)
+    again.start().sent(b"c").stop()
+    assert reached(bucket).lsn == 3
+
+
+def test_from_one_way_to_acknowledge_to_the_other(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """What was acknowledged from the journal counts, though no file has it yet."""
+    node = Node(
+        tmp_path, bucket, ack="journal", claim=claimed(bucket, tmp_path)
+    ).start()
+
+    def refuse(request: str, name: str) -> None:
+        if name.startswith("events"):
+            raise BucketError("503 SlowDown")
+
+    bucket.fault = refuse
+    node.sent(b"a", b"b")
+    kill(node)
+    Node(tmp_path, bucket, claim=claimed(bucket, tmp_path))
+    assert (reached(bucket).lsn, reached(bucket).ack) == (2, "spool")
+
+
+def test_fences_are_gone_on_behind(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """And what came too late: its lsns were given, whatever became of them."""
+    bucket.objects[name_of("gw")] = encode(Word(fenced={"5f0c": 7}))
+    bucket.objects[f"_fenced/{file_name('gw', 8, 11)}"] = b"late"
+    node = Node(tmp_path, bucket, claim=claimed(bucket, tmp_path)).start().sent(b"a")
+    assert node.acknowledged == [12]
+    node.stop()
+
+
+def test_what_an_earlier_one_left_keeps_its_name_in_the_bucket(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that was moved with files and segments that are not uploaded yet."""
+    monkeypatch.setattr(claim, "_ASK_AGAIN", 0.001)
+    monkeypatch.setattr(claim, "PATIENCE", 0.0)
+    one, two = tmp_path / "one", tmp_path / "two"
+    node = Node(one, bucket, ack="journal", claim=claimed(bucket, one)).start()
+
+    def refuse(request: str, name: str) -> None:
+        if name.startswith("events"):
+            raise BucketError("503 SlowDown")
+
+    bucket.fault = refuse
+    node.sent(b"a", b"b")
+    first = reached(bucket).incarnation
+    kill(node)
+    shutil.copytree(one, two)
+    bucket.back()
+    moved = Node(two, bucket, ack="journal", claim=claimed(bucket, two))
+    moved.start().sent(b"c").stop()
+    found = {
+        name: pq.read_metadata(io.BytesIO(data)).metadata[KEY].decode()
+        for name, data in bucket.objects.items()
+        if name.startswith("events")
+    }
+    *before, now = [found[name] for name in sorted(found)]
+    assert set(before) == {first}
+    assert now == reached(bucket).incarnation != first
+    assert list(events(bucket)) == [1, 2, 3]
+
+
+def test_the_archive_of_millions_is_asked_in_few_requests(
+    bucket: MemoryBucket,
+) -> None:
+    """Names sort like lsns; those of other nodes come between."""
+    names = [f"_archive/{file_name('gw', n, n)}" for n in range(1, 5001)]
+    bucket.objects = dict.fromkeys([*names, f"_archive/{file_name('gw-1', 9, 9)}"], b"")
+    for known in (0, 1, 2500, 4999):
+        bucket.requests.clear()
+        assert newest_below(bucket, "_archive", "gw", known) == file_name(
+            "gw", 5000, 5000
+        )
+        assert len(bucket.requests) < 30
+    assert newest_below(bucket, "_archive", "gw", 5000) == ""
+    assert newest_below(bucket, "_archive", "g", 0) == ""

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -59,6 +60,18 @@ class Uploaded:
     """It was there already: an earlier request had gone well, and nobody knew."""
 
 
+class Name(Protocol):
+    """The node's, in the bucket; `gateway.store.claim` has one."""
+
+    def check(self) -> None:
+        """Raise `BucketError` unless it was seen to be ours a moment ago."""
+
+    def confirm(self, lsn: int = 0) -> None:
+        """Raise `BucketError` unless it is ours, and the bucket says that all up to *lsn*
+        may be acknowledged.
+        """
+
+
 @define(eq=False, slots=False)
 class Uploads:
     """Of one spool and one bucket: *number* threads.
@@ -83,7 +96,7 @@ class Uploads:
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
-    _check: Callable[..., None] | None = field(default=None, kw_only=True)
+    _name: Name | None = field(default=None, kw_only=True)
     _in_order: bool = field(default=False, kw_only=True)
     """Whether no file of ours may be there before those that come before it: what a lost
     disk takes with it, and nobody was told of, is then nothing that the bucket lacks."""
@@ -150,10 +163,9 @@ class Uploads:
 
     def add(self, name: str) -> None:
         """A file that is in the spool now, synced."""
-        parsed = parse_file_name(name)
-        assert parsed is not None
+        node, first, _ = _parsed(name)
         with self._condition:
-            self._waiting[name] = parsed[1] if parsed[0] == self._node else 0
+            self._waiting[name] = first if node == self._node else 0
             self._condition.notify()
 
     def safe_lsn(self, made: int) -> int:
@@ -321,12 +333,13 @@ class Uploads:
             one = self._there.get(name)
             if one is None:
                 data = self._disk.read(self._place(name))
-                self._check_name(now=False)
+                if self._name is not None:
+                    self._name.check()
                 made = commit(self.bucket, name, data)
                 seconds = self._clock() - begun
                 one = Uploaded(name, len(data), seconds, again=not made)
                 self._there[name] = one
-            self._check_name(now=True)
+            self._confirm(name)
             self._move(name)
         except FileNotFoundError:
             if self._disk.exists(self._directory / name):
@@ -334,19 +347,24 @@ class Uploads:
             return self._put_by_others(name, begun)
         return one
 
-    def _check_name(self, *, now: bool) -> None:
-        """Whether the node's name is ours still; see `Claim.check`.
+    def _confirm(self, name: str) -> None:
+        """After a request, and before anybody is told: see `Claim.confirm`.
 
         This process may have stood still, before a request or within it, for so long that
         another gateway has the name; what is there by then it has seen, and nothing else.
         """
-        if self._check is not None:
-            self._check(now=now)
+        if self._name is None:
+            return
+        node, _, last = _parsed(name)
+        # All before this one is there.  Otherwise nobody is told because of this file.
+        told = self._in_order and node == self._node
+        self._name.confirm(last if told else 0)
 
     def _put_by_others(self, name: str, begun: float) -> Uploaded:
         """For a file that is no longer here."""
         for one in self.bucket.list(name):
             if one.name == name:
+                self._confirm(name)
                 return Uploaded(name, one.bytes, self._clock() - begun, again=True)
         raise _Gone(
             f"somebody took it out of {self._directory}, and it is not in the bucket. "
@@ -487,6 +505,10 @@ class Uploads:
 
 
 def _node_of(name: str) -> str:
+    return _parsed(name)[0]
+
+
+def _parsed(name: str) -> tuple[str, int, int]:
     parsed = parse_file_name(name)
     assert parsed is not None
-    return parsed[0]
+    return parsed

@@ -123,20 +123,61 @@ def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
     assert uploads.safe_lsn(0) == 0
 
 
+class Ours:
+    """The node's name, which is ours; it can not be asked for so often."""
+
+    def __init__(self, world: World, failures: int = 0) -> None:
+        self._world, self._failures = world, failures
+        self.confirmed: list[int] = []
+        self.here: list[list[str]] = []
+        """What was in the spool then."""
+
+    def check(self) -> None:
+        """It was seen a moment ago."""
+
+    def confirm(self, lsn: int = 0) -> None:
+        self.confirmed.append(lsn)
+        self.here.append(self._world.here(self._world.spool))
+        if len(self.confirmed) <= self._failures:
+            raise BucketError("timed out")
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_word_says_an_lsn_before_anybody_is_told(
+    world: World, in_order: bool
+) -> None:
+    """Where acknowledgements wait for files: of ours, and not of those of other nodes; a
+    file that somebody else has moved counts, too."""
+    names = [world.file(1, 5), world.file(6, 7)]
+    world.file(1, 3, "old")
+    ours = Ours(world, failures=1)
+    uploads = world.uploads(1, name=ours, in_order=in_order)
+    safe: list[int] = []
+
+    def confirm(lsn: int = 0) -> None:
+        Ours.confirm(ours, lsn)
+        safe.append(uploads.safe_lsn(7))
+
+    ours.confirm = confirm  # type: ignore[method-assign]
+    until(uploads, lambda: uploads.uploaded == 3)
+    told = [lsn for lsn in ours.confirmed if lsn]
+    assert told == ([5, 5, 7] if in_order else [])
+    assert safe[:2] == [0, 0][: len(safe[:2])]
+    world.spool.joinpath(names[1]).unlink(missing_ok=True)
+    again = world.uploads(1, name=ours, in_order=in_order)
+    again.add(names[1])
+    until(again, lambda: again.uploaded == 1)
+    assert ours.confirmed[-1] == (7 if in_order else 0)
+
+
 def test_a_name_that_can_not_be_asked_for_costs_no_second_upload(world: World) -> None:
     """The file stays here until that is known; a slow link carries it once."""
     name = world.file(1, 5)
-    left = [False, False]
-
-    def check(*, now: bool) -> None:
-        if now and left:
-            left.pop()
-            assert world.here(world.spool) == [name]
-            raise BucketError("timed out")
-
-    uploads = world.uploads(check=check)
+    ours = Ours(world, failures=2)
+    uploads = world.uploads(name=ours)
     until(uploads, lambda: uploads.uploaded == 1)
-    assert not left
+    assert ours.confirmed == [0, 0, 0]
+    assert ours.here == [[name]] * 3
     assert [each for each in world.bucket.requests if each[1] == name] == [
         ("create", name)
     ]

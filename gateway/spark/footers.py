@@ -1,0 +1,73 @@
+"""What the footers of a batch's spool files say: how many rows, in which form, and which
+incarnation of the node gave their lsns.
+
+The file's name says the rest.  One look at each file, before a batch is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.spark.ledger import Broken, SpoolFile
+from gateway.store import digests, incarnation
+
+__all__ = ["Footers", "first_received_at", "incarnation_of", "read"]
+
+
+class Footers(NamedTuple):
+    """Of the files of a batch."""
+
+    files: list[SpoolFile]
+    """With their incarnations; one that is gone as it was named."""
+    rows: int
+    """In all that are there."""
+
+
+def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
+    """Read them.
+
+    Raises `Broken` for a form that this job does not know, and what pyarrow raises for a
+    file that is damaged.
+    """
+    named, rows = [], 0
+    for file in files:
+        try:
+            found = pq.read_metadata(spool / file.name)
+        except FileNotFoundError:
+            named.append(file)
+            continue
+        words = found.metadata or {}
+        version = int(words.get(SCHEMA_VERSION_KEY, b"1"))
+        if version > SCHEMA_VERSION:
+            raise Broken(
+                f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}: a newer"
+                " gateway wrote it. Install the same version here"
+            )
+        rows += found.num_rows
+        by = digests.said(words, incarnation.KEY) or ""
+        named.append(replace(file, incarnation=by))
+    return Footers(named, rows)
+
+
+def incarnation_of(file: Path | pa.BufferReader) -> str:
+    """Which one gave a file's lsns; empty if it does not say, or is damaged.
+
+    Raises FileNotFoundError, PermissionError.
+    """
+    return digests.said(digests.metadata_of(file), incarnation.KEY) or ""
+
+
+def first_received_at(path: Path) -> datetime:
+    """When the first event of a file came.  Raises what pyarrow raises."""
+    with pq.ParquetFile(path) as file:
+        batch = next(file.iter_batches(1, columns=["received_at"], use_threads=False))
+    found: datetime = batch.column(0)[0].as_py()
+    return found

@@ -1,0 +1,766 @@
+"""One node whose machine is lost and rebuilt, a bucket that others tidy up, and a job.
+
+The gateway's storage, its claim to the node's name, the job's inbox, its sink and its
+cleaner are the real ones; a seed chooses which of them takes the next step, what fails, and
+what is lost: a disk or parts of it, objects, a machine that stands still meanwhile and
+wakes up with a file on its way.
+
+The judge counts what *senders heard*, not what a journal says:
+
+    an event that was acknowledged is in the tables once; or the audit says that something
+    is missing, and something was lost that no promise covers
+    whoever reads "complete" has all of them
+    where nothing was lost that no promise covers, it says complete
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.audit import audit
+from gateway.audit.report import Report
+from gateway.audit.sites import Word as Asked
+from gateway.config import model
+from gateway.event import Batch, Origin, Rows, Stored
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.cleaner import Cleaner
+from gateway.spark.inbox import Inbox
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import SpoolFile
+from gateway.spark.parquet import ParquetSink
+from gateway.spark.sink import Plan
+from gateway.store import claim as claim_module
+from gateway.store import disk as disk_module
+from gateway.store import incarnation
+from gateway.store.bucket import BucketError, StoredObject
+from gateway.store.checkpoint import Unreadable
+from gateway.store.claim import Claim, Forgotten, Taken
+from gateway.store.directories import Directories
+from gateway.store.journal import log
+from gateway.store.spool.catalog import CATALOG
+from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.testing.bucket import MemoryBucket
+from gateway.testing.settings import options_of
+from played_spark import PowerCut, SparkLogs
+from simulation.disk import Session, SimulatedDisk
+from simulation.judge import Broken
+from simulation.reactor import Reactor
+from simulation.scheduler import Scheduler
+
+__all__ = ["Outcome", "rebuild"]
+
+NODE = "gw"
+_ROOT = Path("/gw")
+_EPOCH = 1_763_700_000.0
+_DRAIN_STEPS = 60_000
+_WORD = f".gateway-node-{NODE}"
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    heard: int
+    """Events that were acknowledged."""
+    lost: int
+    """Of those, how many are in no table."""
+    rebuilt: int
+    """How often the machine was."""
+    history: list[str]
+    broken: str | None
+    report: Report | None
+
+
+class _Objects(MemoryBucket):
+    """The bucket: a step for each request, and some of them fail."""
+
+    def __init__(self, world: _World) -> None:
+        super().__init__()
+        self._world = world
+        self._made: dict[str, float] = {}
+        self.fault, self.after = self._before, self._behind
+        self.trouble = 0.0
+        """How often a request fails, or its answer is lost."""
+
+    def _before(self, request: str, name: str) -> None:
+        life = self._world.stepping
+        if life is not None and name != _WORD:
+            life.scheduler.preempt()
+        if self._world.chance.random() < self.trouble:
+            raise BucketError(f"{request} {name}: 503 SlowDown")
+
+    def _behind(self, request: str, name: str) -> None:
+        self._world.tell(f"{request} {name}")
+        self._made[name] = self._world.now
+        if self._world.chance.random() < self.trouble:
+            raise BucketError(f"{request} {name}: no answer")
+        life = self._world.stepping
+        if life is not None and name != _WORD:
+            life.scheduler.preempt()
+
+    def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
+        """See `Bucket`."""
+        for one in super().list(begin, after):
+            yield StoredObject(one.name, one.bytes, self._made.get(one.name, 0.0))
+
+
+class _Claim(Claim):
+    """Whose thread is a task of its life."""
+
+    def begin(self) -> None:
+        """See `Claim`."""
+        if not getattr(self, "task", None):
+            self.task = self.life.scheduler.thread("claim", self._watch)
+            self.task.start()
+
+    life: _Life
+
+    def _watch(self) -> None:
+        while not self._ending.is_set():
+            self.life.scheduler.pause(claim_module._LOOK)
+            with contextlib.suppress(BucketError):
+                why = self.look()
+                if why is not None:
+                    if self._on_lost is not None:
+                        self._on_lost(why)
+                    return
+                if self.held and self._on_had is not None:
+                    self._on_had()
+                    self._on_had = None
+
+
+class _Life:
+    """A gateway's process on a machine."""
+
+    def __init__(self, world: _World, number: int, machine: SimulatedDisk) -> None:
+        self.world, self.number, self.machine = world, number, machine
+        self.scheduler = Scheduler(lambda: world.now)
+        self.reactor = Reactor(self.scheduler, world.chance)
+        self.disk = Session(
+            machine, self.scheduler, self.tell, lambda _: None, lambda *_: None
+        )
+        self.storage: Storage | None = None
+        self.claim: _Claim | None = None
+        self.ready = False
+        self.ended: str | None = None
+        self.scheduler.thread("reactor", self._run).start()
+
+    def tell(self, text: str) -> None:
+        self.world.tell(f"{self.number} {self.scheduler.current}: {text}")
+
+    @property
+    def incarnation(self) -> str:
+        assert self.storage is not None
+        return self.storage._opened.incarnation.id
+
+    def _run(self) -> None:
+        try:
+            self._start()
+        except (OSError, Unreadable) as why:
+            self.ended = f"can not start: {why}"
+            if "make an empty file" in str(why):
+                self.world.accept_lost_journal(self.machine)
+            return
+        self.reactor.run()
+
+    def _start(self) -> None:
+        world = self.world
+        directories = Directories.under(_ROOT)
+        journal = directories.journal_of(NODE)
+        self.disk.make_directory(journal)
+        self.claim = claim = _Claim.by(world.bucket, NODE, journal, self.disk)
+        claim.life = self
+        claim._clock, claim._sleep = self.scheduler.clock, self.scheduler.pause
+        try:
+            if (told := claim.take()) is not None:
+                self.tell(told)
+        except (Taken, Forgotten):
+            raise
+        except BucketError as why:
+            self.tell(f"no claim: {why}")
+        claim.begin()
+        self.storage = storage = Storage(
+            Settings(
+                node=NODE,
+                directories=directories,
+                journal=options_of(model.Journal, segment_bytes=world.segment_bytes),
+                spool=options_of(model.Spool, roll_interval=0.5, retention=60.0),
+                acknowledge_when_published=world.ack == "spool",
+            ),
+            self.disk,
+            self.reactor,
+            {"plain": lambda body: Rows([body])},
+            StorageCallbacks(
+                fatal=self._fatal,
+                damaged=lambda losses, repairs: self._told(*map(str, losses), *repairs),
+                noticed=self._told,
+            ),
+            remembering=False,
+            bucket=world.bucket,
+            claim=claim,
+            in_thread=self.reactor.in_thread,
+            clock=lambda: world.wall,
+            monotonic=lambda: world.now,
+            threads=self.scheduler,
+        )
+        storage.recover({})
+        storage.start()
+        self._check()
+        storage.ready.addCallback(self._take_senders)
+
+    def _take_senders(self, _: object) -> None:
+        self.ready = True
+        self.tell(f"ready, incarnation {self.incarnation}")
+
+    def _check(self) -> None:
+        assert self.storage is not None
+        self.storage.journal.check()
+        self.reactor.callLater(1.0, self._check)
+
+    def _told(self, *lines: str) -> None:
+        for line in lines:
+            self.tell(line)
+
+    def _fatal(self, why: str) -> None:
+        self.ended = f"fatal: {why}"
+
+    def send(self, payload: bytes) -> None:
+        """In a turn of the reactor."""
+        assert self.storage is not None
+        origin = Origin("plain", "l", f"s-{self.number}", "[::1]:9")
+        done = self.storage.journal.submit(Batch(origin, 1, 1, payload, len(payload)))
+        done.addCallbacks(lambda stored: self._heard(stored, payload), lambda _: None)
+
+    def _heard(self, stored: Stored, payload: bytes) -> None:
+        self.world.heard[payload] = (self.incarnation, stored.lsn)
+        self.tell(f"acknowledged {payload.decode()} as {stored.lsn}")
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self.ready = False
+        self.scheduler.kill()
+
+
+@dataclass
+class _Job:
+    """The Spark job, of whose parts only Spark itself is played."""
+
+    world: _World
+    root: Path
+    queries: int = 0
+    cut: str | None = None
+    logs: SparkLogs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data = self.root / "job"
+        self.logs = SparkLogs(self.data / "checkpoint" / "events")
+        self._begin_query()
+        self.restart()
+
+    def _begin_query(self) -> None:
+        shutil.rmtree(self.logs.path, ignore_errors=True)
+        self.queries += 1
+        self.logs.query = f"0badcafe-0000-4000-8000-{self.queries:012d}"
+        self.logs.begin()
+        self.entry = -1
+
+    def restart(self) -> None:
+        """As after a kill."""
+        self.cut = None
+        disk, lake, inbox = Lake(), self.data / "lake", self.data / "inbox"
+        checkpoint = Checkpoint(self.logs.path, disk)
+        self.sink = ParquetSink(
+            lake, inbox, checkpoint, disk, write=self._write, point=self._point
+        )
+        self.sink.recover()
+        self.inbox = Inbox(
+            self.world.bucket,
+            inbox,
+            disk,
+            lambda: self.sink.ledger,
+            archived=self.world.archived,
+            most_bytes=1 << 20,
+            clock=lambda: self.world.now,
+        )
+        self.inbox.recover()
+        self.cleaner = Cleaner(
+            inbox, None, checkpoint, lambda file: self.sink.has_all(inbox, file), disk
+        )
+        self.clean()
+        self.sink.learn((), self.inbox.ends)
+
+    def _point(self, name: str) -> None:
+        if name == self.cut:
+            raise PowerCut
+
+    def _write(self, rows: Any, folder: Path, plan: Plan) -> None:
+        """What Spark makes of the files of a batch: their rows with whole names."""
+        place = folder / "table=events/protocol=plain/date=2026-03-01"
+        place.mkdir(parents=True)
+        for number, file in enumerate(plan.files):
+            found = pq.ParquetFile(self.data / "inbox" / file.name).read(
+                columns=["node", "lsn", "received_at", "payload"]
+            )
+            lsns = found["lsn"].to_pylist()
+            kept = [
+                not plan.without.covers(
+                    SpoolFile("", file.node, lsn, lsn, file.incarnation)
+                )
+                for lsn in lsns
+            ]
+            by = pa.array([file.incarnation or None] * len(lsns), pa.string())
+            found = found.append_column("incarnation", by).filter(pa.array(kept))
+            pq.write_table(found, place / f"part-{number}.parquet")
+
+    def look(self) -> None:
+        """At the bucket."""
+        with contextlib.suppress(BucketError):
+            self.inbox.look()
+            self.sink.learn((), self.inbox.ends)
+
+    def batch(self) -> None:
+        """Some of the files that Spark has not taken, in any order."""
+        checkpoint = Checkpoint(self.logs.path, Lake())
+        taken = checkpoint.names()
+        new = [
+            path.name
+            for path in sorted((self.data / "inbox").glob("events-*"))
+            if path.name not in taken
+        ]
+        if not new:
+            return
+        chance = self.world.chance
+        chance.shuffle(new)
+        some = new[: chance.randint(1, 4)]
+        number = checkpoint.committed + 1
+        self.entry += 1
+        self.logs.source(self.entry, some)
+        self.logs.offset(number, self.entry)
+        self.world.tell(f"job: batch {number}: {some}")
+        try:
+            self.sink(None, number)
+        except PowerCut:
+            self.world.tell(f"job: killed at {self.cut}")
+            self.restart()
+            self.sink(None, number)  # Spark repeats it
+        self.logs.commit(number)
+
+    def clean(self) -> None:
+        """Take out what is done; begin anew where a name was given again."""
+        self.cleaner.run()
+        if self.cleaner.overlooked:
+            self.world.tell(f"job: overlooks {self.cleaner.overlooked}")
+            self.renew()
+
+    def renew(self) -> None:
+        """The checkpoint is lost, or thrown away."""
+        self._begin_query()
+        self.restart()
+
+    def rows(self) -> Counter[bytes]:
+        """How often each payload is in the table."""
+        found: Counter[bytes] = Counter()
+        for path in (self.data / "lake" / "events").rglob("*.parquet"):
+            found.update(pq.ParquetFile(path).read(["payload"])["payload"].to_pylist())
+        return found
+
+
+class _World:
+    """See the module's text."""
+
+    def __init__(self, seed: int, root: Path, steps: int, keep: int | None) -> None:
+        self.seed = seed
+        self.chance = chance = random.Random(f"rebuilt {seed}")
+        self.now, self._set = 0.0, 0.0
+        self.history: list[str] = []
+        self._keep = keep
+        self._steps = steps
+        self.ack = chance.choice(("journal", "spool"))
+        self.archived = chance.random() < 0.6
+        self.segment_bytes = chance.choice((2_000, 1 << 20))
+        self.stepping: _Life | None = None
+        self.bucket = _Objects(self)
+        self.heard: dict[bytes, tuple[str, int]] = {}
+        self.unpromised: set[str] = set()
+        """What was lost that no promise covers, in words."""
+        self._sent = self._lives = self.rebuilt = 0
+        self.machine = self._new_machine()
+        self.life: _Life | None = None
+        self._frozen: list[_Life] = []
+        self.report: Report | None = None
+        self.job = _Job(self, root)
+        self.tell(f"seed {seed}: ack {self.ack}, archived {self.archived}")
+
+    @property
+    def wall(self) -> float:
+        return _EPOCH + self.now + self._set
+
+    def tell(self, text: str) -> None:
+        self.history.append(f"{self.now:10.3f} {text}")
+        if self._keep is not None and len(self.history) > 2 * self._keep:
+            del self.history[: -self._keep]
+
+    def _new_machine(self) -> SimulatedDisk:
+        made = SimulatedDisk(self.chance, lambda: self.wall)
+        made.make_directory(_ROOT)
+        return made
+
+    # -- the run --------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        broken = None
+        try:
+            with self._patched():
+                try:
+                    for _ in range(self._steps):
+                        self._step(self._rates())
+                    self._drain()
+                finally:
+                    for life in (self.life, *self._frozen):
+                        if life is not None:
+                            life.kill()
+            self._judge()
+        except Broken as why:
+            broken = str(why)
+        found = self.job.rows()
+        return Outcome(
+            self.seed,
+            len(self.heard),
+            sum(not found[payload] for payload in self.heard),
+            self.rebuilt,
+            self.history,
+            broken,
+            self.report,
+        )
+
+    @contextlib.contextmanager
+    def _patched(self) -> Iterator[None]:
+        """What has no seam of its own."""
+        salts = SimpleNamespace(
+            randbits=self.chance.getrandbits,
+            token_hex=lambda size: self.chance.randbytes(size).hex(),
+        )
+
+        def pause(seconds: float) -> None:
+            if self.stepping is not None:
+                self.stepping.scheduler.pause(seconds)
+
+        with contextlib.ExitStack() as stack:
+            for module in (log, incarnation, disk_module):
+                if hasattr(module, "secrets"):
+                    stack.enter_context(patch.object(module, "secrets", salts))
+            pauses = SimpleNamespace(sleep=pause)
+            stack.enter_context(patch.object(disk_module, "time", pauses))
+            for name in ("os.fsync", "os.fdatasync"):
+                stack.enter_context(patch(name, lambda _: None))
+            yield
+
+    def _rates(self) -> dict[Callable[[], None], float]:
+        return {
+            self._send: 10.0,
+            self._pass_a_moment: 6.0,
+            self._pass_time: 0.8,
+            self.job.look: 1.0,
+            self.job.batch: 1.0,
+            self.job.clean: 1.0,
+            self._kill: 0.1,
+            self._cut_power: 0.1,
+            self._lose_the_machine: 0.15,
+            self._lose_a_part: 0.05,
+            self._freeze: 0.15,
+            self._thaw: 0.3,
+            self._stop: 0.1,
+            self._tidy_the_bucket: 0.1,
+            self._trouble: 0.1,
+            self._kill_the_job: 0.2,
+            self._lose_the_checkpoint: 0.05,
+        }
+
+    def _step(self, rates: dict[Callable[[], None], float]) -> None:
+        if self.life is None:
+            self._lives += 1
+            self.tell(f"life {self._lives}")
+            self.life = _Life(self, self._lives, self.machine)
+        ready = self.life.scheduler.ready()
+        if ready and self.chance.random() < 0.85:
+            self._let(self.life, ready)
+            return
+        [do] = self.chance.choices(list(rates), list(rates.values()))
+        do()
+
+    def _let(self, life: _Life, ready: list[Any]) -> None:
+        """One of its tasks takes a step."""
+        task = self.chance.choice(ready)
+        self.stepping = life
+        life.scheduler.step(task)
+        self.stepping = None
+        if (why := task.failed) is not None:
+            raise Broken(f"{task.name} died of {why!r}") from why
+        if life.ended is not None:
+            self.tell(f"life {life.number} ended: {life.ended}")
+            life.kill()
+            if life is self.life:
+                self.life = None
+            if life in self._frozen:
+                self._frozen.remove(life)
+            self.now += 1.0
+
+    # -- what may happen ------------------------------------------------------------
+
+    def _send(self) -> None:
+        life = self.life
+        if life is not None and life.ready:
+            self._sent += 1
+            life.reactor.callFromThread(life.send, f"e{self._sent}".encode())
+
+    def _pass_a_moment(self) -> None:
+        later = self.now + self.chance.choice((0.001, 0.05, 0.3))
+        wake = self.life.scheduler.wake_at() if self.life is not None else None
+        self.now = wake if wake and self.now < wake < self.now + 4.0 else later
+
+    def _pass_time(self) -> None:
+        self.now += self.chance.choice((1.0, 5.0, 30.0))
+
+    def _over(self) -> None:
+        if self.life is not None:
+            self.life.kill()
+        self.life = None
+
+    def _kill(self) -> None:
+        self.tell("kill -9")
+        self._over()
+
+    def _cut_power(self) -> None:
+        self.tell("power cut")
+        self._over()
+        self.machine.power_cut()
+
+    def _stop(self) -> None:
+        life = self.life
+        if life is None or not life.ready or life.storage is None:
+            return
+        self.tell("stop")
+        life.ready = False
+        life.reactor.callFromThread(self._begin_to_stop, life)
+
+    def _begin_to_stop(self, life: _Life) -> None:
+        from twisted.internet.defer import Deferred
+
+        assert life.storage is not None
+        done = Deferred.fromCoroutine(life.storage.stop())
+
+        def ended(_: object) -> None:
+            life.ended = "stopped"
+
+        done.addCallbacks(ended, lambda _: None)
+
+    def _lose_the_machine(self) -> None:
+        """Disk and all; it is rebuilt under its name."""
+        self._over()
+        self._note_loss()
+        self.rebuilt += 1
+        self.machine = self._new_machine()
+        self.tell("the machine is lost, and rebuilt")
+
+    def _note_loss(self) -> None:
+        if self.ack == "journal":
+            self.unpromised.add("a disk with what was acknowledged")
+
+    def _lose_a_part(self) -> None:
+        """One of its directories is emptied."""
+        self._over()
+        part = self.chance.choice(("journal/gw", "state/gw", "archive", "spool"))
+        folder = str(_ROOT / part)
+        if self.machine.names.get(folder):
+            self._note_loss()
+            if self.ack == "spool" and part in ("journal/gw", "spool"):
+                self.unpromised.add("files on their way")
+            self.machine.names[folder].clear()
+            self.machine.sync_directory(Path(folder))
+            self.tell(f"{part} is lost")
+
+    def accept_lost_journal(self, machine: SimulatedDisk) -> None:
+        """The operator makes the empty file that a start asks for."""
+        self.unpromised.add("a journal")
+        path = _ROOT / "journal" / NODE / CATALOG[0]
+        from gateway.testing.disk import NameChange
+
+        if path.name not in machine.names[str(path.parent)]:
+            machine.change_names(
+                str(path.parent), NameChange(path.name, machine.create())
+            )
+            machine.sync_directory(path.parent)
+
+    def _freeze(self) -> None:
+        """The machine stands still; another one is built under its name."""
+        if self.life is None or self._frozen:
+            return
+        self.tell(f"life {self.life.number} stands still, another one begins")
+        self._frozen.append(self.life)
+        if self.ack == "journal":
+            self.unpromised.add("what stood still")
+        self.life = None
+        self.rebuilt += 1
+        self.machine = self._new_machine()
+
+    def _thaw(self) -> None:
+        """It takes some steps, as if nothing had happened."""
+        for life in list(self._frozen):
+            for _ in range(self.chance.randint(1, 40)):
+                ready = life.scheduler.ready()
+                if not ready or life.ended is not None:
+                    break
+                self._let(life, ready)
+
+    def _tidy_the_bucket(self) -> None:
+        """A lifecycle rule, or somebody: an object goes; most often the newest."""
+        names = [one for one in self.bucket.objects if "events-" in one]
+        if not names:
+            return
+        waiting = sorted(name for name in names if name.startswith("events-"))
+        archived = [name for name in names if not name.startswith("events-")]
+        name = self.chance.choice([*waiting[-1:] * 3, *names])
+        if self.chance.random() < 0.2 and archived:
+            for each in archived:
+                del self.bucket.objects[each]
+            self.tell("somebody empties the archive")
+        if name not in self.bucket.objects:
+            return
+        if name.startswith("events-") and not self._is_in_tables(name):
+            self.unpromised.add("an object that nobody had read")
+        del self.bucket.objects[name]
+        self.tell(f"somebody removes {name}")
+
+    def _is_in_tables(self, name: str) -> bool:
+        file = SpoolFile.parse(name)
+        assert file is not None
+        words = pq.read_metadata(io.BytesIO(self.bucket.objects[name])).metadata
+        by = words[incarnation.KEY].decode()
+        whole = SpoolFile(name, file.node, file.first, file.last, by)
+        here = self.job.data / "inbox" / name
+        return self.job.sink.ledger.committed.covers(whole) or here.exists()
+
+    def _trouble(self) -> None:
+        self.bucket.trouble = self.chance.choice((0.0, 0.0, 0.1, 0.5))
+        self.tell(f"bucket: {self.bucket.trouble:.0%} of requests fail")
+
+    def _kill_the_job(self) -> None:
+        self.job.cut = self.chance.choice(
+            ("written", "staged", "decided", "named", "in ledger", "done")
+        )
+
+    def _lose_the_checkpoint(self) -> None:
+        self.tell("job: the checkpoint is lost")
+        self.job.renew()
+
+    # -- the end --------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        """Faults cease; what is on its way arrives."""
+        self.tell("faults cease")
+        self.bucket.trouble = 0.0
+        self.job.cut = None
+        calm = {
+            self._pass_a_moment: 4.0,
+            self._pass_time: 0.2,
+            self.job.look: 1.0,
+            self.job.batch: 1.0,
+            self.job.clean: 1.0,
+        }
+        for life in self._frozen:  # it sees whose the name is, and ends
+            for _ in range(400):
+                if life.ended is None and (ready := life.scheduler.ready()):
+                    self._let(life, ready)
+        for life in self._frozen:
+            life.kill()
+        self._frozen.clear()
+        for _ in range(_DRAIN_STEPS):
+            if not (why := self._waits()):
+                return
+            if self.life is not None and self.life.storage is not None:
+                uploads = self.life.storage.spool.uploads
+                assert uploads is not None
+                if uploads.problem and self.life.ready:
+                    self._over()  # as an operator would who reads what it says
+            self._step(calm)
+        raise Broken(f"it does not drain: {why}")
+
+    def _waits(self) -> str:
+        life = self.life
+        if life is None or not life.ready or life.storage is None:
+            return "it does not run"
+        storage = life.storage
+        if storage.journal.oldest_wait_seconds:
+            return "batches wait for the disk"
+        if storage.spool.published_lsn < storage.journal.durable_lsn:
+            return f"published up to {storage.spool.published_lsn} only"
+        if any((self.job.data / "inbox").glob("events-*")):
+            return "files wait in the inbox"
+        committed = self.job.sink.ledger.committed
+        for name, data in self.bucket.objects.items():
+            if (file := SpoolFile.parse(name)) is not None:
+                words = pq.read_metadata(io.BytesIO(data)).metadata
+                by = words[incarnation.KEY].decode()
+                if not committed.covers(
+                    SpoolFile(name, file.node, file.first, file.last, by)
+                ):
+                    return f"{name} waits in the bucket"
+        return ""
+
+    def _judge(self) -> None:
+        found = self.job.rows()
+        if doubled := [payload for payload, count in found.items() if count > 1]:
+            raise Broken(f"{doubled[:5]} are there more than once")
+        missing = [payload for payload in self.heard if not found[payload]]
+        self.report = self._audit()
+        if missing and self.report.complete:
+            raise Broken(f"{missing[:5]} were acknowledged, and the audit is content")
+        if missing and not self.unpromised:
+            raise Broken(f"{missing[:5]} were acknowledged, and are in no table")
+        if not self.report.complete and not self.unpromised:
+            raise Broken(f"nothing is lost, and the audit says {self.report}")
+
+    def _audit(self) -> Report:
+        life = self.life
+        assert life is not None
+        assert life.storage is not None
+        journal, spool = life.storage.journal, life.storage.spool
+
+        def ask() -> Asked:
+            return Asked(
+                NODE,
+                journal.durable_lsn,
+                spool.published_lsn,
+                self.bucket.url,
+                life.incarnation,
+            )
+
+        return audit(
+            Directories.under(self.job.data),
+            bucket=self.bucket,
+            gateways=[("gw:8080", ask)],
+            pause=lambda _: None,
+        )
+
+
+def rebuild(
+    seed: int, root: Path, *, steps: int = 1500, keep: int | None = 200
+) -> Outcome:
+    """Run one seed, below *root*."""
+    Broken.raised.clear()
+    root.mkdir(parents=True, exist_ok=True)
+    return _World(seed, root, steps, keep).run()

@@ -1,0 +1,262 @@
+"""An event's name is (node, incarnation, lsn): the tables of a node that was rebuilt."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.spark import job, parquet
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.store.lake import Accepted, End, accepted_folder, committed
+
+pytestmark = pytest.mark.spark
+
+Rows = Callable[..., list[dict[str, Any]]]
+LakeEvents = Callable[..., Counter[tuple[str, int]]]
+RunOnce = Callable[[], list[Mapping[str, Any]]]
+
+
+def told(rows: Rows, lake: Path) -> list[tuple[str | None, int, str]]:
+    """Incarnation, lsn and message of all events."""
+    found = rows(lake / "events", "incarnation", "lsn", "message")
+    keys = ("incarnation", "lsn", "message")
+    return sorted((tuple(row[key] for key in keys) for row in found), key=str)
+
+
+def lines(first: int, count: int, word: str) -> list[bytes]:
+    return [
+        b'{"message":"%b %d"}' % (word.encode(), n) for n in range(first, first + count)
+    ]
+
+
+def test_a_rebuilt_node_loses_nothing(
+    run_once: RunOnce,
+    spool: Any,
+    config: SimpleNamespace,
+    table_rows: Rows,
+    lake_events: LakeEvents,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its disk is gone, and it gives lsns again: its events are new ones, under their own
+    incarnation, also where a file has the very name of one that Spark has taken before.
+    """
+    spool.put("gw", 1, lines(1, 10, "old"), incarnation="aaaa")
+    run_once()
+    spool.put("gw", 1, lines(1, 10, "new"), incarnation="bbbb")
+    spool.put("gw", 11, lines(11, 5, "new"), incarnation="bbbb")
+    with caplog.at_level(logging.ERROR, "gateway.spark"):
+        run_once()
+    assert lake_events() == spool.produced
+    assert told(table_rows, config.data_dir / "lake") == sorted(
+        [("aaaa", n, f"old {n}") for n in range(1, 11)]
+        + [("bbbb", n, f"new {n}") for n in range(1, 16)],
+        key=str,
+    )
+    assert committed(config.data_dir / "lake") == {
+        "gw": {"aaaa": [(1, 10)], "bbbb": [(1, 15)]}
+    }
+    (line,) = [one for one in caplog.messages if "began anew" in one]
+    assert "bbbb" in line
+    assert "aaaa" in line
+    assert spool.names() == []
+
+
+def test_two_incarnations_in_one_batch(
+    run_once: RunOnce,
+    spool: Any,
+    config: SimpleNamespace,
+    table_rows: Rows,
+    lake_events: LakeEvents,
+) -> None:
+    """The job was away while the machine was rebuilt: each event has its own name."""
+    spool.put("gw", 1, lines(1, 10, "old"), incarnation="aaaa")
+    spool.put("gw", 11, lines(11, 10, "old"), incarnation="aaaa")
+    spool.put("gw", 5, lines(5, 10, "new"), incarnation="bbbb")
+    spool.put("gw-2", 5, lines(5, 3, "other"), incarnation="cccc")
+    run_once()
+    assert lake_events() == spool.produced
+    assert told(table_rows, config.data_dir / "lake") == sorted(
+        [("aaaa", n, f"old {n}") for n in range(1, 21)]
+        + [("bbbb", n, f"new {n}") for n in range(5, 15)]
+        + [("cccc", n, f"other {n}") for n in range(5, 8)],
+        key=str,
+    )
+
+
+def test_what_came_before_is_left_out_by_its_whole_name(
+    run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
+) -> None:
+    """A file that is there again is not doubled, whichever incarnation came between."""
+    again = spool.put("gw", 1, lines(1, 10, "old"), incarnation="aaaa")
+    kept = again.read_bytes()
+    run_once()
+    spool.put("gw", 1, lines(1, 12, "new"), incarnation="bbbb")
+    run_once()
+    shutil.rmtree(config.data_dir / "checkpoint")
+    again.write_bytes(kept)
+    run_once()
+    assert lake_events() == spool.produced
+    assert spool.names() == []
+
+
+def forget_incarnations(lake: Path) -> None:
+    """Make of tables and ledger what an earlier version would have written."""
+    for path in [
+        *lake.glob("events/*/*/*.parquet"),
+        *lake.glob("quarantine/*/*/*.parquet"),
+    ]:
+        table = pq.ParquetFile(path).read()
+        pq.write_table(table.drop_columns(["incarnation"]), path)
+    path = lake / ".gateway" / "events.json"
+    ledger = json.loads(path.read_bytes())
+    for key in ("latest", "committed"):
+        ledger[key] = {
+            node: [span for spans in lives.values() for span in spans]
+            for node, lives in ledger[key].items()
+        }
+    for key in ("accepted", "ends"):
+        del ledger[key]
+    del ledger["types"]["incarnation"]
+    path.write_text(json.dumps({**ledger, "format": 2}))
+
+
+def test_tables_of_an_earlier_version_go_on(
+    run_once: RunOnce,
+    spool: Any,
+    config: SimpleNamespace,
+    table_rows: Rows,
+    lake_events: LakeEvents,
+) -> None:
+    """What is in them under no incarnation is told by the event itself: one that is there
+    is left out, and one of a node that was rebuilt meanwhile is a new one.
+    """
+    lake = config.data_dir / "lake"
+    again = spool.put(
+        "gw", 1, lines(1, 10, "old"), incarnation="aaaa", received_at=1_000
+    )
+    kept = again.read_bytes()
+    spool.put("gw", 11, lines(11, 5, "old"), incarnation="aaaa", received_at=2_000)
+    run_once()
+    forget_incarnations(lake)
+    shutil.rmtree(config.data_dir / "checkpoint")
+    again.write_bytes(kept)
+    spool.put("gw", 16, lines(16, 5, "old"), incarnation="aaaa", received_at=3_000)
+    run_once()
+    assert lake_events() == spool.produced
+    assert committed(lake) == {"gw": {"": [(1, 15)], "aaaa": [(16, 20)]}}
+    spool.put("gw", 1, lines(1, 10, "new"), incarnation="bbbb", received_at=4_000)
+    spool.put("gw", 11, lines(11, 15, "new"), incarnation="bbbb", received_at=5_000)
+    run_once()
+    assert lake_events() == spool.produced
+    assert committed(lake) == {
+        "gw": {"": [(1, 15)], "aaaa": [(16, 20)], "bbbb": [(1, 25)]}
+    }
+    assert spool.names() == []
+
+
+def test_a_copied_directory_with_an_unfinished_batch(
+    run_once: RunOnce,
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Spark's log of a batch has the paths of the directory that it was copied from: the
+    job begins a new checkpoint, and says why.
+    """
+    spool.put("gw", 1, lines(1, 10, "one"), incarnation="aaaa")
+    run_once()
+    spool.put("gw", 11, lines(11, 10, "one"), incarnation="aaaa")
+    with monkeypatch.context() as patched:
+
+        def cut(self: Any, rows: Any, batch: int) -> None:
+            raise RuntimeError("cut")
+
+        patched.setattr(parquet.ParquetSink, "_take", cut)
+        with pytest.raises(job.Failed, match="cut"):
+            run_once()
+    copy = config.data_dir.with_name("copied data")
+    shutil.copytree(config.data_dir, copy)
+    shutil.rmtree(config.data_dir)
+    config.data_dir = copy
+    with caplog.at_level(logging.WARNING, "gateway.spark"):
+        run_once()
+    assert lake_events(copy / "lake") == spool.produced
+    assert any("names files of" in one for one in caplog.messages)
+
+
+def test_what_was_accepted_goes_into_the_ledger(
+    run_once: RunOnce, spool: Any, config: SimpleNamespace
+) -> None:
+    """While the job runs, or when it starts; and what can not be read is set aside."""
+    lake = config.data_dir / "lake"
+    spool.put("gw", 1, lines(1, 10, "one"), incarnation="aaaa")
+    run_once()
+    folder = accepted_folder(lake)
+    folder.mkdir()
+    hole = {"node": "gw", "incarnation": "aaaa", "first": 11, "last": None}
+    hole |= {"reason": "the disk is gone", "who": "ops@example", "at": 1.5}
+    (folder / "one.json").write_text(json.dumps(hole))
+    (folder / "two.json").write_text("{")
+    run_once()
+    kept = Ledger.load(Lake(), lake / ".gateway" / "events.json")
+    assert kept.accepted == (
+        Accepted("gw", "aaaa", 11, None, "the disk is gone", "ops@example", 1.5),
+    )
+    assert [path.name for path in folder.iterdir()] == [".two.json.damaged"]
+    spool.put("gw", 11, lines(11, 1, "one"), incarnation="aaaa")
+    run_once()
+    later = Ledger.load(Lake(), lake / ".gateway" / "events.json")
+    assert later.accepted == kept.accepted
+
+
+def test_a_ledger_names_the_newest_incarnations() -> None:
+    """One node that begins anew at each start does not make each commit larger for ever;
+    what is no longer named is unknown, and no event is forgotten.
+    """
+    ledger = Ledger()
+    for number in range(200):
+        life = Life("gw", f"{number:016x}")
+        took = Ranges()
+        took.add(life, number * 10 + 1, number * 10 + 10)
+        ledger = ledger.after("q", number, took)
+    assert len(ledger.committed) == 2000
+    named = [life for life in ledger.committed.lives() if life.incarnation]
+    assert len(named) == 64
+    assert Life("gw", f"{199:016x}") in named
+    assert ledger.committed.last() == {"gw": 2000}
+    assert len(list(ledger.committed)) == 65
+
+
+def test_lsns_that_two_incarnations_gave_are_never_folded_into_one() -> None:
+    """Each event is a row, and is counted."""
+    ledger = Ledger()
+    for number in range(200):
+        took = Ranges()
+        took.add(Life("gw", f"{number:016x}"), 1, 10)
+        ledger = ledger.after("q", number, took)
+    assert len(ledger.committed) == 2000
+
+
+def test_how_incarnations_ended_outlives_batches(tmp_path: Path) -> None:
+    """It is in the ledger, as it was heard."""
+    end = End(17, 1.0, "journal", exact=False, found=3.5, since=4)
+    ledger = Ledger().with_ends({Life("gw", "aaaa"): end})
+    took = Ranges({"gw": {"bbbb": [(18, 20)]}})
+    ledger = ledger.after("q", 0, took)
+    ledger.save(Lake(), tmp_path / "events.json")
+    assert Ledger.load(Lake(), tmp_path / "events.json") == ledger
+    assert not ledger.accepts(Life("gw", "aaaa"), end)
+    reason = Accepted("gw", "", 10, 17, "gone", "me", 4.0)
+    assert ledger.with_accepted([reason]).accepts(Life("gw", "aaaa"), end)
