@@ -168,25 +168,33 @@ class _Reader:
         return root.spool, root.archive, root.root / "poison"
 
     def files(self) -> dict[str, list[SpoolFile]]:
-        """Those of each node, in order of lsn; one that moves meanwhile is there once."""
-        found: dict[str, dict[str, SpoolFile]] = {}
+        """Those of each node, in order of lsn; one that moves meanwhile may be there in two
+        places.
+        """
+        found: dict[str, list[SpoolFile]] = {}
         for place in self._places:
             for node, files in spool_files(place).items():
                 wanted = (one for one in files if one.last >= self.first)
-                found.setdefault(node, {}).update(
-                    {one.path.name: one for one in wanted}
-                )
-        return {
-            node: sorted(files.values(), key=lambda one: (one.first, one.last))
-            for node, files in found.items()
-        }
+                found.setdefault(node, []).extend(wanted)
+        for files in found.values():
+            files.sort(key=lambda one: (one.first, one.last))
+        return found
 
     def read(self, files: Iterable[SpoolFile]) -> Iterator[_File]:
-        """What they are; those that are gone are left out.  Raises OSError."""
+        """What they are, each once; those that are gone are left out.  Raises OSError.
+
+        Two incarnations may have given one name to two files.
+        """
+        known: set[tuple[str, str]] = set()
         for file in files:
-            for place in self._places:
+            name = file.path.name
+            at = self._places.index(file.path.parent)
+            for place in (*self._places[at:], *self._places[:at]):
                 with contextlib.suppress(FileNotFoundError):
-                    yield self._one(file, place / file.path.name)
+                    one = self._one(file, place / name)
+                    if (name, one.link) not in known:
+                        known.add((name, one.link))
+                        yield one
                     break
 
     def _one(self, file: SpoolFile, path: Path) -> _File:
