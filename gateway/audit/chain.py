@@ -7,6 +7,9 @@ retention has removed is written down (`gateway.store.spool.expired`), and with 
 delete` the Spark job removes what it has committed.  Versions without digests wrote down
 neither, so files that nobody knows a digest of may be gone as well.
 
+A machine that lost its disk goes on as another incarnation, which knows nothing of the files
+before it: it begins a chain of its own, and that is said.
+
 Whoever can write to the directory can also make another chain; only a link that was kept
 elsewhere tells (*links*).
 """
@@ -19,9 +22,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.audit.incarnations import Line, short
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
-from gateway.store import digests, mark
+from gateway.store import digests, incarnation, mark
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import committed, together
@@ -75,6 +79,8 @@ class _File:
     """What it says of the file before it."""
     has_digests: bool
     """It says something of itself: no earlier version wrote it."""
+    incarnation: str = ""
+    """Who published it; "" is not known."""
 
 
 @dataclass(slots=True)
@@ -89,6 +95,15 @@ class _Known:
     """Of the file that ends with it."""
     gone: Ranges = field(default_factory=Ranges)
     """Lsns whose files may be gone."""
+    line: Line | None = None
+    """Whose files the journal's own are."""
+
+    @property
+    def begin(self) -> int:
+        """The first lsn that was ever here."""
+        if self.line is None:
+            return 1
+        return max(1, min([self.line.since, *self.line.earlier.values()]))
 
 
 def verify_chains(
@@ -153,25 +168,33 @@ class _Reader:
         return root.spool, root.archive, root.root / "poison"
 
     def files(self) -> dict[str, list[SpoolFile]]:
-        """Those of each node, in order of lsn; one that moves meanwhile is there once."""
-        found: dict[str, dict[str, SpoolFile]] = {}
+        """Those of each node, in order of lsn; one that moves meanwhile may be there in two
+        places.
+        """
+        found: dict[str, list[SpoolFile]] = {}
         for place in self._places:
             for node, files in spool_files(place).items():
                 wanted = (one for one in files if one.last >= self.first)
-                found.setdefault(node, {}).update(
-                    {one.path.name: one for one in wanted}
-                )
-        return {
-            node: sorted(files.values(), key=lambda one: (one.first, one.last))
-            for node, files in found.items()
-        }
+                found.setdefault(node, []).extend(wanted)
+        for files in found.values():
+            files.sort(key=lambda one: (one.first, one.last))
+        return found
 
     def read(self, files: Iterable[SpoolFile]) -> Iterator[_File]:
-        """What they are; those that are gone are left out.  Raises OSError."""
+        """What they are, each once; those that are gone are left out.  Raises OSError.
+
+        Two incarnations may have given one name to two files.
+        """
+        known: set[tuple[str, str]] = set()
         for file in files:
-            for place in self._places:
+            name = file.path.name
+            at = self._places.index(file.path.parent)
+            for place in (*self._places[at:], *self._places[:at]):
                 with contextlib.suppress(FileNotFoundError):
-                    yield self._one(file, place / file.path.name)
+                    one = self._one(file, place / name)
+                    if (name, one.link) not in known:
+                        known.add((name, one.link))
+                        yield one
                     break
 
     def _one(self, file: SpoolFile, path: Path) -> _File:
@@ -185,6 +208,7 @@ class _Reader:
                 link,
                 digests.said(metadata, digests.PREVIOUS_KEY),
                 digests.PAYLOADS_KEY in metadata,
+                digests.said(metadata, incarnation.KEY) or "",
             )
         return self._read[key]
 
@@ -203,6 +227,11 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
             one = found.setdefault(path.parent.name, _Known())
             for entry in catalog_lines.entries(path.read_bytes()):
                 one.entries[entry.name] = entry
+    for path in directories.journal.glob(f"*/{incarnation.INCARNATION[0]}"):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            if (this := incarnation.decode(path.read_bytes())) is not None:
+                one = found.setdefault(path.parent.name, _Known())
+                one.line = Line.of(this)
     gone: dict[str, list[tuple[int, int]]] = {}
     for path in directories.state.glob(f"*/{expired.NAME}"):
         with contextlib.suppress(FileNotFoundError):
@@ -230,27 +259,85 @@ class _Judge:
 
     def judge(self, files: Sequence[_File]) -> Chain:
         chain = Chain(self.node, len(files))
+        for one in files:
+            self._judge_bytes(one, chain)
+        parts = self._parts(files)
+        for number, part in enumerate(parts):
+            self._judge_part(part, chain, anew=number > 0)
+        if parts:
+            mine = [part for part in parts if self._is_ours(part[-1])]
+            self._note_ends((mine or parts)[-1], chain)
+        self._judge_end(chain)
+        return chain
+
+    def _is_ours(self, one: _File) -> bool:
+        """Whether the journal here published it, as far as is known."""
+        line = self.known.line
+        return line is None or not one.incarnation or one.incarnation in line
+
+    def _parts(self, files: Iterable[_File]) -> list[list[_File]]:
+        """The chains that they are: an incarnation that knows nothing of those before it
+        begins one of its own.
+        """
+        parts: list[list[_File]] = []
+        of: dict[str, list[_File]] = {}
+        for one in files:
+            part = of.get(one.incarnation) or self._followed(one, parts)
+            if part is None:
+                part = []
+                parts.append(part)
+            part.append(one)
+            of[one.incarnation] = part
+        return parts
+
+    def _followed(self, one: _File, parts: Sequence[list[_File]]) -> list[_File] | None:
+        """The chain that an incarnation's first file goes on with."""
+        for part in parts:
+            if one.previous == part[-1].link:
+                return part
+        for part in reversed(parts):
+            before = part[-1]
+            named = one.incarnation and before.incarnation
+            meets = named and one.file.first <= before.file.last
+            if not meets and (not named or self._is_ours(before) == self._is_ours(one)):
+                return part
+        return None
+
+    def _judge_part(self, files: Sequence[_File], chain: Chain, *, anew: bool) -> None:
         begun: _File | None = None
         before: _File | None = None
         for one in files:
-            self._judge_bytes(one, chain)
             if begun is None and one.has_digests:
                 begun = one
-                self._judge_begin(one, before, chain)
+                if anew:
+                    self._note_begin(one, chain)
+                else:
+                    self._judge_begin(one, before, chain)
             elif begun is not None:
                 self._judge_link(before, one, chain)
             before = one
-        if begun is not None and before is not None:
-            chain.first = begun.file.first
-            chain.last, chain.link = before.file.last, before.link
+        if begun is not None:
             self.links |= {one.link for one in files[files.index(begun) :]}
-        elif before is not None:
-            chain.last, chain.link = before.file.last, before.link
-        self._judge_end(chain, files)
-        return chain
+
+    def _note_ends(self, files: Sequence[_File], chain: Chain) -> None:
+        begun = next((one for one in files if one.has_digests), None)
+        chain.first = begun.file.first if begun is not None else 0
+        chain.last, chain.link = files[-1].file.last, files[-1].link
+
+    def _note_begin(self, one: _File, chain: Chain) -> None:
+        """One that knew nothing of files before it, or not of those that are here."""
+        who = f"incarnation {short(one.incarnation)} begins a chain of its own"
+        behind = ""
+        if one.previous not in (None, digests.NOTHING):
+            assert one.previous is not None
+            self.links.add(one.previous)
+            behind = f", behind a file with SHA-256 {one.previous}"
+        chain.notes.append(f"{who} with lsn {one.file.first}{behind}")
 
     def _judge_bytes(self, one: _File, chain: Chain) -> None:
         """Whether it is as it was written."""
+        if not self._is_ours(one):
+            return
         entry = self.known.entries.get(one.file.path.name)
         wanted = entry.sha256 if entry is not None else ""
         who = "the catalog"
@@ -272,7 +359,10 @@ class _Judge:
                 chain.problems.append(self._changed(before, one))
         elif one.previous != digests.NOTHING and last > 0:
             known = one.previous is not None
-            self._judge_gap(1, last, one, chain, known=known)
+            begin = self.known.begin if self._is_ours(one) else 1
+            if begin > 1:
+                self._note_begin(one, chain)
+            self._judge_gap(begin, last, one, chain, known=known)
         elif one.previous != digests.NOTHING:
             why = f"the first file of all says that {one.previous} was before it"
             chain.problems.append(Problem(str(one.file.path), why))
@@ -349,7 +439,7 @@ class _Judge:
         marked = bool(self.known.link) and first <= self.known.published <= last
         return marked or any(entry.sha256 for entry in named)
 
-    def _judge_end(self, chain: Chain, files: Sequence[_File]) -> None:
+    def _judge_end(self, chain: Chain) -> None:
         """Whether files are missing behind the newest."""
         ends = [
             entry.last

@@ -5,11 +5,14 @@ That is no fault of ours and can not be seen from lsns; it can be seen from what
 write into their events: agent, file and offset.  Rows that the Spark job has told
 (flaw `resent`) lie in quarantine and are not looked at.
 
-A day (of arrival) is looked at by itself, so that memory is that of a day's keys.
+A day (of arrival) is looked at by itself, so that memory is that of a day's keys; whatever
+the sink, its files are in a folder of their protocol and day, or else are looked at together.
 """
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.audit.lake import Problem, visible
+from gateway.audit.lake import Problem
+from gateway.audit.remote import Access, Place, opened
+from gateway.audit.sinks import table_files
 
 __all__ = ["Resent", "find_resent"]
 
 _PLACE = ["agent_id", "log_file_path", "log_offset"]
 _KEY = [*_PLACE, "message"]
+_DAY = re.compile(r".*/protocol=[^/]*/date=[^/]*/")
 _ROWS = 1 << 17
 _NAMED = 20
 
@@ -37,16 +43,26 @@ class Resent:
     copies: int = 0
     """How many of them are there once too often."""
     examples: list[str] = field(default_factory=list)
-    vanished: set[Path] = field(default_factory=set)
+    vanished: set[Place] = field(default_factory=set)
     """Files that were gone when they were read: compacted meanwhile."""
     problems: list[Problem] = field(default_factory=list)
 
 
-def find_resent(lake: Path, *, node: str | None = None) -> Resent:
-    """Look through `lake/events`, at the rows of all nodes or of one.  Raises OSError."""
+def find_resent(
+    lake: Path, *, node: str | None = None, access: Access | None = None
+) -> Resent:
+    """Look through the tables, at the rows of all nodes or of one.  Raises OSError.
+
+    *access* is how to reach those in object storage.
+    """
     found = Resent()
-    for day in sorted((lake / "events").glob("protocol=*/date=*")):
-        files = [path for path, _ in visible(day)]
+    days: dict[str, list[Place]] = defaultdict(list)
+    for place, _ in table_files(lake, access):
+        if isinstance(place, Path) and place.is_relative_to(lake / "quarantine"):
+            continue
+        day = _DAY.match(str(place))
+        days[day[0] if day else ""].append(place)
+    for _, files in sorted(days.items()):
         # First by place alone: texts are long, and few places are there twice.
         rows = _table(files, _PLACE, found, node)
         if rows is None:
@@ -79,7 +95,7 @@ def _counted(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
 
 
 def _table(
-    files: Sequence[Path],
+    files: Sequence[Place],
     columns: Sequence[str],
     found: Resent,
     node: str | None,
@@ -96,11 +112,11 @@ def _table(
 
 
 def _parts(
-    path: Path, columns: Sequence[str], found: Resent, node: str | None
+    path: Place, columns: Sequence[str], found: Resent, node: str | None
 ) -> Iterator[pa.Table]:
     wanted = list(columns) if node is None else [*columns, "node"]
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(opened(path)) as file:
             if not set(wanted) <= set(file.schema_arrow.names):
                 return
             for batch in file.iter_batches(_ROWS, columns=wanted):

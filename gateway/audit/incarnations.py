@@ -47,9 +47,7 @@ class Line:
     @classmethod
     def of(cls, this: Incarnation) -> Line:
         """That of a journal."""
-        unknown = len(this.earlier) - len(this.begins)
-        begins = (0,) * unknown + this.begins
-        return cls(this.id, this.since, dict(zip(this.earlier, begins, strict=True)))
+        return cls(this.id, this.since, this.began)
 
     @classmethod
     def told(cls, reached: Reached) -> Line:
@@ -137,7 +135,8 @@ class Lives:
         for line in self.lines:
             if since := line.since_of(incarnation):
                 return since
-        return 0
+        end = self.ends.get(incarnation)
+        return 0 if end is None else end.since
 
     def mates(self, incarnation: str, others: Iterable[str]) -> list[str]:
         """Those of *others* that may have given the lsns which it did not: of its line, or,

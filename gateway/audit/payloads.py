@@ -1,6 +1,7 @@
 """Compares payloads with the digests that were written with them (`gateway.store.digests`):
 those in the archive's files, and those in the tables.
 
+Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of
 its payloads are known: from the file, while spool or archive has it, else from the
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,12 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import GREATEST, Ints
 from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, check_columns
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
-from gateway.store import digests
+from gateway.store import digests, incarnation
+from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.names import parse_file_name
@@ -37,6 +40,9 @@ from gateway.store.spool import catalog_lines
 from gateway.store.spool.catalog_lines import Entry
 
 __all__ = ["Payloads", "compare_payloads"]
+
+_Name = tuple[str, str, int, int]
+"""Of a file: node, incarnation, first and last lsn."""
 
 _CACHE_BYTES = 256 * 2**20
 
@@ -67,30 +73,39 @@ def compare_payloads(
     *,
     node: str | None = None,
     access: Access | None = None,
+    bucket: Bucket | None = None,
 ) -> Payloads:
-    """Of all nodes, or of one; *access* is how to reach tables in object storage.
+    """Of all nodes, or of one; *access* is how to reach tables in object storage, *bucket*
+    where files of the spool go, if it has one.
 
     Raises OSError.
     """
     found = Payloads()
     entries = _entries(directories.journal)
-    known: dict[tuple[str, int, int], str] = {
-        parsed: entry.payloads
+    known: dict[_Name, str] = {
+        (parsed[0], entry.incarnation, *parsed[1:]): entry.payloads
         for entry in entries.values()
         if entry.payloads and (parsed := parse_file_name(entry.name))
     }
-    for name, files in spool_files(directories.archive).items():
-        for file in files if node in (None, name) else ():
-            _compare_file(file, entries.get(file.path.name), known, found)
-    for file in _all(spool_files(directories.spool)):
-        known.setdefault((file.node, file.first, file.last), _said(file.path))
+    remote = BucketFiles(bucket)
+    archives = spool_files(directories.archive), remote.list(archive=True)
+    for file in _all(node, *archives):
+        entry = entries.get(file.path.name)
+        # Retention may be quicker.
+        with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
+            _compare_file(file, there.path, entry, known, found)
+    for file in _all(node, spool_files(directories.spool), remote.list()):
+        with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
+            incarnation, said = _said(there.path)
+            known.setdefault((file.node, incarnation, file.first, file.last), said)
     tables = _Tables(directories.lake, access)
-    there, compared = tables.count(node), 0
-    for (name, first, last), wanted in sorted(known.items()):
-        if node in (None, name):
-            file = SpoolFile(Path(), name, first, last)
-            compared += _compare_rows(tables, file, wanted, found)
-    found.uncompared = there - compared
+    all_of_them, compared = tables.count(node), 0
+    met = _met(known)
+    for name, digest in sorted(known.items()):
+        if node in (None, name[0]):
+            wanted = _Wanted(*name, alone=name not in met)
+            compared += _compare_rows(tables, wanted, digest, found)
+    found.uncompared = all_of_them - compared
     found.vanished = len(tables.vanished)
     found.problems += tables.problems
     return found
@@ -106,37 +121,60 @@ def _entries(journal: Path) -> dict[str, Entry]:
     return found
 
 
-def _all(files: dict[str, list[SpoolFile]]) -> Iterator[SpoolFile]:
-    for some in files.values():
-        yield from some
+def _met(names: Iterable[_Name]) -> set[_Name]:
+    """Those that have an lsn which another incarnation's have, too."""
+    found: set[_Name] = set()
+    reach: dict[str, _Name] = {}
+    """Of each node the name that reaches furthest so far."""
+    for name in sorted(names, key=lambda one: (one[0], one[2:])):
+        before = reach.get(name[0])
+        if before is not None and name[2] <= before[3] and name[1] != before[1]:
+            found |= {name, before}
+        if before is None or name[3] > before[3]:
+            reach[name[0]] = name
+    return found
+
+
+def _all(node: str | None, *places: dict[str, list[SpoolFile]]) -> Iterator[SpoolFile]:
+    for files in places:
+        for name, some in files.items():
+            if node in (None, name):
+                yield from some
 
 
 def _compare_file(
     file: SpoolFile,
+    path: Path,
     entry: Entry | None,
-    known: dict[tuple[str, int, int], str],
+    known: dict[_Name, str],
     found: Payloads,
 ) -> None:
+    """*path* is where it can be read."""
+    incarnation, said = _said(path)
+    if entry is not None and "" not in (entry.incarnation, incarnation):
+        entry = entry if entry.incarnation == incarnation else None
     try:
-        runs_in(file, entry)
-        known.setdefault((file.node, file.first, file.last), _said(file.path))
-    except FileNotFoundError:
-        return  # retention was quicker
+        runs_in(SpoolFile(path, file.node, file.first, file.last), entry)
+        known.setdefault((file.node, incarnation, file.first, file.last), said)
     except Unusable as why:
         found.problems.append(Problem(str(file.path), str(why)))
     found.archived += 1
 
 
-def _said(path: Path) -> str:
-    try:  # of one that is gone, or damaged, somebody else tells
-        return digests.said(digests.metadata_of(path), digests.PAYLOADS_KEY) or ""
-    except FileNotFoundError:
-        return ""
+def _said(path: Path) -> tuple[str, str]:
+    """Who published a file, and the digest of its payloads; of one that is damaged somebody
+    else tells.
+
+    Raises FileNotFoundError.
+    """
+    metadata = digests.metadata_of(path)
+    return (
+        digests.said(metadata, incarnation.KEY) or "",
+        digests.said(metadata, digests.PAYLOADS_KEY) or "",
+    )
 
 
-def _compare_rows(
-    tables: _Tables, file: SpoolFile, wanted: str, found: Payloads
-) -> int:
+def _compare_rows(tables: _Tables, file: _Wanted, wanted: str, found: Payloads) -> int:
     """How many rows were compared."""
     rows = tables.rows(file)
     if not rows.lsns:
@@ -162,6 +200,18 @@ def _compare_rows(
     return len(payloads)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The rows of a file, by its name and incarnation."""
+
+    node: str
+    incarnation: str
+    first: int
+    last: int
+    alone: bool
+    """No file of another incarnation has an lsn of it."""
+
+
 @dataclass(slots=True)
 class _Piece:
     """A row group of the tables."""
@@ -176,13 +226,16 @@ class _Piece:
 @dataclass(slots=True)
 class _Loaded:
     nodes: pa.Array
+    lives: pa.Array
+    """Incarnations; "" is not known."""
     lsns: Ints
     payloads: pa.Array | None
     """None: they can not be told."""
     bytes: int
 
 
-_NOTHING = _Loaded(pa.array([], pa.string()), np.array([], np.int64), None, 0)
+_NONE = pa.array([], pa.string())
+_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), None, 0)
 
 
 @dataclass(slots=True)
@@ -193,7 +246,7 @@ class _Rows:
     parts: list[pa.Array | None]
     paths: list[str]
 
-    def are_all_of(self, file: SpoolFile) -> bool:
+    def are_all_of(self, file: _Wanted) -> bool:
         """Each is there once."""
         lsns = np.sort(np.concatenate(self.lsns))
         return np.array_equal(lsns, np.arange(file.first, file.last + 1))
@@ -230,8 +283,22 @@ class _Tables:
             for piece in self._pieces
         )
 
-    def rows(self, file: SpoolFile) -> _Rows:
-        """Those with the lsns of a file."""
+    def rows(self, file: _Wanted) -> _Rows:
+        """Those with the lsns of a file, of its incarnation, or of none that is known, if
+        they can be nobody else's.  Of a file that names none they may be whosever.
+        """
+        mine = [file.incarnation]
+        ways = [mine, [*mine, ""], []] if file.alone else [mine]
+        kept = _Rows([], [], [])
+        for lives in ways if file.alone and not file.incarnation else ways[:2]:
+            rows = self._of(file, lives)
+            if rows.lsns and rows.are_all_of(file):
+                return rows
+            kept = rows if rows.lsns else kept
+        return kept
+
+    def _of(self, file: _Wanted, lives: Sequence[str]) -> _Rows:
+        """*lives*: of these incarnations; none: of any."""
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
@@ -240,6 +307,9 @@ class _Tables:
             loaded = self._load(number)
             mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
             mine &= pc.equal(loaded.nodes, file.node).to_numpy(zero_copy_only=False)
+            if lives and mine.any():
+                of = pc.is_in(loaded.lives, pa.array(lives, pa.string()))
+                mine &= of.to_numpy(zero_copy_only=False)
             if mine.any():
                 rows.lsns.append(loaded.lsns[mine])
                 part = loaded.payloads
@@ -312,14 +382,18 @@ def _rows_of(node: str, piece: _Piece) -> int:
 def _load(piece: _Piece) -> _Loaded:
     with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
-        wanted = [n for n in ("node", "lsn", "body", "payload") if n in there]
+        names = ("node", "incarnation", "lsn", "body", "payload")
+        wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
     # A row without node or lsn is nobody's: the audit's other half says so.
     if rows["node"].null_count or rows["lsn"].null_count:
         rows = rows.filter(pc.and_(rows["node"].is_valid(), rows["lsn"].is_valid()))
     nodes = rows["node"].cast(pa.string()).combine_chunks()
+    lives = pa.repeat("", len(rows))
+    if "incarnation" in rows.column_names:
+        lives = pc.fill_null(rows["incarnation"].cast(pa.string()), "").combine_chunks()
     lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
-    return _Loaded(nodes, lsns, _payloads(rows), rows.nbytes)
+    return _Loaded(nodes, lives, lsns, _payloads(rows), rows.nbytes)
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:

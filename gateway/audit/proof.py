@@ -466,8 +466,14 @@ class _Judge:
             named[0].doubles = named[0].doubles | nobody.doubles
             nobody.doubles = Ranges()
         there = [life for life in lives if len(life.asked) or len(life.doubles)]
-        there.sort(key=lambda life: (next(iter(life.asked), (0, 0)), life.incarnation))
+        there.sort(key=self._order)
         return Node(self._name, self._view.first, self._last, there)
+
+    def _order(self, life: Life) -> tuple[int, bool, str]:
+        """By first lsns, those that have ended first."""
+        first, _ = next(iter(life.asked), (0, 0))
+        lives = self._lives.line(life.incarnation) is not None
+        return first, lives, life.incarnation
 
     def _lost_in_journal(self, lives: Iterable[Life]) -> bool:
         """Whether a hole is in the journal all the same."""

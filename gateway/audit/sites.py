@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
@@ -146,15 +148,13 @@ class Words:
                 if isinstance(said, str):
                     self.problems.append(Problem(bucket.word_of(node), said))
                     continue
-                if said.reached is not None:
+                if said.reached is not None and said.reached.incarnation:
                     self.reached.setdefault(node, []).append(said.reached)
                 if said.holder is not None and said.holder.incarnation:
                     holders = self.holders.setdefault(node, set())
                     holders.add(said.holder.incarnation)
                 for each, end in said.ended.items():
-                    known = End(
-                        end.acknowledged, end.heard, end.ack, end.exact, end.found
-                    )
+                    known = End(**msgspec.structs.asdict(end))
                     _add_end(self.ends.setdefault(node, {}), each, known)
 
 

@@ -10,7 +10,7 @@ from gateway.audit.chain import Chain, verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.lake import Problem
 from gateway.audit.payloads import compare_payloads
-from gateway.audit.remote import Access
+from gateway.audit.sites import Site
 from gateway.store.directories import Directories
 
 __all__ = ["Part", "chain", "content", "payloads"]
@@ -78,9 +78,9 @@ def _lines(one: Chain) -> Iterable[str]:
         yield f"chain: {one.node}: {one.files} files, {span}, link {one.link}"
 
 
-def content(places: Directories, *, node: str | None) -> Part:
+def content(site: Site, *, node: str | None) -> Part:
     """Which events came twice: no fault of ours."""
-    found = find_resent(places.lake, node=node)
+    found = find_resent(site.directories.lake, node=node, access=site.access)
     told = (
         f"note: {found.copies} of {found.placed} events that name their place in a file"
         " are there again: their sender sent them again"
@@ -105,9 +105,11 @@ def content(places: Directories, *, node: str | None) -> Part:
     return Part("content", plain, lines)
 
 
-def payloads(places: Directories, node: str | None, access: Access | None) -> Part:
+def payloads(site: Site, node: str | None) -> Part:
     """Whether archive and tables have the payloads that were published."""
-    found = compare_payloads(places, node=node, access=access)
+    found = compare_payloads(
+        site.directories, node=node, access=site.access, bucket=site.bucket
+    )
     told = (
         f"payloads: {found.archived} files of the archive are read; the tables have the"
         f" {found.events} payloads of {found.in_tables} files as they were published"

@@ -30,12 +30,15 @@ __all__ = [
 DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+def add_arguments(
+    parser: argparse.ArgumentParser, *, several: bool = False, default: Any = None
+) -> None:
     """Add the two options, which exclude each other; *several*: each more than once, for
-    `each`.
+    `each`.  *default* is what they are where they are not said.
     """
     where = parser.add_mutually_exclusive_group()
     more: dict[str, Any] = {"action": "append"} if several else {}
+    more["default"] = default
     again = "; again for more of them" if several else ""
     where.add_argument(
         "--config",

@@ -7,21 +7,21 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse, _admin, _data_dir
+from gateway.cli import WrongUse, _admin, _audit_accept, _data_dir
 from gateway.cli._text import printable, table
 from gateway.cli._working import working
 
 if TYPE_CHECKING:
-    from gateway.audit import Report
+    from gateway.audit import Life, Node, Report
     from gateway.audit.acknowledged import Acknowledged
-    from gateway.audit.remote import Access
+    from gateway.audit.ranges import Ranges
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
-    from gateway.store.directories import Directories
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -29,11 +29,16 @@ HELP = """\
 Prove that every acknowledged event is there, exactly once.
 
 For every node, every lsn from 1 to the last acknowledged must be once in the tables,
-or else in the spool, or else in the journal.  Of many gateways that write for one job name
+or else in the spool, or else in the journal.  A node whose disk was lost goes on as another
+incarnation, and each of them has to account for its own lsns; where nobody knows what one
+acknowledged at its end, that is said, and is not complete until it is accepted.  Of many
+gateways that write for one job name
 all that this machine can see, the job's configuration first; the others are asked
 (--gateway) how far they are.  Files that have events which no table has
 are read whole, and compared with the digests that they were written with.  Nothing is
 written; the gateway and the Spark job may be at work meanwhile.
+
+What is lost for good is accepted with `gateway audit accept NODE FIRST-LAST --reason TEXT`.
 
 Example:
   gateway audit --config /etc/gateway/gateway.yaml
@@ -41,9 +46,10 @@ Example:
   gateway audit --config /etc/gateway/gateway.yaml --chain --link 5f0c…
   gateway audit --config job.yaml --config gw-1.yaml --config gw-2.yaml
   gateway audit --config job.yaml --gateway gw-1:8080 --gateway gw-2:8080
+  gateway audit accept gw-1 1701-1800 --reason "disk lost on May 3" --config job.yaml
 
-Exit status: 0 complete; 1 something is missing, doubled, changed or unreadable; 2 wrong
-use.
+Exit status: 0 complete; 1 something is missing, doubled, changed, unreadable or not known
+to anybody; 2 wrong use.
 """
 
 _SHOWN = 20
@@ -101,10 +107,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --chain: it must have this link, which was kept elsewhere",
     )
 
+    verbs = parser.add_subparsers(dest="verb", metavar="accept", required=False)
+    verb = verbs.add_parser(
+        "accept",
+        help="say that what is missing is lost",
+        description=_audit_accept.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _audit_accept.add_arguments(verb)
+
 
 def run(args: argparse.Namespace) -> int:
     """Print the report; 0, 1 or 2."""
     with _data_dir.readable():
+        if args.verb is not None:
+            return _audit_accept.run(args, report_of, site_of)
         return _run(args)
 
 
@@ -121,34 +138,40 @@ def _link(text: str) -> str:
     return text.lower()
 
 
-def _run(args: argparse.Namespace) -> int:
+def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> Report:
+    """What the audit finds.  Raises `WrongUse` for a node that is not there, OSError."""
     from gateway.audit import audit
 
-    if args.links and not args.chain:
-        raise WrongUse("--link needs --chain")
-
-    one, *more = _data_dir.each(args)
-    if more and (args.content or args.chain):
-        raise WrongUse("--content and --chain look at one directory: name one")
-    place, *others = [_site(each) for each in (one, *more)]
-    ids = _ids(args.acknowledged)
-    places, bucket, access = place.directories, place.bucket, place.access
     look = partial(
         audit,
-        places,
-        bucket=bucket,
-        access=access,
+        site.directories,
+        bucket=site.bucket,
+        access=site.access,
         others=others,
         gateways=_gateways(args),
     )
     with working("comparing tables, spool and journal"):
-        report = look(node=args.node, first=args.first, served=place.served)
+        report = look(node=args.node, first=args.first, served=site.served)
     if args.node is not None and not report.nodes:
         everything = look(pause=lambda _: None)
         known = [node.node for node in everything.nodes]
         raise WrongUse(
             f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
         )
+    return report
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.links and not args.chain:
+        raise WrongUse("--link needs --chain")
+
+    one, *more = _data_dir.each(args)
+    if more and (args.content or args.chain):
+        raise WrongUse("--content and --chain look at one directory: name one")
+    place, *others = [site_of(each) for each in (one, *more)]
+    ids = _ids(args.acknowledged)
+    places, bucket, access = place.directories, place.bucket, place.access
+    report = report_of(args, place, others)
     if report.told and (args.content or args.acknowledged):
         raise WrongUse(
             "--content and --acknowledged read tables; a function of your own took the"
@@ -162,7 +185,7 @@ def _run(args: argparse.Namespace) -> int:
         with working("looking for the acknowledged ids"):
             searched = search(places, ids, decoders(), bucket, access, others)
     with working("reading payloads and digests"):
-        parts = _parts(args, one, places, access)
+        parts = _parts(args, one, place)
     if args.json:
         plain = _plain(report, searched, parts)
         json.dump(plain, sys.stdout, indent=2)
@@ -172,7 +195,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if _complete(report, searched, parts) else 1
 
 
-def _site(args: argparse.Namespace) -> Site:
+def site_of(args: argparse.Namespace) -> Site:
     """What the arguments of one directory name."""
     from gateway.audit.sites import Site
 
@@ -216,15 +239,16 @@ def _asked(port: _admin.AdminPort) -> Word:
 def _parts(
     args: argparse.Namespace,
     one: argparse.Namespace,
-    places: Directories,
-    access: Access | None,
+    site: Site,
 ) -> list[Part]:
     from gateway.cli import _audit_digests
 
+    places = site.directories
+
     found = []
     if args.content:
-        found.append(_audit_digests.content(places, node=args.node))
-        found.append(_audit_digests.payloads(places, args.node, access))
+        found.append(_audit_digests.content(site, node=args.node))
+        found.append(_audit_digests.payloads(site, args.node))
     if args.chain:
         found.append(
             _audit_digests.chain(
@@ -259,21 +283,11 @@ def _complete(
 
 
 def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) -> None:
-    head = ("node", "first", "last", "in lake", "in spool", "in journal")
-    rows = [
-        (
-            node.node,
-            node.first,
-            node.last,
-            node.in_lake,
-            node.in_spool,
-            node.in_journal,
-            node.holes.events,
-            node.doubles.events,
-        )
-        for node in report.nodes
-    ]
-    print(table((*head, "holes", "doubles"), rows))
+    several = any(len(node.lives) > 1 for node in report.nodes)
+    head = ["node", *(["incarnation"] if several else []), "first", "last"]
+    head += ["in lake", "in spool", "in journal", "holes", "doubles"]
+    rows = [row for node in report.nodes for row in _rows(node, several=several)]
+    print(table(head, rows))
     if report.told:
         print(
             "note: a function of your own took the batches (spark.sink), so no table was"
@@ -282,6 +296,12 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
     if report.asked:
         names = printable(", ".join(report.asked))
         print(f"note: in journal is what the gateway itself says, of {names}")
+    if report.worded:
+        names = printable(", ".join(report.worded))
+        print(
+            "note: in journal is what the gateway last said in the bucket, of"
+            f" {names}: --gateway asks it"
+        )
     faults = [*_faults(report), *_searched_faults(searched)]
     for line in faults[:_SHOWN]:
         print(printable(line))
@@ -297,12 +317,68 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
-        print(f"complete: {report.events} events, each exactly once{known}")
+        there = report.events - report.lost
+        print(f"complete: {there} events, each exactly once{known}{_lost(report)}")
     else:
         print(f"INCOMPLETE: {printable(_summary(report, searched, parts))}")
 
 
+def _rows(node: Node, *, several: bool) -> Iterable[Sequence[str | int]]:
+    """A line, or one for each of its incarnations; *several*: with a column for those."""
+    from gateway.audit.incarnations import short
+
+    if len(node.lives) < 2:
+        who = [short(life.incarnation) for life in node.lives] or [""]
+        counts = _counts(node.lives)
+        yield node.node, *(who if several else []), node.first, node.last, *counts
+        return
+    for life in node.lives:
+        spans = list(life.asked) or list(life.doubles)
+        span = spans[0][0], spans[-1][1]
+        yield node.node, short(life.incarnation) or "-", *span, *_counts([life])
+
+
+def _counts(lives: Sequence[Life]) -> Sequence[int]:
+    return (
+        sum(life.in_lake for life in lives),
+        sum(life.in_spool for life in lives),
+        sum(life.in_journal for life in lives),
+        sum(life.holes.events for life in lives),
+        sum(life.doubles.events for life in lives),
+    )
+
+
+def _lost(report: Report) -> str:
+    """What of it was accepted, and why."""
+    ends = [one for one in report.unknown if one.accepted]
+    if not report.lost and not ends:
+        return ""
+    concerned = {node.node for node in report.nodes if _has_accepted(node)}
+    concerned |= {one.node for one in ends}
+    reasons = dict.fromkeys(
+        one.reason for one in report.accepted if one.node in concerned
+    )
+    what = [f"{report.lost:,} accepted as lost"] if report.lost else []
+    what += [
+        f"what {one.node} acknowledged behind lsn {one.last} is accepted as lost"
+        for one in ends
+        if not report.lost
+    ]
+    return printable(f"; {', '.join(what)} ({'; '.join(reasons)})")
+
+
+def _has_accepted(node: Node) -> bool:
+    return any(len(life.accepted) for life in node.lives)
+
+
+def _whose(incarnation: str, *, several: bool) -> str:
+    from gateway.audit.incarnations import short
+
+    return f" (incarnation {short(incarnation)})" if several and incarnation else ""
+
+
 def _faults(report: Report) -> Iterable[str]:
+    several = {node.node: len(node.lives) > 1 for node in report.nodes}
     for problem in report.problems:
         yield f"problem: {problem.file}: {problem.why}"
     for name, holes in report.holes.items():
@@ -310,7 +386,11 @@ def _faults(report: Report) -> Iterable[str]:
             known = hole.note or "nowhere"
             if hole.archive:
                 known = f"the archive still has them: {_some(hole.archive)}"
-            yield f"hole: {name} lsn {_range(hole.first, hole.last)}: {known}"
+            who = _whose(hole.incarnation, several=several[name])
+            yield f"hole: {name}{who} lsn {_range(hole.first, hole.last)}: {known}"
+    for one in report.unknown:
+        if not one.accepted:
+            yield f"unknown: {one}"
     for node in report.nodes:
         for first, last in node.aside:
             yield (
@@ -320,7 +400,9 @@ def _faults(report: Report) -> Iterable[str]:
     for name, doubles in report.doubles.items():
         for double in doubles:
             where = _some(double.files) or "more than once"
-            yield f"double: {name} lsn {_range(double.first, double.last)}: in {where}"
+            who = _whose(double.incarnation, several=several[name])
+            span = _range(double.first, double.last)
+            yield f"double: {name}{who} lsn {span}: in {where}"
 
 
 def _searched_faults(searched: Acknowledged | None) -> Iterable[str]:
@@ -346,24 +428,28 @@ def _summary(
     report: Report, searched: Acknowledged | None, more: Iterable[Part]
 ) -> str:
     parts = []
-    for what, by_node in (
+    for what, found in (
         (
             "events missing",
-            {node.node: node.holes for node in report.nodes if len(node.holes)},
+            [(node, life.holes) for node in report.nodes for life in node.lives],
         ),
         (
             "events doubled",
-            {node.node: node.doubles for node in report.nodes if len(node.doubles)},
+            [(node, life.doubles) for node in report.nodes for life in node.lives],
         ),
     ):
-        if by_node:
-            count = sum(ranges.events for ranges in by_node.values())
+        if count := sum(ranges.events for _, ranges in found):
             spans = [
-                f"{name} {_range(first, last)}"
-                for name, ranges in by_node.items()
+                f"{node.node} {_range(first, last)}"
+                for node, ranges in found
                 for first, last in ranges
             ]
             parts.append(f"{count} {what} ({_some(spans, _SHOWN)})")
+    if ends := [one for one in report.unknown if not one.accepted]:
+        named = [f"{one.node} behind lsn {one.last}" for one in ends]
+        parts.append(
+            f"nobody knows what else was acknowledged ({_some(named, _SHOWN)})"
+        )
     if report.problems:
         parts.append(f"{len(report.problems)} files with problems")
     if searched and searched.missing:
@@ -392,6 +478,7 @@ def _plain(
         "looks": report.looks,
         "told": report.told,
         "asked": report.asked,
+        "worded": report.worded,
         "nodes": [
             {
                 "node": node.node,
@@ -401,24 +488,46 @@ def _plain(
                 "in_lake": node.in_lake,
                 "in_spool": node.in_spool,
                 "in_journal": node.in_journal,
-                "aside": [{"first": one, "last": last} for one, last in node.aside],
+                "aside": _spans(node.aside),
                 "holes": [
                     {
                         "first": hole.first,
                         "last": hole.last,
                         "archive": hole.archive,
                         "note": hole.note,
+                        "incarnation": hole.incarnation,
                     }
                     for hole in report.holes.get(node.node, [])
                 ],
                 "doubles": [
-                    {"first": two.first, "last": two.last, "files": two.files}
+                    {
+                        "first": two.first,
+                        "last": two.last,
+                        "files": two.files,
+                        "incarnation": two.incarnation,
+                    }
                     for two in report.doubles.get(node.node, [])
                 ],
+                "incarnations": [_life(life) for life in node.lives],
             }
             for node in report.nodes
         ],
         "problems": [_problem(problem) for problem in report.problems],
+        "unknown": [
+            {
+                "node": one.node,
+                "incarnation": one.incarnation,
+                "last": one.last,
+                "heard": one.end and one.end.heard,
+                "ack": one.end and one.end.ack,
+                "found": one.end and one.end.found,
+                "successor": one.successor,
+                "accepted": one.accepted,
+            }
+            for one in report.unknown
+        ],
+        "lost": report.lost,
+        "accepted": [asdict(one) for one in report.accepted],
         "acknowledged": searched
         and {
             "ids": searched.ids,
@@ -431,6 +540,25 @@ def _plain(
         "payloads": found.get("payloads"),
         "chain": found.get("chain"),
     }
+
+
+def _life(life: Life) -> dict[str, Any]:
+    return {
+        "incarnation": life.incarnation,
+        "lsns": _spans(life.asked),
+        "events": life.asked.events,
+        "in_lake": life.in_lake,
+        "in_spool": life.in_spool,
+        "in_journal": life.in_journal,
+        "aside": _spans(life.aside),
+        "holes": _spans(life.holes),
+        "doubles": _spans(life.doubles),
+        "accepted": _spans(life.accepted),
+    }
+
+
+def _spans(ranges: Ranges) -> list[dict[str, int]]:
+    return [{"first": first, "last": last} for first, last in ranges]
 
 
 def _problem(problem: Any) -> dict[str, str]:

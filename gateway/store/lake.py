@@ -193,7 +193,7 @@ def accepted(lake: Path) -> list[Accepted]:
     """
     # The files first: one that goes into the ledger meanwhile is met at least once.
     waiting = []
-    for path in sorted(accepted_folder(lake).glob("*.json")):
+    for path in sorted(accepted_folder(lake).glob("[!.]*.json")):
         try:
             waiting.append(read_accepted(json.loads(path.read_bytes())))
         except FileNotFoundError:

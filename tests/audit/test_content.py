@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit.content import find_resent
-from gateway.audit.lake import visible
+from gateway.audit.sinks import table_files
 from gateway.cli import main
 
 Row = tuple[str | None, str | None, int | None, str | None]
@@ -86,8 +86,8 @@ def test_tables_that_are_compacted_meanwhile(
     put(tmp_path, 1, [("x", "/a", 0, "a")])
     put(tmp_path, 2, [("x", "/a", 0, "a"), ("x", "/a", 0, "a")])
     (gone,) = tmp_path.rglob("part-gw-1.parquet")
-    everything = list(visible(tmp_path / "lake"))
-    monkeypatch.setattr("gateway.audit.content.visible", lambda _: everything)
+    everything = list(table_files(tmp_path / "lake"))
+    monkeypatch.setattr("gateway.audit.content.table_files", lambda *_: everything)
     gone.unlink()
     found = find_resent(tmp_path / "lake")
     assert (found.placed, found.copies, found.vanished) == (2, 1, {gone})

@@ -200,7 +200,8 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
     """A file on its way was told nobody; those behind it are not there before it."""
-    node = Node(tmp_path / "one", bucket).start().sent(b"a")
+    one = claimed(bucket, tmp_path / "one")
+    node = Node(tmp_path / "one", bucket, claim=one).start().sent(b"a")
     asked = threading.Event()
     second = file_name("gw", 2, 2)
 
@@ -219,7 +220,8 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     node.stop()
     bucket.back()
     shutil.rmtree(tmp_path / "one")
-    Node(tmp_path / "two", bucket).start().sent(b"e").stop()
+    two = claimed(bucket, tmp_path / "two")
+    Node(tmp_path / "two", bucket, claim=two).start().sent(b"e").stop()
     assert events(bucket) == {1: b"a", 2: b"e"}
     assert node.acknowledged == [1]
     assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete

@@ -1,0 +1,252 @@
+"""`--content` finds what a row was sent as, wherever the job has left its file, and whatever
+table has the row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import audit
+from gateway.audit.chain import verify_chains
+from gateway.audit.content import find_resent
+from gateway.audit.payloads import compare_payloads
+from gateway.event import Batch, Origin, Rows
+from gateway.store import incarnation
+from gateway.store.bucket import ARCHIVE
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.incarnation import INCARNATION
+from gateway.store.opening import open_node
+from gateway.testing.bucket import MemoryBucket
+
+Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
+
+
+def publish(data: Path, *bodies: bytes) -> list[Path]:
+    """One life of a gateway: a file for each body, oldest first."""
+    opened = open_node(
+        "gw",
+        Directories.under(data),
+        RealDisk(),
+        {"plain": lambda body: Rows(body.split(b","))},
+        remembering=False,
+    )
+    for body in bodies:
+        origin = Origin("plain", "l", "s-1", "127.0.0.1:9")
+        count = body.count(b",") + 1
+        opened.log.commit([Batch(origin, 5, count, body, len(body))])
+        sealed = opened.log.seal()
+        assert sealed is not None
+        opened.publisher.publish(sealed)
+    return sorted((data / "spool").glob("events-*"))
+
+
+def current(data: Path) -> str:
+    path = data / "journal" / "gw" / INCARNATION[0]
+    found = incarnation.decode(path.read_bytes())
+    assert found is not None
+    return found.id
+
+
+def rows(path: Path, life: str) -> pa.Table:
+    """A file's, as a table has them."""
+    table = pq.read_table(path, columns=["node", "lsn", "payload"])
+    table = table.set_column(0, "node", table["node"].cast(pa.string()))
+    return table.append_column("incarnation", pa.repeat(life, len(table)))
+
+
+def edited(table: pa.Table, lsn: int) -> pa.Table:
+    payloads = pc.if_else(pc.equal(table["lsn"], lsn), b"forged", table["payload"])
+    at = table.column_names.index("payload")
+    return table.set_column(at, "payload", payloads)
+
+
+def claimed(data: Path, **sink: str) -> None:
+    path = data / "lake" / ".gateway" / "sink.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(sink))
+
+
+def parquet(data: Path, table: pa.Table, _: pytest.MonkeyPatch) -> None:
+    folder = data / "lake" / "events" / "protocol=plain" / "date=2026-01-01"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, folder / "part.parquet")
+
+
+def delta(data: Path, table: pa.Table, _: pytest.MonkeyPatch) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    place = data / "lake" / "delta" / "events"
+    deltalake.write_deltalake(str(place), table, mode="overwrite")
+    claimed(data, sink="delta", table=f"file://{place}")
+
+
+def iceberg(data: Path, table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file, as pyiceberg names it."""
+    module = pytest.importorskip("pyiceberg.table")
+    path = data / "lake" / "iceberg" / "a.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    claimed(data, sink="iceberg", table="lake.e", metadata="/m.json")
+    file = SimpleNamespace(file_path=f"file://{path}")
+    task = SimpleNamespace(file=file, delete_files=[])
+    planned = SimpleNamespace(
+        from_metadata=lambda *_: SimpleNamespace(
+            scan=lambda: SimpleNamespace(plan_files=lambda: [task])
+        )
+    )
+    monkeypatch.setattr(module, "StaticTable", planned)
+
+
+@pytest.mark.parametrize("put", [parquet, delta, iceberg])
+def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Put
+) -> None:
+    """The job keeps what it has committed below `_archive/`; no catalog is here, nor any
+    other copy.  What is in the table as it was sent is compared, too."""
+    bucket = MemoryBucket()
+    data, gateway = tmp_path / "job", tmp_path / "gateway"
+    found = publish(gateway, b"a,b,c", b"d,e")
+    for path in found:
+        bucket.objects[f"{ARCHIVE}/{path.name}"] = path.read_bytes()
+    table = pa.concat_tables(rows(path, current(gateway)) for path in found)
+    places = Directories.under(data)
+    put(data, table, monkeypatch)
+    fine = compare_payloads(places, bucket=bucket)
+    assert (fine.archived, fine.in_tables, fine.events) == (2, 2, 5)
+    assert (fine.uncompared, fine.problems) == (0, [])
+    put(data, edited(table, 5), monkeypatch)
+    assert audit(places, bucket=bucket, pause=lambda _: None).complete
+    changed = compare_payloads(places, bucket=bucket)
+    [problem] = changed.problems
+    assert (
+        "the payloads of gw lsn 4 to 5 are not those of their spool file" in problem.why
+    )
+    assert (changed.in_tables, changed.uncompared) == (1, 0)
+
+
+def test_a_damaged_object_of_the_archive_is_found(tmp_path: Path) -> None:
+    """Its own digest tells; it is named where it is, and no copy of it stays here."""
+    bucket = MemoryBucket()
+    [path] = publish(tmp_path / "gateway", b"a,b,c" * 1000)
+    name = f"{ARCHIVE}/{path.name}"
+    bucket.objects[name] = path.read_bytes()[:-9]
+    found = compare_payloads(Directories.under(tmp_path / "job"), bucket=bucket)
+    [problem] = found.problems
+    assert problem.file.endswith(f"/prefix/{name}")
+    assert bucket.objects[name] == path.read_bytes()[:-9]
+
+
+def test_a_hole_is_looked_for_in_the_archive_of_the_bucket(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the table has lost, and the archive has, is told with its object."""
+    bucket = MemoryBucket()
+    data, gateway = tmp_path / "job", tmp_path / "gateway"
+    one, two = publish(gateway, b"a,b,c", b"d,e")
+    bucket.objects[f"{ARCHIVE}/{one.name}"] = one.read_bytes()
+    parquet(data, rows(two, current(gateway)), monkeypatch)
+    report = audit(Directories.under(data), bucket=bucket, pause=lambda _: None)
+    [hole] = report.holes["gw"]
+    assert (hole.first, hole.last) == (1, 3)
+    [archived] = hole.archive
+    assert archived.endswith(f"/{ARCHIVE}/{one.name}")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_payloads_of_two_incarnations_are_not_mixed_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Files of one name, and rows of the same lsns: each is compared with its own; rows of
+    which nobody knows whose they are, with nothing."""
+    bucket = MemoryBucket()
+    data, old, new = tmp_path / "job", tmp_path / "old", tmp_path / "new"
+    [before], [after] = publish(old, b"a,b"), publish(new, b"x,y")
+    assert before.name == after.name
+    bucket.objects[f"{ARCHIVE}/{before.name}"] = before.read_bytes()
+    bucket.objects[after.name] = after.read_bytes()
+    table = rows(before, current(old) if named else "")
+    parquet(data, table, monkeypatch)
+    found = compare_payloads(Directories.under(data), bucket=bucket)
+    assert found.problems == []
+    assert (found.in_tables, found.uncompared) == ((1, 0) if named else (0, 2))
+    both = pa.concat_tables([table, rows(after, current(new))])
+    parquet(data, both, monkeypatch)
+    found = compare_payloads(Directories.under(data), bucket=bucket)
+    assert found.problems == []
+    assert (found.in_tables, found.uncompared) == ((2, 0) if named else (1, 2))
+
+
+@pytest.mark.parametrize("put", [parquet, delta, iceberg])
+def test_what_beats_sent_twice_is_found_in_all_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, put: Put
+) -> None:
+    """Whatever the sink."""
+    table = pa.table(
+        {
+            "node": ["gw"] * 3,
+            "lsn": pa.array([1, 2, 3], pa.int64()),
+            "agent_id": ["x", "x", "y"],
+            "log_file_path": ["/a"] * 3,
+            "log_offset": pa.array([0, 0, 0], pa.int64()),
+            "message": ["m"] * 3,
+        }
+    )
+    put(tmp_path, table, monkeypatch)
+    found = find_resent(tmp_path / "lake")
+    assert (found.placed, found.copies) == (3, 1)
+
+
+def chained(data: Path) -> tuple[list[str], list[str]]:
+    """What the chain's notes and problems are."""
+    found = verify_chains(Directories.under(data), pause=lambda _: None)
+    [chain] = found.chains
+    return chain.notes, [one.why for one in chain.problems]
+
+
+def test_a_rebuilt_node_begins_a_chain_of_its_own(tmp_path: Path) -> None:
+    """Its first file knows none before it, and the archive has some, under the same lsns or
+    before them: that is said, and is no alarm.  What is taken out of either is one."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    publish(old, b"a", b"b", b"c")
+    publish(new, b"x,y", b"z", b"w,v")
+    (new / "archive").mkdir(exist_ok=True)
+    for path in old.glob("spool/events-*"):
+        shutil.copy(path, new / "archive" / path.name)
+    notes, problems = chained(new)
+    assert problems == []
+    assert any("begins a chain of its own with lsn 1" in note for note in notes)
+    [gone] = new.glob("spool/events-*03-*03.parquet")
+    away = gone.rename(tmp_path / gone.name)
+    assert any("removed: what had lsn 3 to 3" in why for why in chained(new)[1])
+    away.rename(gone)
+    [gone] = new.glob("archive/events-*02-*02.parquet")
+    gone.unlink()
+    assert any("removed: what had lsn 2 to 2" in why for why in chained(new)[1])
+
+
+def test_a_new_disk_is_no_removed_chain(tmp_path: Path) -> None:
+    """It went on behind what a bucket has: files before that were never here."""
+    publish(tmp_path, b"a", b"b", b"c")
+    path = tmp_path / "journal" / "gw" / INCARNATION[0]
+    this = incarnation.decode(path.read_bytes())
+    assert this is not None
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "journal/gw/catalog").unlink()
+    for file in sorted(tmp_path.glob("spool/events-*"))[:2]:
+        file.unlink()
+    assert chained(tmp_path)[1]
+    born = incarnation.Incarnation(this.id, 3, this.directory)
+    born.save(path.parent, RealDisk())
+    notes, problems = chained(tmp_path)
+    assert problems == []
+    assert any(
+        "begins a chain of its own with lsn 3, behind a" in note for note in notes
+    )

@@ -1,0 +1,525 @@
+"""An event's name is (node, incarnation, lsn): each incarnation accounts for its own lsns, and
+where nobody knows what one acknowledged at its end, the audit does not say complete."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import Report, audit
+from gateway.audit.sites import Site
+from gateway.cli import main
+from gateway.event import Batch, Origin, Rows
+from gateway.store import incarnation, word
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.incarnation import INCARNATION, Incarnation
+from gateway.store.lake import INTERNAL, accepted_folder
+from gateway.store.opening import open_node
+from gateway.testing.bucket import MemoryBucket
+
+Lsns = Iterable[int]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.audit.proof._PAUSE_SECONDS", 0)
+
+
+def table(
+    data: Path,
+    name: str,
+    *rows: tuple[str | None, Lsns],
+    column: bool = True,
+    at: int = 0,
+) -> Path:
+    """A file of the tables: of each incarnation these lsns, which came at second *at*."""
+    lsns = [lsn for _, some in rows for lsn in some]
+    lives = [life for life, some in rows for _ in some]
+    columns: dict[str, Any] = {
+        "node": pa.array(["gw"] * len(lsns), pa.string()),
+        "lsn": pa.array(lsns, pa.int64()),
+        "received_at": pa.array(
+            [datetime.fromtimestamp(at, UTC)] * len(lsns), pa.timestamp("us", "UTC")
+        ),
+    }
+    if column:
+        columns["incarnation"] = pa.array(lives, pa.string())
+    path = data / "lake" / "events" / "protocol=plain" / "date=2026-01-01" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def journal(data: Path, this: Incarnation) -> None:
+    """That of a gateway which has started, and stored nothing yet."""
+    path = data / "journal" / "gw"
+    path.mkdir(parents=True, exist_ok=True)
+    this.save(path, RealDisk())
+
+
+def ledger(data: Path, **content: Any) -> None:
+    path = data / "lake" / INTERNAL / "events.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"format": 3, "committed": {}, **content}))
+
+
+def end(acknowledged: int, *, exact: bool = False, since: int = 0) -> dict[str, Any]:
+    found = {"acknowledged": acknowledged, "heard": 100.0, "found": 102.1}
+    return {**found, "ack": "journal", "exact": exact, "since": since}
+
+
+def look(data: Path, **how: Any) -> Report:
+    return audit(Directories.under(data), pause=lambda _: None, **how)
+
+
+def say(capsys: pytest.CaptureFixture[str], *argv: object) -> tuple[int, str]:
+    """The command's status, and all that it says."""
+    status = main([str(one) for one in argv])
+    out, err = capsys.readouterr()
+    return status, out + err
+
+
+def told(
+    capsys: pytest.CaptureFixture[str], data: Path, *argv: object
+) -> tuple[int, str]:
+    return say(capsys, "audit", "--data-dir", data, *argv)
+
+
+def accept(
+    capsys: pytest.CaptureFixture[str], data: Path, *argv: object
+) -> tuple[int, str]:
+    return told(capsys, data, "accept", "gw", *argv, "--reason", "the disk died")
+
+
+# -- what each has to account for -------------------------------------------------------
+
+
+def test_a_rebuilt_node_is_complete_only_once_its_lost_end_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both incarnations' rows are in the tables, under the same lsns: no double and no hole;
+    but what the first acknowledged behind its last row nobody knows."""
+    table(tmp_path, "a", ("aaaa", range(1, 11)))
+    table(tmp_path, "b", ("bbbb", range(1, 6)))
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
+    status, said = told(capsys, tmp_path)
+    assert status == 1
+    assert (
+        "unknown: gw (incarnation aaaa) is known up to lsn 10, and not to bbbb" in said
+    )
+    assert "hole:" not in said
+    assert "double:" not in said
+    assert (
+        "INCOMPLETE: nobody knows what else was acknowledged (gw behind lsn 10)" in said
+    )
+    assert accept(capsys, tmp_path, "11-")[0] == 0
+    status, said = told(capsys, tmp_path)
+    assert status == 0
+    assert (
+        "complete: 15 events, each exactly once; what gw acknowledged behind lsn 10 is"
+        " accepted as lost (the disk died)"
+    ) in said
+    rows = [line.split() for line in said.splitlines() if line.startswith("gw")]
+    assert rows == [
+        ["gw", "aaaa", "1", "10", "10", "0", "0", "0", "0"],
+        ["gw", "bbbb", "1", "5", "5", "0", "0", "0", "0"],
+    ]
+
+
+def test_one_incarnation_hides_no_hole_of_another(tmp_path: Path) -> None:
+    """Lsns that both gave, and the tables have of one alone."""
+    table(tmp_path, "a", ("aaaa", [1, 2, 5]), ("bbbb", range(1, 9)))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(5, exact=True)}})
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
+    report = look(tmp_path)
+    [hole] = report.holes["gw"]
+    assert (hole.first, hole.last, hole.incarnation) == (3, 4, "aaaa")
+    assert not report.unknown
+
+
+def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The successor found how far the one before had come; accepting the hole accepts the
+    end that nobody knows, and --json has all of it."""
+    table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(1711, 1716)))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(1710)}})
+    journal(tmp_path, Incarnation("bbbb", 1711, 0))
+    status, said = told(capsys, tmp_path)
+    assert status == 1
+    assert (
+        "hole: gw (incarnation aaaa) lsn 11-1710: acknowledged by gw with ack: journal"
+        " before its disk was lost"
+    ) in said
+    assert (
+        "unknown: gw (incarnation aaaa) had acknowledged up to lsn 1710 when last heard,"
+        " 2.1 s before its successor began; what it acknowledged behind that nobody knows"
+    ) in said
+    status, said = accept(capsys, tmp_path, "11-1710")
+    assert (status, said) == (0, "accepted: gw lsn 11-1710 of incarnation aaaa\n")
+    status, said = told(capsys, tmp_path)
+    assert status == 0
+    assert said.splitlines()[-1] == (
+        "complete: 15 events, each exactly once; 1,700 accepted as lost (the disk died)"
+    )
+    found = json.loads(told(capsys, tmp_path, "--json")[1])
+    [one] = found["accepted"]
+    assert (one["first"], one["last"], one["incarnation"]) == (11, 1710, "aaaa")
+    assert "@" in one["who"]
+    assert one["at"] > 0
+    [unknown] = found["unknown"]
+    assert (unknown["last"], unknown["accepted"]) == (1710, True)
+    lives = {life["incarnation"]: life for life in found["nodes"][0]["incarnations"]}
+    assert lives["aaaa"]["accepted"] == [{"first": 11, "last": 1710}]
+    assert lives["bbbb"]["lsns"] == [{"first": 1711, "last": 1715}]
+
+
+def test_an_end_that_is_vouched_for_is_complete(tmp_path: Path) -> None:
+    """A clean stop, or ack: spool: there was nothing behind."""
+    table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(11, 16)))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(10, exact=True)}})
+    journal(tmp_path, Incarnation("bbbb", 11, 0))
+    assert look(tmp_path).complete
+    ledger(tmp_path, ends={"gw": {"aaaa": end(10)}})
+    assert not look(tmp_path).complete
+
+
+def test_all_of_an_incarnation_may_be_lost(tmp_path: Path) -> None:
+    """It acknowledged, and left nothing but its successor's word."""
+    table(tmp_path, "a", ("bbbb", range(8, 12)))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(7, exact=True)}})
+    journal(tmp_path, Incarnation("bbbb", 8, 0))
+    report = look(tmp_path)
+    [hole] = report.holes["gw"]
+    assert (hole.first, hole.last, hole.incarnation) == (1, 7, "aaaa")
+    assert "acknowledged by gw with ack: journal" in (hole.note or "")
+
+
+def test_a_directory_that_was_moved_goes_on(tmp_path: Path) -> None:
+    """Its journal knows those before it, and from where on each gave lsns: nothing is
+    unknown, and a hole is that one's."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(11, 16)))
+    this = Incarnation("bbbb", 11, 0, ("aaaa",), begins=(1,))
+    journal(tmp_path, this)
+    report = look(tmp_path)
+    assert not report.unknown
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 10)]
+    table(tmp_path, "b", ("aaaa", [8, 9]), ("bbbb", [10]))
+    assert look(tmp_path).complete
+
+
+@pytest.mark.parametrize("column", [True, False])
+def test_rows_of_before_are_those_of_who_goes_on(tmp_path: Path, column: bool) -> None:
+    """Tables that had no such column, or null in it, and go on in this version."""
+    table(tmp_path, "a", (None, range(1, 8)), column=column)
+    table(tmp_path, "b", ("aaaa", range(8, 10)))
+    journal(tmp_path, Incarnation("aaaa", 1, 0))
+    report = look(tmp_path)
+    assert report.complete
+    assert [life.incarnation for life in report.nodes[0].lives] == ["aaaa"]
+    assert (report.events, report.nodes[0].in_lake) == (9, 9)
+    table(tmp_path, "c", ("aaaa", [12]))
+    assert [list(node.holes) for node in look(tmp_path).nodes] == [[(10, 11)]]
+
+
+def test_rows_of_before_are_not_those_of_who_gave_their_lsns_again(
+    tmp_path: Path,
+) -> None:
+    """Where rows meet, they are different events."""
+    table(tmp_path, "a", (None, range(1, 8)), ("bbbb", [1, 2, 5]))
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
+    report = look(tmp_path)
+    assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "bbbb")]
+    assert not report.doubles
+
+
+def test_a_double_is_within_an_incarnation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And is told with it."""
+    one = table(tmp_path, "a", ("aaaa", range(1, 6)), ("bbbb", range(1, 6)))
+    two = table(tmp_path, "b", ("bbbb", [3, 4]))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(5, exact=True)}})
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
+    report = look(tmp_path)
+    [double] = report.doubles["gw"]
+    assert (double.first, double.last, double.incarnation) == (3, 4, "bbbb")
+    assert double.files == [str(one), str(two)]
+    assert "double: gw (incarnation bbbb) lsn 3-4" in told(capsys, tmp_path)[1]
+
+
+def test_where_no_gateway_is_seen_an_older_row_of_an_lsn_tells(tmp_path: Path) -> None:
+    """Many gateways' journals are elsewhere: two incarnations one behind the other are no
+    alarm; two that gave one lsn are, and the one that came first is the one that ended."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)), at=5)
+    table(tmp_path, "b", ("bbbb", range(8, 12)), at=9)
+    assert look(tmp_path).complete
+    table(tmp_path, "c", ("cccc", range(2, 4)), at=20)
+    [unknown] = look(tmp_path).unknown
+    assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
+    assert unknown.successor == "cccc"
+
+
+# -- beside gateways ----------------------------------------------------------------------
+
+
+def publish(data: Path, *bodies: bytes) -> None:
+    """One life of a gateway, and a file for each body."""
+    opened = open_node(
+        "gw",
+        Directories.under(data),
+        RealDisk(),
+        {"plain": lambda body: Rows(body.split(b","))},
+        remembering=False,
+    )
+    for body in bodies:
+        origin = Origin("plain", "l", "s-1", "127.0.0.1:9")
+        count = body.count(b",") + 1
+        opened.log.commit([Batch(origin, 5, count, body, len(body))])
+        sealed = opened.log.seal()
+        assert sealed is not None
+        opened.publisher.publish(sealed)
+
+
+def current(data: Path) -> str:
+    path = data / "journal" / "gw" / INCARNATION[0]
+    found = incarnation.decode(path.read_bytes())
+    assert found is not None
+    return found.id
+
+
+def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
+    """A rebuilt node's file waits where one of before waits, or was archived, under the same
+    name or over the same lsns: both are there, and none twice."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    publish(old, b"a,b,c")
+    publish(new, b"x,y", b"z")
+    for path in old.glob("spool/events-*"):
+        shutil.copy(path, new / "archive" / path.name)
+        shutil.copy(path, new / "spool" / path.name)
+    report = look(new)
+    assert not report.doubles
+    assert not report.holes
+    assert [one.incarnation for one in report.unknown] == [current(old)]
+    assert report.nodes[0].in_spool == 6
+    # Of one incarnation they would be.
+    publish(new, b"w,v")
+    [path] = new.glob("spool/events-gw-*04-*05.parquet")
+    path.rename(path.with_name(path.name.replace("04-", "03-")))
+    assert [list(node.doubles) for node in look(new).nodes] == [[(3, 3)]]
+
+
+def test_two_that_are_alive_are_both_complete_and_told(tmp_path: Path) -> None:
+    """Both journals are seen: each vouches for itself; that there are two is a problem."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    publish(one, b"a,b,c")
+    publish(two, b"x,y")
+    report = look(one, others=[Site(Directories.under(two))])
+    assert not report.unknown
+    assert not report.holes
+    assert (report.events, report.nodes[0].in_spool) == (5, 5)
+    [problem] = report.problems
+    assert "another directory has a journal of this node, too" in problem.why
+
+
+def reached(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
+    how: dict[str, Any] = {"since": 1, "at": 9.0, "ack": "journal", **more}
+    ended = how.pop("ended", {})
+    said = word.Word(reached=word.Reached(this, lsn=lsn, **how), ended=ended)
+    bucket.replace(word.name_of("gw"), word.encode(said))
+
+
+def test_a_word_in_the_bucket_vouches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No journal is seen: the gateway's word says who it is, who was before it in its
+    directory, how far it is and how others ended."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 12)))
+    reached(bucket, "bbbb", 11, since=8, earlier=("aaaa",))
+    assert look(tmp_path, bucket=bucket).complete
+    # What it has acknowledged by its journal is there, it says.
+    reached(bucket, "bbbb", 15, since=8, earlier=("aaaa",))
+    report = look(tmp_path, bucket=bucket)
+    assert report.complete
+    assert (report.nodes[0].in_journal, report.worded) == (4, ["gw"])
+    # By the spool: it would be in the bucket, or in the table.
+    reached(bucket, "bbbb", 15, since=8, earlier=("aaaa",), ack="spool")
+    assert list(look(tmp_path, bucket=bucket).nodes[0].holes) == [(12, 15)]
+    # It does not know who was before it.
+    reached(bucket, "bbbb", 11, since=8)
+    [unknown] = look(tmp_path, bucket=bucket).unknown
+    assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
+    ended = {"aaaa": word.Ended(7, 1.0, "spool", exact=True, found=9.0)}
+    reached(bucket, "bbbb", 11, since=8, ended=ended)
+    assert look(tmp_path, bucket=bucket).complete
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"{}", b'{"form": 99}'])
+def test_a_word_that_is_not_understood_is_a_problem(
+    tmp_path: Path, data: bytes
+) -> None:
+    """Damaged, or of a newer version: it is named, and nothing is written over it."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    bucket.replace(word.name_of("gw"), data)
+    report = look(tmp_path, bucket=bucket)
+    [problem] = report.problems
+    assert problem.file.endswith("/.gateway-node-gw")
+    assert bucket.read(word.name_of("gw")) == data
+
+
+@pytest.mark.parametrize("content", ["{", '{"format": 4, "committed": {}}'])
+def test_a_ledger_that_is_not_understood_is_a_problem(
+    tmp_path: Path, content: str
+) -> None:
+    """It may know of ends, and of what was accepted."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    ledger(tmp_path)
+    path = tmp_path / "lake" / INTERNAL / "events.json"
+    path.write_text(content)
+    assert len(look(tmp_path).problems) == 1
+    assert path.read_text() == content
+
+
+def test_a_ledger_that_is_believed_knows_incarnations(tmp_path: Path) -> None:
+    """A function of a user has the rows: holes are by incarnation all the same."""
+    ledger(tmp_path, committed={"gw": {"aaaa": [[1, 2], [5, 5]], "bbbb": [[1, 9]]}})
+    path = tmp_path / "lake" / INTERNAL / "sink.json"
+    path.write_text(json.dumps({"sink": "function"}))
+    report = look(tmp_path)
+    assert report.told
+    assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "aaaa")]
+
+
+# -- what is accepted ---------------------------------------------------------------------
+
+
+def holed(data: Path) -> None:
+    table(data, "a", ("aaaa", [*range(1, 5), *range(8, 11)]))
+    journal(data, Incarnation("aaaa", 1, 0))
+
+
+@pytest.mark.parametrize("span", ["4-7", "5-8", "5-", "11-", "2"])
+def test_what_is_not_missing_is_not_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], span: str
+) -> None:
+    """It would hide what may be lost later; what is missing is said."""
+    holed(tmp_path)
+    status, said = accept(capsys, tmp_path, span)
+    assert status == 2
+    assert f"gw {span}: not all of that is missing; what is: 5-7" in said
+    assert not accepted_folder(tmp_path / "lake").exists()
+
+
+def test_part_of_a_hole_can_be_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest stays a hole; where nothing is missing, that is said."""
+    holed(tmp_path)
+    assert accept(capsys, tmp_path, "5-6")[0] == 0
+    report = look(tmp_path)
+    assert [list(node.holes) for node in report.nodes] == [[(7, 7)]]
+    assert report.lost == 2
+    status, said = accept(capsys, tmp_path, "7", "--json")
+    assert status == 0
+    [one] = json.loads(said)
+    assert (one["first"], one["last"], one["reason"]) == (7, 7, "the disk died")
+    status, said = accept(capsys, tmp_path, "7")
+    assert status == 2
+    assert "the audit misses nothing of it" in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["accept", "gw", "5-7"], "--reason"),
+        (["accept", "gw", "5-7", "--reason", " "], "say why"),
+        (["accept", "gw", "7-5", "--reason", "x"], "FIRST is first"),
+        (["accept", "gw", "x", "--reason", "x"], "say FIRST-LAST"),
+        (["accept", "gw-2", "5-7", "--reason", "x"], "no such node; there is gw"),
+        (
+            ["accept", "gw", "5-7", "--reason", "x", "--incarnation", "ff"],
+            "there is aaaa",
+        ),
+        (["5-7"], "invalid choice"),
+    ],
+)
+def test_wrong_use_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], why: str
+) -> None:
+    """Nothing is written then."""
+    holed(tmp_path)
+    status, said = told(capsys, tmp_path, *argv)
+    assert status == 2
+    assert why in said
+    assert not accepted_folder(tmp_path / "lake").exists()
+
+
+def test_where_to_look_may_stand_before_or_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`gateway audit --data-dir D accept …` and `gateway audit accept … --data-dir D`."""
+    holed(tmp_path)
+    words = ["accept", "gw", "5", "--reason", "x", "--data-dir", tmp_path]
+    assert say(capsys, "audit", *words)[0] == 0
+    words = ["--data-dir", tmp_path, "accept", "gw", "6", "--reason", "x"]
+    assert say(capsys, "audit", *words)[0] == 0
+    assert look(tmp_path).lost == 2
+
+
+def test_whose_lsns_are_lost_can_be_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two incarnations lack the same lsns; without a word it is accepted of both."""
+    table(tmp_path, "a", ("aaaa", [1, 2, 5]), ("bbbb", [1, 2, 5]))
+    ledger(tmp_path, ends={"gw": {"aaaa": end(5, exact=True)}})
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
+    assert look(tmp_path).nodes[0].events == 10
+    assert accept(capsys, tmp_path, "3", "--incarnation", "aa")[0] == 0
+    assert {
+        (one.first, one.last, one.incarnation) for one in look(tmp_path).holes["gw"]
+    } == {
+        (4, 4, "aaaa"),
+        (3, 4, "bbbb"),
+    }
+    assert accept(capsys, tmp_path, "4")[0] == 0
+    assert accept(capsys, tmp_path, "3")[0] == 0
+    assert look(tmp_path).lost == 4
+    assert look(tmp_path).complete
+
+
+@pytest.fixture
+def accepted_by_the_job() -> Callable[[Path], None]:
+    """The files' content goes into the ledger, as the job does it."""
+
+    def take(data: Path) -> None:
+        paths = list(accepted_folder(data / "lake").glob("*.json"))
+        ledger(data, accepted=[json.loads(path.read_bytes()) for path in paths])
+        for path in paths:
+            path.unlink()
+
+    return take
+
+
+def test_it_stays_accepted_in_the_ledger(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    accepted_by_the_job: Callable[[Path], None],
+) -> None:
+    """Before the job has taken it, and after."""
+    holed(tmp_path)
+    assert accept(capsys, tmp_path, "5-7")[0] == 0
+    assert look(tmp_path).complete
+    accepted_by_the_job(tmp_path)
+    assert look(tmp_path).complete
+    assert "3 accepted as lost (the disk died)" in told(capsys, tmp_path)[1]
