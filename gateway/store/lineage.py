@@ -10,12 +10,11 @@ what an operator has to see to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +27,8 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed
 from gateway.store.names import last_lsn, parse_file_name
 from gateway.store.spool import Catalog
+from gateway.store.table_words import TablePlace, last_in
+from gateway.store.table_words import last_lsn as last_in_table
 from gateway.store.word import UNDECIDED, Word
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "files_behind",
     "go_on",
     "heard_of",
+    "in_table",
     "in_tables",
     "newest_below",
     "newest_in",
@@ -98,12 +100,23 @@ class Known:
 
 def in_tables(node: str, lake: Path) -> int:
     """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
-    found: Any = {}
     with contextlib.suppress(OSError, ValueError):
-        found = committed(lake).get(node, {})
-    # By incarnation; earlier versions kept them without.
-    spans = chain(*found.values()) if isinstance(found, dict) else iter(found)
-    return max((last for _, last in spans), default=0)
+        return last_in({"committed": committed(lake)}, node)
+    return 0
+
+
+def in_table(node: str, place: TablePlace | None, tell: Callable[[str], None]) -> int:
+    """Likewise, by the table's own commits, if it can be seen; *tell* why not."""
+    if place is None:
+        return 0
+    try:
+        return last_in_table(node, place)
+    except (OSError, ValueError) as why:
+        tell(
+            f"the table at {place.path} can not be read, so this start goes on without"
+            f" what it says: {type(why).__name__}: {why}"
+        )
+        return 0
 
 
 def heard_of(

@@ -46,6 +46,7 @@ from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.table_words import TablePlace, table_of
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
@@ -60,6 +61,8 @@ class Settings:
     journal: model.Journal = field(default_factory=model.Journal)
     spool: model.Spool = field(default_factory=model.Spool)
     acknowledge_when_published: bool = False
+    table: TablePlace | None = None
+    """Of the Spark job, if it can be seen."""
     checkpoint_bytes: int = 128 * 2**20
     """Published segments of so many bytes are removed before the minute is over."""
 
@@ -72,6 +75,7 @@ class Settings:
             journal=settings.journal,
             spool=settings.spool,
             acknowledge_when_published=settings.ack == "spool",
+            table=table_of(settings),
         )
 
 
@@ -198,6 +202,7 @@ class Storage:
             bucket=bucket,
             unclaimed=None if claim is None or claim.held else claim.why,
             said=None if claim is None else claim.found,
+            table=settings.table,
             fenced=claim.fence if claim is not None and claim.taken_over else None,
         )
         threads = threads or RealThreads()
