@@ -32,6 +32,7 @@ from gateway.store.claim import REQUEST_SECONDS, Claim, claimed
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
+from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lineage import files_behind
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
@@ -48,6 +49,7 @@ from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.table_words import TablePlace, table_of
 from gateway.store.threads import RealThreads, Threads
+from gateway.store.word import Ended
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
 
@@ -495,6 +497,18 @@ class Storage:
     def link(self) -> Link:
         """Of the newest published file; any thread may ask."""
         return self._opened.publisher.link
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Who gives lsns, and who did before."""
+        return self._opened.incarnation
+
+    @property
+    def ended(self) -> Mapping[str, Ended]:
+        """Of others that had the node's name in its bucket, how those ended of which
+        nobody knows what they acknowledged last; any thread may ask.
+        """
+        return {} if self._claim is None else self._claim.unvouched
 
     @property
     def journal_bytes(self) -> int:
