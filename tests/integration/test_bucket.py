@@ -179,7 +179,7 @@ def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
         now = _lsns({**server.objects, **removed})
         new = {lsn for lsn, own in now.items() if own != before.incarnation}
         assert len(new) == 2000 == len(_ids(theirs))
-        assert min(new) == max(before.lsn, max(given)) + 1
+        assert min(new) == max(before.lsn, *given) + 1
         assert {own for lsn, own in now.items() if lsn in given} == {before.incarnation}
 
 
