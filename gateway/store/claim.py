@@ -624,6 +624,12 @@ class Claim:
         self._write(forgotten, tag)
         self.held = False
 
+    @property
+    def unvouched(self) -> dict[str, Ended]:
+        """Who ended so that nobody knows what was acknowledged last, as was said last."""
+        ended = self._said.ended.items() if self.held else ()
+        return {each: end for each, end in ended if not end.exact}
+
     def read(self) -> Word | None:
         """What the object says; None if there is none.  Raises `BucketError`."""
         found = word.read(self.bucket, self.node)
