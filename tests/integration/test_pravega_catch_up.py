@@ -280,16 +280,19 @@ def test_the_published_client_comes_late(
     the archive.
     """
     client = pravega_client(late.controller)
-    manager = client.manager
-    manager.create_scope("plant")
-    manager.create_stream("plant", "hall", 1)
+    client.manager.create_scope("plant")
+    client.manager.create_stream("plant", "hall", 1)
+    client.kill()
     Peer(late.port).write(V17Writer(b"w" * 16, SEGMENT), events(0, 1000))
 
     def read(group: str, count: int) -> list[bytes]:
-        made = manager.create_reader_group(group, "plant", "hall")
+        # One that lost its daemon waits for some seconds before it asks for it again.
+        client = pravega_client(late.controller)
+        made = client.manager.create_reader_group(group, "plant", "hall")
         reader = made.create_reader("r")
         found: list[bytes] = client.whole.read(reader, count)
         reader.reader_offline()
+        client.kill()
         return found
 
     assert read("journal", 1000) == events(0, 1000)
