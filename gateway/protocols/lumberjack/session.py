@@ -75,7 +75,7 @@ class Figures:
     """Parts of windows that were stored before the rest came, or without it."""
     cut_events: int = 0
     """Events that were stored as parts of windows whose rest never came: a writer that
-    keeps no account of parts sends them again."""
+    keeps no account of parts sends them again, if it sends anything again."""
 
 
 class _Open(Struct, eq=False):
