@@ -470,6 +470,7 @@ class Session:
         if ended is not None and not ended.inside:
             self._finish(ended)
         self._close_tiny()
+        yield from self._complete()
         owners = [one for one in (ended, window) if one is not None and one.inside]
         cutter = Cutter(token.frame, [one.inside for one in owners], self._limits)
         pieces = iter(cutter)

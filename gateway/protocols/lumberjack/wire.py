@@ -83,7 +83,7 @@ _INFLATER_BYTES = 92 << 10
 #: So much of a larger compressed frame arrives before it is inflated.
 _GATHERED_BYTES = 1 << 18
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
-_WORTH_TELLING = 500.0
+_WORTH_TELLING = 250.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
 #: of a few bytes would take more memory than is counted.
 _PIECE_BYTES = 1 << 16
