@@ -1,0 +1,127 @@
+"""Machines that are lost and rebuilt under their node's name (`simulation.rebuilt`): what
+senders heard is in the tables, or the audit says that something is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.audit.incarnations import Lives
+from gateway.spark import footers
+from gateway.spark.cleaner import Cleaner
+from gateway.spark.inbox import Inbox
+from gateway.store import lineage
+from gateway.store.claim import Claim
+from gateway.store.word import Word
+from simulation.rebuilt import rebuild
+
+GROUP = 10
+GROUPS = -(-int(os.environ.get("SEEDS", "200")) // 5 // GROUP)
+"""A fifth of the seeds: each of them has several lives of everything."""
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_what_senders_heard_is_there_or_said_to_be_missing(
+    group: int, tmp_path: Path
+) -> None:
+    """Whatever is lost of a machine, and whoever tidies the bucket up."""
+    broken = {
+        seed: outcome.broken
+        for seed in range(group * GROUP, (group + 1) * GROUP)
+        if (outcome := rebuild(seed, tmp_path / str(seed), keep=0)).broken
+    }
+    assert not broken
+
+
+def test_one_seed_has_one_history(tmp_path: Path) -> None:
+    """Step by step."""
+    one, other = (rebuild(3, tmp_path / name).history for name in ("one", "other"))
+    assert one == other
+    assert rebuild(4, tmp_path / "third").history != one
+
+
+def name_events_by_node_and_lsn(patch: pytest.MonkeyPatch) -> None:
+    """The job takes another incarnation's events for what it has."""
+    original = footers.read
+
+    def read(spool: Any, files: Any) -> Any:
+        found = original(spool, files)
+        bare = [replace(file, incarnation="") for file in found.files]
+        return found._replace(files=bare)
+
+    patch.setattr(footers, "read", read)
+    patch.setattr(footers, "incarnation_of", lambda _: "")
+
+
+def forget_what_was_heard(patch: pytest.MonkeyPatch) -> None:
+    """A node that lost its memory goes on behind what it finds of itself alone, and tells
+    nobody how the one before it ended."""
+    patch.setattr(Claim, "_ended", lambda self, said: dict(said.ended))
+    patch.setattr(lineage, "heard_of", lambda *_: None)
+
+
+def say_too_little(patch: pytest.MonkeyPatch) -> None:
+    """The word is behind what was acknowledged, and says that it is exact."""
+    original = Claim._ended
+
+    def ended(self: Any, said: Word) -> Any:
+        return {
+            by: type(end)(0, end.heard, end.ack, True, end.found, end.since)
+            for by, end in original(self, said).items()
+        }
+
+    patch.setattr(Claim, "_ended", ended)
+
+
+def trust_listings(patch: pytest.MonkeyPatch) -> None:
+    """The job takes out of the bucket what has the name of something that is in a table."""
+    patch.setattr(
+        Inbox,
+        "_is_in",
+        lambda self, ledger, one: ledger.committed.nameless().covers(one.file),
+    )
+
+
+def overlook_names_that_are_given_again(patch: pytest.MonkeyPatch) -> None:
+    """Spark takes each path once."""
+    original = Cleaner.run
+
+    def run(self: Any) -> Any:
+        gone = original(self)
+        self.overlooked = []
+        return gone
+
+    patch.setattr(Cleaner, "run", run)
+
+
+def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """The audit takes it for granted that who has ended had told all."""
+    patch.setattr(Lives, "vouched", lambda *_: True)
+
+
+@pytest.mark.parametrize(
+    ("plant", "seeds"),
+    [
+        (name_events_by_node_and_lsn, range(40)),
+        (forget_what_was_heard, range(40)),
+        (say_too_little, range(40)),
+        (trust_listings, range(40)),
+        (overlook_names_that_are_given_again, range(40)),
+        (vouch_for_everybody, range(40)),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_what_breaks_the_promise_is_found(
+    plant: Plant, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each fault that was reported, planted again, is caught by a seed."""
+    plant(monkeypatch)
+    assert any(rebuild(seed, tmp_path / str(seed), keep=0).broken for seed in seeds)
