@@ -16,7 +16,6 @@ from gateway.admin.freshness import Facts, Refused, Reload
 from gateway.admin.spoken import past
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
-from gateway.daemon.statistics import of_incarnation
 from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
@@ -218,9 +217,9 @@ def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:
 def _troubles(
     storage: Storage, node: str, sections: Iterable[Statistics], now: datetime
 ) -> Iterator[str]:
-    for end in of_incarnation(storage).ended:
+    for incarnation, end in storage.ended.items():
         if now.timestamp() - end.found < _LOST_SECONDS:
-            told = past(end.incarnation, end.acknowledged, end.heard)
+            told = past(incarnation, end.acknowledged, end.heard)
             yield f"{told}: gateway audit says what is missing"
     for orphan in storage.orphans:
         if orphan.problem is not None:

@@ -17,6 +17,7 @@ from gateway.net.recent import Recent
 from gateway.protocol import Statistics
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
+from gateway.store.word import Ended
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,6 +56,10 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         ),
         checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
         orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
+        ended={
+            "5f0c": Ended(7, 0.0, "journal", False, NOW.timestamp() - 90_000),
+            "e0e0": Ended(9, 0.0, "journal", False, NOW.timestamp() - 80_000),
+        },
     )  # fmt: skip
     listeners: Any = [
         SimpleNamespace(
@@ -116,12 +121,17 @@ def test_with_a_bucket(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
-    """Of the last reload, the spool, state, other nodes, protocols."""
+    """Of the last reload, lost disks for a day, the spool, state, nodes, protocols."""
     facts = collected(tmp_path, "archive")
     assert facts.reload == Reload(90, applied=True, problems=["a", "b"])
     assert (facts.publish_error, facts.lost_events) == ("OSError: no space", 3)
     assert (facts.flawed, facts.refused["beats"].count) == ((1, 2), 3)
     assert facts.troubles == [
+        (
+            "incarnation e0e0 ended with its disk: it had acknowledged up to lsn 9 when "
+            "last heard of, 1970-01-01 00:00:00+00:00, and what came behind that is not "
+            "known to anybody: gateway audit says what is missing"
+        ),
         "what node old left in its journal can not be published: format 9",
         (
             "this node is gw, so nobody serves what pravega remembered for node old: set "

@@ -141,6 +141,7 @@ def kill(node: Node) -> None:
     assert node.storage._claim is not None
     node.storage._claim.stop()
     uploads_of(node).forbid("it was killed")
+    node.reactor.run(lambda: not uploads_of(node)._busy)
 
 
 def events(bucket: MemoryBucket) -> dict[int, bytes]:
