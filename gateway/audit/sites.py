@@ -45,6 +45,7 @@ __all__ = [
     "distinct",
     "joined",
     "lives_of",
+    "this_of",
 ]
 
 
@@ -225,6 +226,15 @@ class Home:
         return {**found, "": left}
 
 
+def this_of(journal: Path) -> Incarnation | None:
+    """Who gives lsns in a node's journal; None if it does not say: a damaged file is written
+    anew by the next start.
+    """
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        return incarnation.decode((journal / incarnation.INCARNATION[0]).read_bytes())
+    return None
+
+
 class Journals:
     """Of all sites, by node."""
 
@@ -242,7 +252,7 @@ class Journals:
             for node, last in marked.items():
                 self.marked[node] = max(self.marked.get(node, 0), last)
             for node, content in read_journal(site.directories.journal).items():
-                this = self._this(site.directories.journal_of(node))
+                this = this_of(site.directories.journal_of(node))
                 home = Home(site, content, this, marked.get(node, 0))
                 self._homes.setdefault(node, []).append(home)
 
@@ -254,15 +264,6 @@ class Journals:
                 if (read := mark.decode(path.read_bytes())) is not None:
                     found[path.parent.name] = read.durable
         return found
-
-    @staticmethod
-    def _this(journal: Path) -> Incarnation | None:
-        """None if it has none; a damaged one is written anew by the next start."""
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            return incarnation.decode(
-                (journal / incarnation.INCARNATION[0]).read_bytes()
-            )
-        return None
 
     @property
     def nodes(self) -> set[str]:
