@@ -56,8 +56,13 @@ $(VENV)/spark-classes.jsa: $(VENV)/.test
 	@echo "Starting Spark once, so that each test's Spark starts quickly (half a minute) …"
 	@$(PY) tests/plugins/quick_java.py
 
+# Each of five workers would compile all modules at the same time: most of a minute.
+$(VENV)/.compiled: $(VENV)/.test
+	@echo "Compiling the tests once (a quarter of a minute) …"
+	@$(PYTEST) --collect-only -q > /dev/null && touch $@ || true # `test` says what is wrong
+
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
-test: $(VENV)/spark-classes.jsa
+test: $(VENV)/.compiled $(VENV)/spark-classes.jsa
 	@$(PYTEST) -n 5 --dist worksteal $(ARGS)
 
 .venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py

@@ -37,7 +37,7 @@ def put(batch: DataFrame, context: Context) -> None:
 def records(batch: DataFrame, number: int) -> DataFrame:
     """The records: what was sent as the value, and what it is in headers."""
     return batch.selectExpr(
-        "encode(concat(node, '/', lsn), 'UTF-8') AS key",
+        "encode(concat_ws('/', node, incarnation, lsn), 'UTF-8') AS key",
         "coalesce(encode(body, 'UTF-8'), payload) AS value",
         f"""array(
             struct('protocol' AS key, encode(protocol, 'UTF-8') AS value),

@@ -5,7 +5,9 @@ For sentences and tables; programs get seconds and bytes.
 
 from __future__ import annotations
 
-__all__ = ["duration", "size"]
+from datetime import UTC, datetime
+
+__all__ = ["duration", "past", "size"]
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -33,3 +35,13 @@ def size(count: float) -> str:
         step += 1
     digits = 1 if step and count < 10 else 0
     return f"{count:.{digits}f} {_SIZES[step]}"
+
+
+def past(incarnation: str, acknowledged: int, heard: float) -> str:
+    """How one ended, of which nobody can say what it acknowledged last."""
+    when = datetime.fromtimestamp(heard, UTC).isoformat(" ", "seconds")
+    return (
+        f"incarnation {incarnation or 'unknown'} ended with its disk: it had acknowledged "
+        f"up to lsn {acknowledged} when last heard of, {when}, and what came behind that is "
+        "not known to anybody"
+    )

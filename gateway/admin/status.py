@@ -19,6 +19,8 @@ from gateway.protocol import Statistics
 __all__ = [
     "ArchiveStatus",
     "ChainStatus",
+    "EndedStatus",
+    "IncarnationStatus",
     "JournalStatus",
     "ListenerStatus",
     "Probe",
@@ -98,6 +100,34 @@ class ChainStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedStatus:
+    """An incarnation that ended so that nobody can say what it acknowledged last."""
+
+    incarnation: str
+    since: int
+    """The first lsn that it may have given; 0 if unknown."""
+    acknowledged: int
+    """The last lsn that it was heard to have acknowledged, …"""
+    heard: float
+    """… when, in seconds since the epoch, by its clock."""
+    ack: str
+    """How: `journal` or `spool`."""
+    found: float
+    """When who came after it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncarnationStatus:
+    """Who gives lsns here: an event's name is node, incarnation and lsn."""
+
+    id: str = ""
+    since: int = 1
+    """The first lsn that it may have given."""
+    ended: Sequence[EndedStatus] = ()
+    """Others of this node's name, oldest first, as the bucket has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReloadStatus:
     """The last time the configuration was read."""
 
@@ -133,6 +163,7 @@ class Status:
     spool: SpoolStatus
     archive: ArchiveStatus
     chain: ChainStatus = ChainStatus()
+    incarnation: IncarnationStatus = IncarnationStatus()
     freshness: Freshness | None = None
     """How old what is in no table is, and what holds it; None while it starts."""
     batches: Sequence[Mapping[str, float]] = ()

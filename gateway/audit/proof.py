@@ -598,8 +598,11 @@ class _Judge:
 
     def unknown(self) -> list[Unknown]:
         """Incarnations that nobody vouches for."""
+        # One that was heard of before it had acknowledged anything may have, behind that.
         last = {
-            each: lsn for each, lsn in self._until.items() if lsn >= self._view.first
+            each: lsn
+            for each, lsn in self._until.items()
+            if lsn + 1 >= self._view.first
         }
         found = self._lives.unknown(self._name, last, self._later)
         return [replace(one, accepted=self._is_accepted(one)) for one in found]

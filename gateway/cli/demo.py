@@ -144,8 +144,8 @@ def _follow(processes: Processes, console: Console) -> None:
 
     from gateway.demo.progress import Progress
 
-    begun = last = time.monotonic()
-    deadline = None
+    begun = last = moved = time.monotonic()
+    rows = 0
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while True:
             processes.check()
@@ -157,9 +157,9 @@ def _follow(processes: Processes, console: Console) -> None:
                 console.print(progress.line())
             if progress.done:
                 break
-            if progress.sent and deadline is None:
-                deadline = time.monotonic() + _DRAIN_SECONDS
-            if deadline is not None and time.monotonic() > deadline:
+            if progress.in_tables != rows or not progress.sent:
+                rows, moved = progress.in_tables, time.monotonic()
+            elif time.monotonic() - moved > _DRAIN_SECONDS:
                 console.print("[red]The tables do not catch up; see spark.log[/]")
                 break
             time.sleep(0.5)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.admin.spoken import duration, size
+from gateway.admin.spoken import duration, past, size
 from gateway.cli import _admin
 from gateway.cli._text import printable, table
 
@@ -70,6 +70,10 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     up = duration(status["uptime_seconds"])
     yield ""
     yield f"node     {status['node']}, up {up}, version {status['version']}"
+    if (own := status.get("incarnation")) and own["id"]:
+        yield f"lsns     of incarnation {own['id']}, from {own['since']:,} on"
+        for one in own["ended"]:
+            yield f"past     {past(one['incarnation'], one['acknowledged'], one['heard'])}"
     if (fresh := status.get("freshness")) is not None:
         yield f"oldest   {_oldest(fresh)}"
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"

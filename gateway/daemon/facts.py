@@ -13,8 +13,10 @@ from typing import Protocol
 
 from gateway import config
 from gateway.admin.freshness import Facts, Refused, Reload
+from gateway.admin.spoken import past
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
+from gateway.daemon.statistics import of_incarnation
 from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
@@ -27,6 +29,8 @@ __all__ = ["Flawed", "Growth", "Source", "Visits", "collect"]
 _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""
+_LOST_SECONDS = 86400.0
+"""What was lost with a disk is told for so long."""
 _FEW_SECONDS = 30.0
 _FEW_VISITS = 3
 _LATELY_FILES = 300
@@ -200,7 +204,7 @@ def collect(
         reload=_reload(reload, now),
         refused=refused or {},
         flawed=flawed,
-        troubles=[*_troubles(storage, settings.node, sections)],
+        troubles=[*_troubles(storage, settings.node, sections, now)],
     )
 
 
@@ -212,8 +216,12 @@ def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:
 
 
 def _troubles(
-    storage: Storage, node: str, sections: Iterable[Statistics]
+    storage: Storage, node: str, sections: Iterable[Statistics], now: datetime
 ) -> Iterator[str]:
+    for end in of_incarnation(storage).ended:
+        if now.timestamp() - end.found < _LOST_SECONDS:
+            told = past(end.incarnation, end.acknowledged, end.heard)
+            yield f"{told}: gateway audit says what is missing"
     for orphan in storage.orphans:
         if orphan.problem is not None:
             yield (

@@ -225,6 +225,7 @@ class Gateway(MultiService):
             durable_lsn=lambda: storage.journal.durable_lsn,
             in_thread=deferToThread,
             clock=self._reactor,
+            incarnation=storage.incarnation,
         )
         self._tap = Tap(self.live)
         self.lake = LakeWatch(
@@ -320,6 +321,7 @@ class Gateway(MultiService):
             spool=stores.spool,
             archive=stores.archive,
             chain=stores.chain,
+            incarnation=statistics.of_incarnation(self.storage),
             reload=self.reloads.status(),
             more=[
                 *self.reloads.statistics(),

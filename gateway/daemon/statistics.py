@@ -11,6 +11,8 @@ from typing import NamedTuple
 from gateway.admin.status import (
     ArchiveStatus,
     ChainStatus,
+    EndedStatus,
+    IncarnationStatus,
     JournalStatus,
     ListenerStatus,
     SpoolStatus,
@@ -221,6 +223,16 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
             ),
         ],
     )
+
+
+def of_incarnation(storage: Storage) -> IncarnationStatus:
+    """Who gives lsns, and who ended before."""
+    own = storage.incarnation
+    ended = [
+        EndedStatus(each, end.since, end.acknowledged, end.heard, end.ack, end.found)
+        for each, end in storage.ended.items()
+    ]
+    return IncarnationStatus(own.id, own.since, ended)
 
 
 def of_feeds(live: Live, replay: Replay) -> Statistics:

@@ -25,14 +25,14 @@ class Progress:
         self._status = processes.status()
         self._spark_running = processes.spark_running()
         self._durable = self._status["journal"]["durable_lsn"]
-        self._rows = tables.event_rows(processes.setup.data / "lake")
+        self.in_tables = tables.event_rows(processes.setup.data / "lake")
         self.sent = all(sender.status is not None for sender in processes.senders)
         """Whether all senders have ended."""
 
     @property
     def done(self) -> bool:
         """Everything was sent and is in the tables."""
-        return self.sent and self._rows >= self._durable
+        return self.sent and self.in_tables >= self._durable
 
     def line(self) -> str:
         """One line, for a log."""
@@ -40,7 +40,7 @@ class Progress:
         return (
             f"{self._seconds:5.0f} s  acknowledged {self._durable:>9,}   "
             f"in {self._status['spool']['files']} spool files   "
-            f"in the tables {self._rows:>9,}   (Spark {spark})"
+            f"in the tables {self.in_tables:>9,}   (Spark {spark})"
         )
 
     def table(self) -> Table:
@@ -64,5 +64,5 @@ class Progress:
             f"{spool['files']} files wait, {archive['files']} archived",
         )
         spark = "" if self._spark_running else "Spark is starting …"
-        table.add_row("[bold]in the tables[/]", f"[bold]{self._rows:,}[/]", spark)
+        table.add_row("[bold]in the tables[/]", f"[bold]{self.in_tables:,}[/]", spark)
         return table

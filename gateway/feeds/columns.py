@@ -1,6 +1,7 @@
 """Events as Arrow: each element is a whole IPC stream, of one batch of many events.
 
-It has `gateway.event.SCHEMA`; any Arrow library reads it without knowing us.  What a
+It has `gateway.event.SCHEMA`; any Arrow library reads it without knowing us.  Whose lsns
+they are is in the schema's metadata, `gateway.incarnation`, if it is known.  What a
 subscriber was too slow for is told by a batch of no events, with the metadata
 `gap_from` and `gap_to` in its schema.
 """
@@ -14,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gateway.event import SCHEMA
+from gateway.store.incarnation import KEY
 
-__all__ = ["gap", "matching", "read", "since", "streams"]
+__all__ = ["gap", "matching", "of_incarnation", "read", "since", "streams"]
 
 _ELEMENT_BYTES = 1 << 18
 _ROW_BYTES = 64  # of an event beside its payload, roughly
@@ -25,6 +27,11 @@ def gap(first: int, last: int) -> bytes:
     """The element that stands for events which a subscriber was too slow for."""
     told = SCHEMA.with_metadata({"gap_from": str(first), "gap_to": str(last)})
     return _stream(pa.RecordBatch.from_pylist([], told))
+
+
+def of_incarnation(events: pa.RecordBatch, incarnation: str) -> pa.RecordBatch:
+    """The same, which say so, if it is known."""
+    return events.replace_schema_metadata({KEY: incarnation} if incarnation else None)
 
 
 def matching(events: pa.RecordBatch, conditions: Mapping[str, str]) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -49,28 +49,39 @@ def part(stored: Stored, rows: Rows, first: int, end: int) -> tuple[Stored, Rows
 
 
 def of_batches(
-    node: str, batches: Sequence[tuple[Stored, Rows]], query: Query
+    node: str,
+    batches: Sequence[tuple[Stored, Rows]],
+    query: Query,
+    given_by: Callable[[int], str],
 ) -> Encoded:
-    """What *query* wants of batches."""
+    """What *query* wants of batches; *given_by* says which incarnation gave an lsn."""
     wanted = [pair for pair in batches if query.admits(pair[0].batch.origin)]
     if query.format != JSON:
-        return _as_columns(node, wanted, query)
+        return _as_columns(node, wanted, query, given_by)
     found: list[bytes] = []
     lsns: list[int] = []
     for stored, rows in wanted:
-        some, theirs = lines.of_rows(node, stored, rows, query.choose(rows))
+        chosen = query.choose(rows)
+        some, theirs = lines.of_rows(node, stored, rows, chosen, given_by(stored.lsn))
         found += some
         lsns += theirs
     return found, lsns
 
 
 def _as_columns(
-    node: str, batches: Sequence[tuple[Stored, Rows]], query: Query
+    node: str,
+    batches: Sequence[tuple[Stored, Rows]],
+    query: Query,
+    given_by: Callable[[int], str],
 ) -> Encoded:
     collected = Columns(node)
     for stored, rows in batches:
         collected.add(stored, rows)
-    return of_events(collected.batch(), query) if collected.rows else ([], [])
+    if not collected.rows:
+        return [], []
+    # All are of one segment, or of this run.
+    found = columns.of_incarnation(collected.batch(), given_by(batches[0][0].lsn))
+    return of_events(found, query)
 
 
 def of_events(events: pa.RecordBatch, query: Query) -> Encoded:

@@ -12,15 +12,18 @@ import contextlib
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
+from gateway.feeds.columns import of_incarnation
+from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, Gone, SegmentFile
+from gateway.store.incarnation import KEY
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
 __all__ = ["EventFiles"]
@@ -37,9 +40,15 @@ class EventFiles:
     """The events of one node in files, for all who read them."""
 
     def __init__(
-        self, node: str, directories: Directories, decoders: Mapping[str, Decode]
+        self,
+        node: str,
+        directories: Directories,
+        decoders: Mapping[str, Decode],
+        given_by: Callable[[int], str] = lambda _: "",
     ) -> None:
+        """*given_by* says which incarnation gave an lsn that is in the journal."""
         self.node = node
+        self.given_by = given_by
         self._finder = Finder(directories, node)
         self._decoders = decoders
         self._lock = threading.Lock()
@@ -126,8 +135,9 @@ class EventFiles:
 
 
 def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
-    """Of moderate size, from the one with *lsn* on."""
+    """Of moderate size, from the one with *lsn* on; they say whose lsns they have."""
     with file:
+        own = digests.said(file.metadata.metadata, KEY) or ""
         column = file.schema_arrow.get_field_index("lsn")
         for number in range(file.num_row_groups):
             group = file.metadata.row_group(number)
@@ -136,7 +146,8 @@ def _batches(file: pq.ParquetFile, lsn: int) -> Iterator[pa.RecordBatch]:
                 continue
             size = group.total_byte_size // max(group.num_rows, 1)
             rows = min(max(_BATCH_BYTES // max(size, 1), 1), _MOST_ROWS)
-            yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
+            for some in file.iter_batches(rows, row_groups=[number], use_threads=False):
+                yield of_incarnation(some, own)
 
 
 def _in_a_row(batches: Iterable[Stored]) -> Iterator[Stored]:

@@ -1,11 +1,11 @@
 r"""Events as lines of JSON: what `tap` and `events` publish unless asked otherwise.
 
-    {"node":"gw-1","lsn":7,"received_at":"2026-01-31T12:00:00.000001Z",
-     "protocol":"pomelo","listener":"game","session":"1-9","peer":"192.0.2.1:4000",
+    {"node":"gw-1","incarnation":"5f0c…","lsn":7,
+     "received_at":"2026-01-31T12:00:00.000001Z","protocol":"pomelo","listener":"game","session":"1-9","peer":"192.0.2.1:4000",
      "principal":…,"channel":…,"kind":"data","seq":3,"content_type":"application/json",
      "attributes":{…},"flaw":…,"payload":{"hp":90}}
 
-What is null is left out.  A payload whose content type is JSON, and which is, stays as
+What is null is left out, and so is an incarnation that is not known.  A payload whose content type is JSON, and which is, stays as
 it was written, on one line: `payload`.  Other text is `payload_text`, anything else
 `payload_base64`.  There are no line breaks inside.
 """
@@ -22,6 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from gateway.event import Rows, Stored
+from gateway.store.incarnation import KEY
 
 __all__ = ["gap", "of_columns", "of_rows"]
 
@@ -40,7 +41,11 @@ def gap(first: int, last: int) -> bytes:
 
 
 def of_rows(
-    node: str, stored: Stored, rows: Rows, chosen: Iterable[int]
+    node: str,
+    stored: Stored,
+    rows: Rows,
+    chosen: Iterable[int],
+    incarnation: str = "",
 ) -> tuple[list[bytes], list[int]]:
     """Lines of the *chosen* rows of a batch, and their lsns."""
     batch, first = stored.batch, stored.lsn
@@ -48,7 +53,7 @@ def of_rows(
     payloads = list(rows.each()) if len(rows.ends) else rows.payloads
     attributes = {**origin.attributes, **rows.attributes}
     fixed = (origin.protocol, origin.listener, origin.session, origin.peer)
-    begin = _begin(node)
+    begin = _begin(node, incarnation)
     fronts: dict[Any, bytes] = {}
     tails: dict[Any, tuple[bytes, bool]] = {}
     lines: list[bytes] = []
@@ -75,7 +80,10 @@ def of_rows(
 
 
 def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
-    """Lines of events in `gateway.event.SCHEMA`, and their lsns."""
+    """Lines of events in `gateway.event.SCHEMA`, and their lsns; its metadata may have the
+    incarnation.
+    """
+    incarnation = (events.schema.metadata or {}).get(KEY, b"").decode()
     lsns: list[int] = events.column("lsn").to_pylist()
     payloads = events.column("payload").to_pylist()
     seqs = events.column("seq").to_pylist()
@@ -88,7 +96,8 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
         number = b"" if seq is None else b',"seq":%d' % seq
         shown = _payload(payload, json=tail[1])
         lines.append(
-            b"%b%d%b%b%b%b" % (_begin(node or ""), lsn, front, number, tail[0], shown)
+            b"%b%d%b%b%b%b"
+            % (_begin(node or "", incarnation), lsn, front, number, tail[0], shown)
         )
     return lines, lsns
 
@@ -130,8 +139,10 @@ def _words(events: pa.RecordBatch, name: str) -> list[str | None]:
 
 
 @lru_cache(16)
-def _begin(node: str) -> bytes:
-    return b'{"node":%b,"lsn":' % _encode(node)
+def _begin(node: str, incarnation: str) -> bytes:
+    if not incarnation:
+        return b'{"node":%b,"lsn":' % _encode(node)
+    return b'{"node":%b,"incarnation":%b,"lsn":' % (_encode(node), _encode(incarnation))
 
 
 def _front(received_at: int, names: tuple[str | None, ...]) -> bytes:

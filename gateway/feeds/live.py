@@ -27,6 +27,7 @@ from gateway.feeds.publisher import Elements, Fault, Request
 from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares, client_of
+from gateway.store.incarnation import Incarnation
 from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Live", "Tap", "TapSource"]
@@ -59,6 +60,8 @@ class Live:
     _clock: IReactorTime
     _ring_bytes: int = 16 * _MiB
     _pending_bytes: int = 16 * _MiB
+    incarnation: Incarnation | None = None
+    """Who gives lsns, and who did before, if that is known."""
 
     def __attrs_post_init__(self) -> None:
         self.skipped = 0
@@ -86,6 +89,10 @@ class Live:
     def held_bytes(self) -> int:
         """Memory that slow followers cost, about."""
         return self._size + sum(ring.bytes for ring in self._rings.values())
+
+    def given_by(self, lsn: int) -> str:
+        """Which incarnation gave an lsn; empty if that is not known."""
+        return "" if self.incarnation is None else self.incarnation.of_lsn(lsn)
 
     def durable(self, group: list[Stored]) -> None:
         """These batches follow all that were told of before."""
@@ -173,7 +180,8 @@ class Live:
             if any(query.admits(stored.batch.origin) for query in queries)
         ]
         return {
-            query: encoding.of_batches(self.node, batches, query) for query in queries
+            query: encoding.of_batches(self.node, batches, query, self.given_by)
+            for query in queries
         }
 
     def _made(self, made: dict[Query, Encoded], job: list[Stored]) -> None:

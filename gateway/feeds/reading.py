@@ -74,7 +74,7 @@ class Reader:
                 continue
             events = table.slice(begin, stop - begin)
             if events.schema != SCHEMA:
-                events = events.cast(SCHEMA)
+                events = events.cast(SCHEMA.with_metadata(events.schema.metadata))
             self._at = int(lsns[stop - 1]) + 1
             elements, lasts = encoding.of_events(events, self._query)
             return Chunk(lsn, self._at, elements, lasts)
@@ -100,8 +100,10 @@ class Reader:
             stop = at + count
             wanted.append(encoding.part(stored, rows, at, stop))
             at = stop
-        node = self._files.node
-        elements, lasts = encoding.of_batches(node, wanted, self._query)
+        files = self._files
+        elements, lasts = encoding.of_batches(
+            files.node, wanted, self._query, files.given_by
+        )
         return Chunk(lsn, at, elements, lasts)
 
 

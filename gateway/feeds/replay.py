@@ -37,10 +37,11 @@ _NEARLY = 20_000  # events behind
 
 
 class Replay:
-    """`events?node=…&from=LSN&to=LSN&protocol=…&…&format=json|arrow`.
+    """`events?node=…&incarnation=…&from=LSN&to=LSN&protocol=…&…&format=json|arrow`.
 
     From the oldest event there is, unless *from* is an lsn or `latest`; for ever,
-    unless *to* is one.
+    unless *to* is one.  *incarnation* is who gave the lsn before *from*, which the
+    subscriber has: events of others under the same lsns are not what it goes on with.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Replay:
         in_thread: Callable[..., Deferred[Any]],
     ) -> None:
         self.live = live
-        self.files = EventFiles(live.node, directories, live.decoders)
+        self.files = EventFiles(live.node, directories, live.decoders, live.given_by)
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(_READS)
         self._sources: dict[ReplaySource, str] = {}
@@ -60,7 +61,7 @@ class Replay:
     def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
         """See `gateway.feeds.publisher.Publisher`."""
         given, live = request.query, self.live
-        reject_unknown_keys(given, "node", "from", "to")
+        reject_unknown_keys(given, "node", "incarnation", "from", "to")
         query = parse(given)
         if given.get("node", live.node) != live.node:
             raise Fault(
@@ -69,6 +70,8 @@ class Replay:
         first = self._first(given.get("from", "earliest"))
         if request.offset:
             first = max(first, 1) + _counted(query, request.offset)
+        if "incarnation" in given:
+            self._check_position(given["incarnation"], first)
         last = _number("to", given["to"]) if "to" in given else None
         if first > live.durable_lsn + 1 and (last is None or last >= first):
             raise Fault(
@@ -102,6 +105,37 @@ class Replay:
             self._shares.give_back(client)
         if not self._sources:
             self.files.forget()
+
+    def _check_position(self, incarnation: str, first: int) -> None:
+        """Raise `Fault` unless the lsn before *first*, as that one gave it, is ours."""
+        own, last = self.live.incarnation, first - 1
+        if last < 0:
+            raise Fault(
+                400, "incarnation=… says whose lsn is before from=LSN; say both"
+            )
+        if own is None or not own.id:
+            return
+        began = {**own.began, own.id: own.since}
+        here = f"node {self.live.node}, incarnation {own.id} since lsn {own.since}"
+        oldest = min(lsn for lsn in began.values() if lsn)
+        if incarnation not in began:
+            raise Fault(
+                409,
+                f"incarnation {incarnation[:40]} is not known to {here}: what it gave up to"
+                f" lsn {last} are other events than ours; from={oldest} gives all of these",
+            )
+        ids = [*began]
+        later = [began[each] for each in ids[ids.index(incarnation) + 1 :]]
+        end = min((lsn for lsn in later if lsn), default=0)
+        if (end and last >= end) or 0 < last < began[incarnation] - 1:
+            span = f"from {began[incarnation] or 'some lsn'} on"
+            span += f", and up to {end - 1}" if end else ""
+            raise Fault(
+                409,
+                f"lsn {last} of incarnation {incarnation[:40]} is no event of {here}: that"
+                f" one gave lsns here {span}; from={end or began[incarnation]} goes on"
+                " behind it",
+            )
 
     def _first(self, text: str) -> int:
         if text == "latest":

@@ -24,10 +24,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.store.silence import Silence
+
 __all__ = ["OLDEST", "Java", "NoJava", "find"]
 
 #: The oldest Java that Spark 4 runs on.
 OLDEST = 17
+
+_LOOK_SECONDS, _SILENT_SECONDS = 1.0, 30.0
 
 _VECTOR = "jdk.incubator.vector"
 
@@ -133,13 +137,18 @@ def _inspect(home: Path) -> tuple[int, frozenset[str]]:
 
 
 def _ask(java: Path, option: str) -> str:
-    try:
-        done = subprocess.run(
-            [java, option], capture_output=True, text=True, timeout=30, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"{java} {option} does not answer") from None
-    return done.stderr + done.stdout
+    with subprocess.Popen(
+        [java, option], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as asked:
+        silence = Silence(asked.pid)
+        while True:
+            try:
+                return asked.communicate(timeout=_LOOK_SECONDS)[0]
+            except subprocess.TimeoutExpired:
+                if silence.look() < _SILENT_SECONDS:
+                    continue
+                asked.kill()
+                raise ValueError(f"{java} {option} does not answer") from None
 
 
 def _shim(java: Path, cache: Path) -> Path:

@@ -409,8 +409,8 @@ class Claim:
                 del ended[each]
         if before is None or before.incarnation == life.own.id:
             return ended
-        nothing = before.all_told and before.lsn < before.since
-        if nothing or life.goes_on_from(before):
+        # Also one that has acknowledged nothing: files of it may be in the bucket.
+        if life.goes_on_from(before):
             return ended
         ended.pop(before.incarnation, None)
         ended[before.incarnation] = Ended(
@@ -623,6 +623,12 @@ class Claim:
         )
         self._write(forgotten, tag)
         self.held = False
+
+    @property
+    def unvouched(self) -> dict[str, Ended]:
+        """Who ended so that nobody knows what was acknowledged last, as was said last."""
+        ended = self._said.ended.items() if self.held else ()
+        return {each: end for each, end in ended if not end.exact}
 
     def read(self) -> Word | None:
         """What the object says; None if there is none.  Raises `BucketError`."""

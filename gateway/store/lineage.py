@@ -10,7 +10,7 @@ what an operator has to see to.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -27,6 +27,8 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
 from gateway.store.names import last_lsn, parse_file_name
 from gateway.store.spool import Catalog
+from gateway.store.table_words import TablePlace
+from gateway.store.table_words import last_lsn as last_in_table
 from gateway.store.word import UNDECIDED, Word
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "files_behind",
     "go_on",
     "heard_of",
+    "in_table",
     "in_tables",
     "newest_below",
     "newest_in",
@@ -100,6 +103,20 @@ def in_tables(node: str, lake: Path) -> int:
     with contextlib.suppress(OSError, ValueError):
         return max(last for _, last in together(committed(lake).get(node, {})))
     return 0
+
+
+def in_table(node: str, place: TablePlace | None, tell: Callable[[str], None]) -> int:
+    """Likewise, by the table's own commits, if it can be seen; *tell* why not."""
+    if place is None:
+        return 0
+    try:
+        return last_in_table(node, place)
+    except (OSError, ValueError) as why:
+        tell(
+            f"the table at {place.path} can not be read, so this start goes on without"
+            f" what it says: {type(why).__name__}: {why}"
+        )
+        return 0
 
 
 def heard_of(

@@ -41,6 +41,7 @@ from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 from gateway.store.spool.writing import Here
+from gateway.store.table_words import TablePlace
 from gateway.store.threads import RealThreads, Threads
 from gateway.store.word import Word
 
@@ -177,6 +178,7 @@ def open_node(
     unclaimed: str | None = None,
     said: Word | None = None,
     fenced: int | None = None,
+    table: TablePlace | None = None,
 ) -> Opened:
     """Open it; *decoders* by protocol.
 
@@ -187,7 +189,7 @@ def open_node(
     fails after that; so is *tell_notice* of `Opened.notice`, if there is one.
     *unclaimed* is why it is not known whether another gateway has the node's name in
     *bucket*, if so; *said*, what the word there said when we had it; *fenced*: see
-    `lineage.go_on`.
+    `lineage.go_on`.  *table* is where the job's table can be seen.
 
     Raises `MissingJournal`, `MissingProtocol`, `Unreadable`, `segment.OtherFormat`,
     OSError.
@@ -201,7 +203,10 @@ def open_node(
     marker = Marker(state, disk, monotonic, threads or RealThreads())
     new_mark = not disk.exists(marker.path)
     mark, damaged_mark = marker.read()
-    in_tables = lineage.in_tables(node, directories.lake)
+    in_tables = max(
+        lineage.in_tables(node, directories.lake),
+        lineage.in_table(node, table, tell_notice),
+    )
     last_here = last_lsn(node, names)
     here = max(mark.published, last_here)
     asked = _Asked()

@@ -32,6 +32,7 @@ from gateway.store.claim import REQUEST_SECONDS, Claim, claimed
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk
+from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lineage import files_behind
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
@@ -46,7 +47,9 @@ from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.table_words import TablePlace, table_of
 from gateway.store.threads import RealThreads, Threads
+from gateway.store.word import Ended
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
 
@@ -60,6 +63,8 @@ class Settings:
     journal: model.Journal = field(default_factory=model.Journal)
     spool: model.Spool = field(default_factory=model.Spool)
     acknowledge_when_published: bool = False
+    table: TablePlace | None = None
+    """Of the Spark job, if it can be seen."""
     checkpoint_bytes: int = 128 * 2**20
     """Published segments of so many bytes are removed before the minute is over."""
 
@@ -72,6 +77,7 @@ class Settings:
             journal=settings.journal,
             spool=settings.spool,
             acknowledge_when_published=settings.ack == "spool",
+            table=table_of(settings),
         )
 
 
@@ -198,6 +204,7 @@ class Storage:
             bucket=bucket,
             unclaimed=None if claim is None or claim.held else claim.why,
             said=None if claim is None else claim.found,
+            table=settings.table,
             fenced=claim.fence if claim is not None and claim.taken_over else None,
         )
         threads = threads or RealThreads()
@@ -490,6 +497,18 @@ class Storage:
     def link(self) -> Link:
         """Of the newest published file; any thread may ask."""
         return self._opened.publisher.link
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """Who gives lsns, and who did before."""
+        return self._opened.incarnation
+
+    @property
+    def ended(self) -> Mapping[str, Ended]:
+        """Of others that had the node's name in its bucket, how those ended of which
+        nobody knows what they acknowledged last; any thread may ask.
+        """
+        return {} if self._claim is None else self._claim.unvouched
 
     @property
     def journal_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from gateway.event import Origin
+from gateway.feeds import columns
 from gateway.feeds.publisher import Fault
+from gateway.store.incarnation import KEY, Incarnation
 from gateway.store.journal import segment
 
 UNBOUNDED = 2**63 - 1
@@ -492,3 +495,108 @@ def world_is_empty(world: Any) -> bool:
     """No event is anywhere."""
     there = [*world.directories.spool.iterdir(), *world.directories.archive.iterdir()]
     return not there and not list(world.journal.glob("*.journal"))
+
+
+@pytest.fixture
+def moved(make_world: Callable[..., Any]) -> Any:
+    """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
+    own = Incarnation("c0c0", 7, 0, ("a0a0", "b0b0"), begins=(1, 4))
+    world = make_world(incarnation=own)
+    world.publisher._given_by = own.of_lsn
+    world.commit(3)
+    world.seal()
+    world.publish()
+    world.commit(3)
+    world.seal()
+    world.commit(3)
+    return world
+
+
+@pytest.mark.parametrize("shape", ["json", "arrow"])
+def test_events_say_which_incarnation_gave_them(moved: Any, shape: str) -> None:
+    """From files, of the journal and live."""
+    reader = moved.subscribe(f"events?format={shape}")
+    tap = moved.subscribe(f"tap?format={shape}")
+    for one in (reader, tap):
+        one.want(UNBOUNDED)
+    moved.settle()
+    moved.commit(1)
+    moved.settle()
+    given: dict[int, str] = {}
+    for element in [*reader.elements, *tap.elements]:
+        if shape == "json":
+            event = json.loads(element)
+            assert [*event][:3] == ["node", "incarnation", "lsn"]
+            given[event["lsn"]] = event["incarnation"]
+            continue
+        batch = columns.read(element)
+        for lsn in batch.column("lsn").to_pylist():
+            given[lsn] = batch.schema.metadata[KEY].decode()
+    assert [given[lsn] for lsn in range(1, 11)] == [
+        *["a0a0"] * 3,
+        *["b0b0"] * 3,
+        *["c0c0"] * 4,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "first"),
+    [("a0a0", 1), ("a0a0", 4), ("b0b0", 4), ("b0b0", 7), ("c0c0", 8), ("c0c0", 10)],
+)
+def test_a_position_says_whose_lsn_it_is(
+    moved: Any, incarnation: str, first: int
+) -> None:
+    """It goes on with what was given behind that, by whoever goes on."""
+    reader = moved.subscribe(f"events?incarnation={incarnation}&from={first}")
+    reader.want(UNBOUNDED)
+    moved.settle()
+    assert reader.lsns == list(range(first, 10))
+
+
+@pytest.mark.parametrize(
+    ("query", "number", "told"),
+    [
+        ("incarnation=f00d&from=5", 409, ["f00d", "c0c0 since lsn 7", "from=1 "]),
+        (
+            "incarnation=a0a0&from=5",
+            409,
+            ["lsn 4", "a0a0", "c0c0", "up to 3", "from=4"],
+        ),
+        ("incarnation=b0b0&from=3", 409, ["lsn 2", "b0b0", "from 4 on", "from=7"]),
+        ("incarnation=c0c0&from=5", 409, ["lsn 4", "from 7 on", "from=7"]),
+        ("incarnation=c0c0", 400, ["from=LSN"]),
+        ("incarnation=c0c0&from=earliest", 400, ["from=LSN"]),
+        ("incarnation=c0c0&from=11", 416, ["still to come"]),
+    ],
+)
+def test_a_position_that_is_not_ours_is_refused(
+    moved: Any, query: str, number: int, told: list[str]
+) -> None:
+    """Never other events under the same number: both incarnations are named, and from
+    where to go on."""
+    with pytest.raises(Fault) as caught:
+        moved.subscribe(f"events?{query}")
+    assert caught.value.number == number
+    for words in told:
+        assert words in caught.value.text
+
+
+def test_an_offset_is_a_position_too(moved: Any) -> None:
+    """As extension 2 counts, from lsn 1 on."""
+    with pytest.raises(Fault, match="E409"):
+        moved.subscribe("events?incarnation=a0a0", offset=5)
+    reader = moved.subscribe("events?incarnation=a0a0", offset=3)
+    reader.want(UNBOUNDED)
+    moved.settle()
+    assert reader.lsns == list(range(4, 10))
+
+
+def test_without_an_incarnation_all_is_as_before(world: Any) -> None:
+    """Whoever does not know of them, on either side."""
+    world.commit(3)
+    reader = world.subscribe("events?from=2")
+    reader.want(UNBOUNDED)
+    world.settle()
+    assert reader.lsns == [2, 3]
+    assert "incarnation" not in reader.events[0]
+    world.subscribe("events?from=2&incarnation=f00d")

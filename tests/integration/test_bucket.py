@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import random
 import shutil
@@ -11,10 +12,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from daemons import Daemon, listener
@@ -26,12 +28,14 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
+from gateway.store.incarnation import KEY
 from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
+from gateway.store.word import Reached, Word, decode, name_of
 from gateway.testing.seaweed import Seaweed
 from programs import running
 from seaweeds import bucket_at, settings_of
-from small_s3 import small_s3
+from small_s3 import SmallS3, small_s3
 
 MINUTE = 60.0
 
@@ -46,6 +50,7 @@ def in_bucket(
     url: str,
     roll: str,
     *name: str,
+    ack: str = "spool",
 ) -> tuple[Daemon, int]:
     """A daemon without a disk of its own, started, and its port."""
     port = free_port()
@@ -55,7 +60,7 @@ def in_bucket(
         "roll_interval": roll,
     }
     beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
-    return prepare(*name, ack="spool", spool=spool, listeners=[beats]).start(), port
+    return prepare(*name, ack=ack, spool=spool, listeners=[beats]).start(), port
 
 
 @contextlib.contextmanager
@@ -111,6 +116,112 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
         assert "this directory" in daemon.log
         daemon.terminate()
         assert "complete: " in audited(daemon, acked)
+
+
+def _word(server: SmallS3) -> Word:
+    return decode(server.objects[f"gateway/spool/{name_of('gw-1')}"])
+
+
+def _reached(server: SmallS3) -> Reached:
+    found = _word(server).reached
+    assert found is not None
+    return found
+
+
+def _lsns(objects: Mapping[str, bytes]) -> dict[int, str]:
+    """Who gave each lsn that is in a file."""
+    found: dict[int, str] = {}
+    for name, data in objects.items():
+        if "/events-" in name:
+            file = pq.ParquetFile(io.BytesIO(data))
+            own = file.metadata.metadata[KEY].decode()
+            for lsn in file.read(["lsn"]).column("lsn").to_pylist():
+                assert lsn not in found, "two events have one lsn"
+                found[lsn] = own
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["killed", "stopped"])
+def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
+    prepare: Callable[..., Daemon],
+    free_port: Callable[[], int],
+    tmp_path: Path,
+    way: str,
+) -> None:
+    """Somebody removes the newest objects, then the disk goes: what comes after it has
+    other names, and what was acknowledged is told, by number."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    with small_s3() as server:
+        daemon, port = in_bucket(prepare, free_port, server.url, "50ms")
+        with sending(port, ours, "--rate", "1000", "--window", "50") as sender:
+            if way == "stopped":
+                finish(sender)
+            else:
+                eventually(lambda: len(_ids(ours)) > 500, "acknowledgements")
+        getattr(daemon, "kill" if way == "killed" else "terminate")()
+        before, acknowledged = _reached(server), len(_ids(ours))
+        assert before.lsn >= acknowledged
+        assert before.exact is (way == "stopped")
+        given = _lsns(server.objects)
+        names = sorted(name for name in server.objects if "/events-" in name)
+        removed = {name: server.objects.pop(name) for name in names[-2:]}
+        shutil.rmtree(daemon.data)
+        daemon.start()
+        assert f"incarnation {before.incarnation} had acknowledged" in daemon.log
+        first = min(_lsns(removed))
+        assert f"Of lsns {first} to {before.lsn} there is no file" in daemon.log
+        with sending(port, theirs, "--rate", "1000", "--window", "50") as sender:
+            finish(sender)
+        ended = _word(server).ended[before.incarnation]
+        assert (ended.acknowledged, ended.exact) == (before.lsn, True)
+        daemon.terminate()
+        now = _lsns({**server.objects, **removed})
+        new = {lsn for lsn, own in now.items() if own != before.incarnation}
+        assert len(new) == 2000 == len(_ids(theirs))
+        assert min(new) == max(before.lsn, *given) + 1
+        assert {own for lsn, own in now.items() if lsn in given} == {before.incarnation}
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
+    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    """With `ack: journal`, while the bucket takes no files: the next one goes on behind
+    what was acknowledged, names what is missing, and says that nobody vouches for more."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+
+    def refuse(method: str, path: str) -> int:
+        return 503 if method == "PUT" and "/events-" in path else 0
+
+    with small_s3() as server:
+        daemon, port = in_bucket(prepare, free_port, server.url, "50ms", ack="journal")
+        with sending(port, ours, "--rate", "500", "--window", "50"):
+            eventually(lambda: _lsns(server.objects), "a file")
+            server.refuse = refuse
+            heard = len(_ids(ours)) + 200
+            eventually(lambda: _reached(server).lsn > heard, "a word")
+        daemon.kill()
+        server.refuse = lambda method, path: 0
+        before, last = _reached(server), max(_lsns(server.objects))
+        assert last < heard < before.lsn
+        shutil.rmtree(daemon.data)
+        daemon.start()
+        assert f"Of lsns {last + 1} to {before.lsn} there is no file" in daemon.log
+        assert "acknowledged by gw-1 with `ack: journal`" in daemon.log
+        status = daemon.status()
+        [ended] = status["incarnation"]["ended"]
+        assert ended["incarnation"] == before.incarnation
+        assert ended["acknowledged"] == before.lsn
+        assert status["incarnation"]["since"] == before.lsn + 1
+        assert f"up to lsn {before.lsn} when last heard of" in status["sentence"]
+        with sending(port, theirs, "--rate", "2000") as sender:
+            finish(sender)
+        daemon.terminate()
+        now = _lsns(server.objects)
+        new = [lsn for lsn, own in now.items() if own != before.incarnation]
+        assert len(new) == 2000
+        assert min(new) == before.lsn + 1
 
 
 @pytest.mark.slow
@@ -221,7 +332,7 @@ def test_two_gateways_of_one_name(prepare: Callable[..., Daemon]) -> None:
         first.eventually(lambda: "is refused" in first.log, "a word of who asked")
         assert first.status()["ready"]
         first.terminate()
-        assert not [name for name in server.objects if ".gateway-node" in name]
+        assert _word(server).holder is None
         second.start()
 
 

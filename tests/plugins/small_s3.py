@@ -33,6 +33,8 @@ class SmallS3:
         """Those that are not refused; None: all."""
         self.before: Callable[[str, str], None] = lambda method, name: None
         """Is told of each request that came whole, and may let it wait."""
+        self.refuse: Callable[[str, str], int] = lambda method, name: 0
+        """Says with which status one is refused; 0: it is not."""
         self.lock = threading.Lock()
 
 
@@ -69,6 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = signed.partition("Credential=")[2].partition("/")[0]
         self._s3.keys.append(key)
         fault = self._s3.faults.pop(0) if self._s3.faults else None
+        fault = self._s3.refuse(self.command, self.path) or fault
         if self._s3.valid is not None and key not in self._s3.valid:
             fault = 403
         if fault == 0:

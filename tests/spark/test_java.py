@@ -67,6 +67,19 @@ def test_a_java_without_release_file_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_wheel")
+def test_a_java_that_hangs_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it got nowhere for a while; a slow one has as long as it gets on."""
+    monkeypatch.setattr(java, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(java, "_SILENT_SECONDS", 0.5)
+    home = make_home(tmp_path / "jdk", release=False)
+    (home / "bin" / "java").write_text("#!/bin/sh\nexec sleep 600\n")
+    with pytest.raises(java.NoJava, match="-version does not answer"):
+        java.find({"JAVA_HOME": str(home), "PATH": str(tmp_path)}, tmp_path)
+
+
+@pytest.mark.usefixtures("no_wheel")
 def test_no_java_says_what_was_tried_and_what_to_do(tmp_path: Path) -> None:
     """The message names every place, why it was no good, and the way out."""
     old = make_home(tmp_path / "old", version="1.8.0_392", release=False)

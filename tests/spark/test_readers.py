@@ -29,7 +29,8 @@ INSTANT = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
 #: Names of columns, by what a reader has to understand for them.
 COLUMNS = {
     "names": (
-        *("node", "protocol", "listener", "session", "peer", "kind", "content_type"),
+        *("node", "incarnation", "protocol", "listener", "session", "peer", "kind"),
+        "content_type",
         *("principal", "channel", "flaw", "misfits", "event_time_source"),
     ),
     "numbers": ("lsn", "seq", "payload_bytes", "log_offset", "status", "took", "fine"),
@@ -137,7 +138,9 @@ def lake(
             for n in range(0, len(PAYLOADS), 7)
         ]
     for first, payloads, flawed in many:
-        spool.put("gw", first, payloads, received_at=at, flaws=flawed)
+        spool.put(
+            "gw", first, payloads, incarnation="aaaa", received_at=at, flaws=flawed
+        )
         job.run(config, spark, available_now=True)
     address = {"protocol": "pravega", "channel": "shop/orders/0.#epoch.0"}
     spool.put("gw", 101, [b'{"x": 1}'], received_at=at, **address)

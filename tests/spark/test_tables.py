@@ -191,17 +191,23 @@ def test_flawed_events_keep_their_bytes(make_rows: Callable[..., list[Any]]) -> 
 
 
 def test_what_was_committed_before_is_left_out(spark: Any) -> None:
-    """By node and interval, both ends included."""
+    """By node, incarnation and interval, both ends included."""
     all_of = spark.createDataFrame(
-        [(node, lsn) for node in ("a", "b") for lsn in range(1, 7)],
-        "node string, lsn bigint",
+        [
+            (*life, lsn)
+            for life in (("a", None), ("a", "x"), ("b", "x"))
+            for lsn in range(1, 7)
+        ],
+        "node string, incarnation string, lsn bigint",
     )
-    left = tables.without(all_of, Ranges({"a": [(1, 2), (5, 5)], "b": [(1, 6)]}))
-    assert sorted((row.node, row.lsn) for row in left.collect()) == [
-        ("a", 3),
-        ("a", 4),
-        ("a", 6),
+    gone = Ranges({"a": {"": [(1, 2), (5, 5)]}, "b": {"x": [(1, 6)]}})
+    left = [tuple(row) for row in tables.without(all_of, gone).collect()]
+    assert sorted(row for row in left if row[1] is None) == [
+        ("a", None, 3),
+        ("a", None, 4),
+        ("a", None, 6),
     ]
+    assert sorted(row for row in left if row[1]) == [("a", "x", n) for n in range(1, 7)]
 
 
 @pytest.mark.parametrize(

@@ -658,6 +658,26 @@ def test_threads_that_confirm_at_once_share_a_request(
     assert len(bucket.requests) == 2
 
 
+def test_a_shared_request_has_to_say_the_lsn(
+    gateway: Callable[..., Claim], bucket: MemoryBucket, time: Time
+) -> None:
+    """Of a thread that waited for another one's, which did not know of it."""
+    mine = gateway("a", "5f0c")
+    mine.take()
+    open_journal(mine, "5f0c", 0, ack="spool")
+    time.now = 5
+    mine.confirm(3)
+    bucket.requests.clear()
+    time.now = 4  # when it began to wait
+    mine.confirm(3)
+    assert bucket.requests == []
+    mine.confirm(9)
+    word = mine.read()
+    assert word is not None
+    assert word.reached is not None
+    assert word.reached.lsn == 9
+
+
 @pytest.mark.parametrize("ack", ["journal", "spool"])
 def test_how_one_ended_is_noted_by_the_next(
     gateway: Callable[..., Claim], ack: str

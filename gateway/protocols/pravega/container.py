@@ -51,11 +51,12 @@ class Reader(Protocol):
         """All events from this lsn on can be read."""
 
     def read(
-        self, segment: str, offset: int, size: int, lsn: int
+        self, segment: str, offset: int, size: int, lsn: int, until: int
     ) -> Deferred[bytes | memoryview]:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
-        *lsn* is that of an event at or shortly before the offset.
+        *lsn* is that of an event at or shortly before the offset.  From *until* on no file
+        will be asked for what follows.
         """
 
 
@@ -449,7 +450,11 @@ class Container:
         else:
             self.stop_waiting(pending)
             pending.fetched = reader.read(
-                answer.segment.name, answer.offset, answer.size, answer.lsn
+                answer.segment.name,
+                answer.offset,
+                answer.size,
+                answer.lsn,
+                answer.until,
             )
             pending.fetched.addCallbacks(
                 self._fetched,

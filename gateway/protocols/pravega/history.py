@@ -93,12 +93,12 @@ class History:
         self.refresh()
 
     def read(
-        self, segment: str, offset: int, size: int, lsn: int
+        self, segment: str, offset: int, size: int, lsn: int, until: int
     ) -> Deferred[bytes | memoryview]:
         """See `fetch`."""
         begin = max(lsn, self._hint(segment, offset))
         return self._lookups.read(
-            begin, partial(self.fetch, segment, offset, size, lsn)
+            begin, partial(self.fetch, segment, offset, size, lsn, until)
         )
 
     def refresh(self) -> None:
@@ -111,16 +111,18 @@ class History:
                 self.first_lsn = oldest
 
     def fetch(
-        self, segment: str, offset: int, size: int, lsn: int
+        self, segment: str, offset: int, size: int, lsn: int, until: int | None = None
     ) -> bytes | memoryview:
         """At most *size* bytes of a segment from *offset* on, and at least one.
 
-        *lsn* is that of an event at or before the offset.  Raises `Gone`, OSError.
+        *lsn* is that of an event at or before the offset.  From *until* on, where that is
+        given, nothing is read from files: who has all up to there is not read ahead for.
+        Raises `Gone`, OSError.
         """
         for _ in range(2):
             # A file may move or go while we look for it.
             with contextlib.suppress(FileNotFoundError):
-                found = self._fetch(segment, offset, size, lsn)
+                found = self._fetch(segment, offset, size, lsn, until)
                 if found:
                     return found
             self.refresh()
@@ -131,7 +133,7 @@ class History:
             raise Gone(lsn, self.first_lsn)
 
     def _fetch(
-        self, segment: str, offset: int, size: int, lsn: int
+        self, segment: str, offset: int, size: int, lsn: int, until: int | None
     ) -> bytes | memoryview:
         hint = self._hint(segment, offset)
         begin, reads_on = max(lsn, hint), hint > 0
@@ -147,7 +149,8 @@ class History:
         found, hint = chosen.read(offset, size, lsn)
         if found and hint:
             self._hints.put((segment, offset + len(found)), hint)
-            if reads_on and (ahead := chosen.ahead()):
+            more = offset + len(found) != until
+            if reads_on and more and (ahead := chosen.ahead()):
                 self._lookups.ahead(ahead)
         return found
 

@@ -81,6 +81,9 @@ class Fetch(Struct):
     size: int
     lsn: int
     """Of an event at or shortly before the offset."""
+    until: int
+    """The offset from which on no file is needed: memory has what follows, or nothing
+    follows yet."""
 
 
 Answer: TypeAlias = Found | Truncated | Ended | Missing
@@ -144,6 +147,5 @@ def _fetch_or_truncated(
     if lsn is None or offset < start:
         return Truncated(start)
     begin = recent.begin(segment.name)
-    if begin is not None and begin > offset:
-        size = min(size, begin - offset)
-    return Fetch(segment, offset, size, lsn)
+    until = segment.readable if begin is None or begin <= offset else begin
+    return Fetch(segment, offset, min(size, until - offset), lsn, until)

@@ -4,8 +4,8 @@
 
 What comes over that descriptor (of a `multiprocessing` pipe) is the options of each
 protocol's listeners, and then a `Task` for each file, and its path with the link of the
-file before it.  What goes is a file's path with None for each row group, and then with
-the `WrittenFile`, or what went wrong.
+file before it.  What goes is a file's path with `Progress` for each row group, and then
+with the `WrittenFile`, or what went wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gateway.plugins import installed
 from gateway.store.disk import RealDisk
 from gateway.store.heap import give_back
 from gateway.store.spool.columns import leave_pandas_out
-from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile, write
+from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile, write
 
 if TYPE_CHECKING:
     from gateway.event import Decode
@@ -141,7 +141,7 @@ class _Files:
         del self._links[task.path]
         self._say(task, done)
 
-    def _say(self, task: Task, what: WrittenFile | Exception | None) -> None:
+    def _say(self, task: Task, what: WrittenFile | Exception | Progress) -> None:
         with self._saying, contextlib.suppress(OSError):  # the daemon ended: so do we
             self._connection.send((task.path, what))
 
@@ -156,7 +156,7 @@ class _Files:
                 RealDisk(),
                 self._known(),
                 asked,
-                lambda: self._say(task, None),
+                lambda size: self._say(task, Progress(size)),
                 self._decoding,
                 encoder,
             )

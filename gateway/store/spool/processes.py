@@ -26,18 +26,22 @@ from typing import Any
 
 from gateway.store.disk import Disk
 from gateway.store.names import hidden_name
-from gateway.store.spool.writing import AT_ONCE, Task, WrittenFile
+from gateway.store.silence import Silence
+from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile
 
 __all__ = ["Lost", "Processes", "usual_number"]
 
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
-"""Without a row group, where one takes a tenth of a second."""
+"""Without a row group, where one takes a tenth of a second; of what is no hang see
+`silence`."""
 _SILENT_SECONDS = 5.0
 """It tells of each group of rows, so one that is only slow is not silent for so long."""
 _LOOK_SECONDS = 1.0
 _STOPPING_SECONDS = 10.0
 """The same while the daemon is stopping."""
+_SLOW_DISK_BYTES = 4 << 20
+"""An SD card syncs so much in a second, and nothing is heard of it meanwhile."""
 _IDLE_SECONDS = 60.0
 _MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -169,9 +173,9 @@ class Processes:
     def silence(self) -> str | None:
         """See `Writer`."""
         process = self._awaited  # one reference, which the other thread sets
-        silent = 0.0 if process is None else time.monotonic() - process.heard
-        if process is None or silent < _SILENT_SECONDS:
+        if process is None or process.silence.seconds < _SILENT_SECONDS:
             return None
+        silent = process.silence.seconds
         return (
             f"publisher process {process.pid} got nowhere for {silent:.0f} s; it is "
             f"stopped, or hangs in the disk, and is replaced after "
@@ -205,7 +209,10 @@ class _Process:
         self._untold: bytes | None = protocols
         self.paths: dict[Task, Path] = {}
         """Of the files that it may have begun."""
-        self.used = self.heard = time.monotonic()
+        self.used = time.monotonic()
+        self.silence = Silence(self.pid)
+        self._syncing: dict[Path, int] = {}
+        """Of files whose bytes are on their way to the disk: how many."""
 
     @property
     def pid(self) -> int:
@@ -224,35 +231,43 @@ class _Process:
         self, task: Task, previous: str, patience: Callable[[], float]
     ) -> tuple[Path, Any]:
         """The file's path, and the file, or what went wrong.  Raises `Lost`."""
-        self.heard = time.monotonic()  # it owes nothing before
+        self.silence.end()  # it owes nothing before
         path = self.paths[task]
-        of, said = path, None
+        of, said = path, Progress()
         try:
             self._connection.send((path, previous))
-            while said is None or of != path:  # it got on, with this one or the next
-                of, said = self._next(patience)
+            while isinstance(said, Progress) or of != path:
+                of, said = self._next(patience)  # it got on, with this one or the next
         except (OSError, EOFError) as why:
             raise Lost(self._end()) from why
         del self.paths[task]
         return path, said
 
-    def _next(self, patience: Callable[[], float]) -> Any:
-        """What it says of which file; None that it got on."""
+    def _next(self, patience: Callable[[], float]) -> tuple[Path, Any]:
+        """Of which file it says what."""
         while not self._connection.poll(min(_LOOK_SECONDS, patience())):
-            waited = time.monotonic() - self.heard
-            if waited >= patience():
+            syncs = sum(self._syncing.values()) / _SLOW_DISK_BYTES
+            if (silent := self.silence.look()) >= patience() + syncs:
                 raise Lost(
-                    f"publisher process {self.pid} got nowhere for {waited:.0f} s"
+                    f"publisher process {self.pid} got nowhere for {silent:.0f} s"
                 )
-        self.heard = time.monotonic()
-        return self._connection.recv()
+        self.silence.end()
+        of, said = self._connection.recv()
+        self._syncing.pop(of, None)
+        if isinstance(said, Progress) and said.to_sync:
+            self._syncing[of] = said.to_sync
+        return of, said
 
     def _end(self) -> str:
         """How it ended: a sentence."""
-        try:
-            status = self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"publisher process {self.pid} does not answer"
+        self.silence.end()
+        while True:
+            try:
+                status = self._process.wait(_LOOK_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if self.silence.look() >= _END_SECONDS:
+                    return f"publisher process {self.pid} does not answer"
         if status == -9:
             return (
                 f"publisher process {self.pid} was killed (signal 9): by the system for "

@@ -24,7 +24,7 @@ from gateway.store.journal import segment
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
 
-__all__ = ["AT_ONCE", "Here", "Task", "Writer", "WrittenFile", "write"]
+__all__ = ["AT_ONCE", "Here", "Progress", "Task", "Writer", "WrittenFile", "write"]
 
 AT_ONCE = 2
 """So many files a process has in hand: one is decoded while the end of the one before it
@@ -46,6 +46,14 @@ class Task:
     incarnation: str
     copies: Mapping[int, Batch] = field(default_factory=dict, compare=False, repr=False)
     """Batches that need not be read of the segment, by lsn: it does not give them back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The writing of a file got on."""
+
+    to_sync: int = 0
+    """So many bytes are to be on the disk before anything else is said of it."""
 
 
 @dataclass(slots=True)
@@ -137,16 +145,16 @@ def write(
     disk: Disk,
     decoders: Mapping[str, Decode],
     previous: Callable[[], str],
-    progress: Callable[[], None] = lambda: None,
+    progress: Callable[[int], None] = lambda _: None,
     decoding: AbstractContextManager[object] | None = None,
     executor: Executor | None = None,
 ) -> WrittenFile:
     """Write the file of a segment; *decoders* by protocol.
 
     *previous* is asked for the link of the file before it when all rows are written.
-    *progress* is called for each group of rows, *decoding* is held while there is something
-    to decode; *executor*, of one thread, encodes and writes one while the next is decoded.
-    Blocks; raises OSError, MemoryError, and leaves no file then.
+    *progress* is called with 0 for each group of rows, and with how many bytes are synced
+    next; *decoding* is held while there is something to decode; *executor*, of one thread,
+    encodes and writes one while the next is decoded.  Blocks; raises OSError, MemoryError, and leaves no file then.
     """
     more = (previous, progress, decoding, executor)
     try:
@@ -163,7 +171,7 @@ def _write(
     disk: Disk,
     decoder: Decoder,
     previous: Callable[[], str],
-    progress: Callable[[], None],
+    progress: Callable[[int], None],
     decoding: AbstractContextManager[object] | None,
     executor: Executor | None,
 ) -> WrittenFile:
@@ -184,11 +192,11 @@ def _write(
                 compression=task.compression,
                 previous=previous,
                 incarnation=task.incarnation,
-                progress=progress,
+                progress=lambda: progress(0),
                 decoded=turn.close,
                 executor=executor,
             )
-            progress()
+            progress(sink.size)
             sink.file.sync()
         except BaseException:
             with contextlib.suppress(OSError):
@@ -223,7 +231,7 @@ class _Sink(io.RawIOBase):
     def __init__(self, file: File) -> None:
         super().__init__()
         self.file = file
-        self._size = 0
+        self.size = 0
         self.sha256 = hashlib.sha256()
         """Of what was written."""
 
@@ -234,8 +242,8 @@ class _Sink(io.RawIOBase):
         chunk = bytes(data)
         self.sha256.update(chunk)
         self.file.write([chunk])
-        self._size += len(chunk)
+        self.size += len(chunk)
         return len(chunk)
 
     def tell(self) -> int:
-        return self._size
+        return self.size

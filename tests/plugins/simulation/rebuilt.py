@@ -34,7 +34,7 @@ from gateway.audit import audit
 from gateway.audit.report import Report
 from gateway.audit.sites import Word as Asked
 from gateway.config import model
-from gateway.event import Batch, Origin, Rows, Stored
+from gateway.event import LOST, Batch, Origin, Rows, Stored
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
@@ -313,7 +313,7 @@ class _Job:
         place.mkdir(parents=True)
         for number, file in enumerate(plan.files):
             found = pq.ParquetFile(self.data / "inbox" / file.name).read(
-                columns=["node", "lsn", "received_at", "payload"]
+                columns=["node", "lsn", "received_at", "payload", "flaw"]
             )
             lsns = found["lsn"].to_pylist()
             kept = [
@@ -372,10 +372,11 @@ class _Job:
         self.restart()
 
     def rows(self) -> Counter[bytes]:
-        """How often each payload is in the table."""
+        """How often each payload is in the table; not what only holds the place of one."""
         found: Counter[bytes] = Counter()
         for path in (self.data / "lake" / "events").rglob("*.parquet"):
-            found.update(pq.ParquetFile(path).read(["payload"])["payload"].to_pylist())
+            for row in pq.ParquetFile(path).read(["payload", "flaw"]).to_pylist():
+                found.update([row["payload"]] * (row["flaw"] != LOST))
         return found
 
 
@@ -649,7 +650,7 @@ class _World:
         file = SpoolFile.parse(name)
         assert file is not None
         words = pq.read_metadata(io.BytesIO(self.bucket.objects[name])).metadata
-        by = words[incarnation.KEY].decode()
+        by = words.get(incarnation.KEY, b"").decode()
         whole = SpoolFile(name, file.node, file.first, file.last, by)
         here = self.job.data / "inbox" / name
         return self.job.sink.ledger.committed.covers(whole) or here.exists()
@@ -714,7 +715,7 @@ class _World:
         for name, data in self.bucket.objects.items():
             if (file := SpoolFile.parse(name)) is not None:
                 words = pq.read_metadata(io.BytesIO(data)).metadata
-                by = words[incarnation.KEY].decode()
+                by = words.get(incarnation.KEY, b"").decode()
                 if not committed.covers(
                     SpoolFile(name, file.node, file.first, file.last, by)
                 ):

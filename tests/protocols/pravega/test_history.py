@@ -356,6 +356,21 @@ def test_what_is_made_ready_looks_at_one_file(
 
 
 @pytest.mark.usefixtures("small_groups")
+def test_nothing_is_made_ready_where_nothing_follows(places: Places) -> None:
+    """Who has read up to what memory has, or to the end, has no file opened for more."""
+    for n in range(8):
+        places.append(events(b"%d" % n))
+    places.publish()
+    history = places.history()
+    history.fetch("s", 0, 9, 1, 27)
+    history.fetch("s", 9, 9, 1, 27)
+    assert len(places.threads.later) == 1
+    places.threads.later.clear()
+    history.fetch("s", 18, 9, 1, 27)
+    assert places.threads.later == []
+
+
+@pytest.mark.usefixtures("small_groups")
 @pytest.mark.parametrize("seed", range(5))
 def test_readers_go_through_the_files_together(
     places: Places,
@@ -400,7 +415,8 @@ def test_readers_go_through_the_files_together(
             name = idle.pop(chance.randrange(len(idle)))
             lsn = places.state.find(name).lsn_near(len(got[name]))
             assert lsn is not None
-            read = history.read(name, len(got[name]), 12, lsn)
+            until = len(places.bytes[name])
+            read = history.read(name, len(got[name]), 12, lsn, until)
             read.addCallback(found, name)
         else:
             tasks.pop(0)()
@@ -539,7 +555,7 @@ def test_in_a_thread(places: Places) -> None:
     """`read` is `fetch`, somewhere else."""
     places.append(events(b"abc"))
     got: list[bytes] = []
-    places.history().read("s", 8, 100, 1).addCallback(got.append)
+    places.history().read("s", 8, 100, 1, 100).addCallback(got.append)
     assert got == [b"abc"]
 
 

@@ -239,8 +239,11 @@ class Files:
         self.asked: list[tuple[str, int, int, int]] = []
         self.answers: list[Deferred[bytes]] = []
 
-    def read(self, segment: str, offset: int, size: int, lsn: int) -> Deferred[bytes]:
+    def read(
+        self, segment: str, offset: int, size: int, lsn: int, until: int
+    ) -> Deferred[bytes]:
         self.asked.append((segment, offset, size, lsn))
+        self.until = until
         self.answers.append(Deferred())
         return self.answers[-1]
 
@@ -273,6 +276,7 @@ def test_old_data_is_fetched(make_store: Callable[..., Any], block: Block) -> No
     peer.send(read(100))
     assert peer.got == []
     assert files.asked == [("s", 100, 300, 1)]
+    assert files.until == 400
     files.answers[0].callback(data[100:])
     assert peer.got == [SegmentRead("s", 100, False, False, data[100:], 7)]
     peer.send(read(400))

@@ -38,7 +38,7 @@ def test_a_few_reads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     service.start()
     got: list[bytes] = []
     for offset in range(6):
-        service.history.read("s", offset, 1, 1).addCallback(got.append)
+        service.history.read("s", offset, 1, 1, 6).addCallback(got.append)
     service.close()
     eventually(lambda: len(got) == 6, "all reads")
     assert len(threads) == 2

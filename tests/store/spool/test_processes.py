@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,7 +28,7 @@ from gateway.store.journal import Segment
 from gateway.store.names import hidden_name, parse_hidden_name
 from gateway.store.spool import process
 from gateway.store.spool.processes import Lost, Processes, usual_number
-from gateway.store.spool.writing import Here, Task
+from gateway.store.spool.writing import Here, Progress, Task
 
 PROTOCOL = "lumberjack"
 
@@ -154,6 +155,55 @@ def test_one_that_hangs_is_replaced(
     assert processes.finish(task(place, two), NOTHING).sha256
 
 
+_SLOW_SITE = """
+import time
+
+for _ in range(60):
+    time.sleep(0.05)
+    open(__file__).read()
+"""
+
+
+def test_one_that_starts_slowly_does_not_hang(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It reads modules for longer than one may get nowhere."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(_SLOW_SITE)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    processes = make(hung_seconds=1.5)
+    assert processes.finish(task(place, sealed(b"{}")), NOTHING).sha256
+    assert len(pids(processes)) == 1
+
+
+def test_what_is_synced_may_take_as_long_as_a_slow_disk_does(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
+) -> None:
+    """So many bytes a second; one that is stopped meanwhile hangs, a little later."""
+    processes = make(hung_seconds=0.1)
+    processes.start()
+    [process] = processes._all
+    of = place.spool / ".x"
+    process._connection, child = Pipe()
+    looks: list[float] = []
+
+    def looked() -> float:
+        looks.append(3.0 * len(looks))
+        return looks[-1]
+
+    process.silence.look = looked  # type: ignore[method-assign]
+    with child:
+        child.send((of, Progress(40 << 20)))
+        process._next(lambda: 0.1)
+        with pytest.raises(Lost, match="got nowhere for 12 s"):
+            process._next(lambda: 0.1)
+        child.send((of, Progress()))
+        process._next(lambda: 0.1)
+        with pytest.raises(Lost, match="got nowhere for 15 s"):
+            process._next(lambda: 0.1)
+
+
 def test_one_that_is_stopped_is_named_while_it_is_waited_for(
     place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
     monkeypatch: pytest.MonkeyPatch,
@@ -180,6 +230,23 @@ def test_one_that_is_stopped_is_named_while_it_is_waited_for(
     )
     assert said.endswith("is replaced after 300 s")
     assert processes.silence() is None
+
+
+def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
+    place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """It is waited for while it starts and works, and then is ended."""
+    monkeypatch.setattr("gateway.store.spool.processes._STOPPING_SECONDS", 0.5)
+    one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
+    processes = make()
+    assert processes.finish(one, NOTHING).sha256
+    [process] = processes._all
+    os.kill(process.pid, signal.SIGSTOP)
+    processes.hurry()
+    with pytest.raises(Lost, match=rf"process {process.pid} got nowhere for \d+ s"):
+        processes.finish(two, NOTHING)
+    eventually(lambda: not is_there(process.pid), "it has ended")
 
 
 def test_what_is_wanted_now_goes_before_what_was_begun(

@@ -80,9 +80,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _publisher(
-    args: argparse.Namespace, first: int | None = None, node: str | None = None
+    args: argparse.Namespace,
+    first: int | None = None,
+    node: str | None = None,
+    incarnation: str | None = None,
 ) -> str:
-    """What to subscribe to; from lsn *first* of *node* on, if these are not None."""
+    """What to subscribe to; from lsn *first* of *node* on, if these are not None, behind
+    the one that *incarnation* gave.
+    """
     given = {name: getattr(args, name) for name in _FILTERS}
     if args.publisher is not None:
         if args.first or args.last or any(given.values()):
@@ -93,7 +98,13 @@ def _publisher(
         return f"{name}?{query}&format=arrow".replace("?&", "?")
     if args.last and not args.first:
         raise WrongUse("--to needs --from")
-    asked = {"node": node, "from": first or args.first, "to": args.last, **given}
+    asked = {
+        "node": node,
+        "incarnation": incarnation,
+        "from": first or args.first,
+        "to": args.last,
+        **given,
+    }
     if args.format != "json":
         asked["format"] = args.format
     name = "events" if args.first else "tap"
@@ -136,6 +147,10 @@ class _Form(Protocol):
     def node(self) -> str | None:
         """The node that it is an event of: lsns of others are other events."""
 
+    @property
+    def incarnation(self) -> str | None:
+        """Who gave that lsn, if it is known."""
+
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
 
@@ -159,6 +174,11 @@ class _Lines:
     def node(self) -> str | None:
         node = self._found("node")
         return node if isinstance(node, str) else None
+
+    @property
+    def incarnation(self) -> str | None:
+        incarnation = self._found("incarnation")
+        return incarnation if isinstance(incarnation, str) else None
 
     def _found(self, key: str) -> object:
         return json.loads(self._element or b"{}").get(key)
@@ -201,12 +221,15 @@ class _Arrow:
         import pyarrow as pa
 
         from gateway.event import SCHEMA
+        from gateway.store.incarnation import KEY
 
+        self._key = KEY
         self._read = pa.ipc.open_stream
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
         self.last: int | None = None
         self.node: str | None = None
+        self.incarnation: str | None = None
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         events = 0
@@ -219,6 +242,8 @@ class _Arrow:
                         self._writer.write_batch(some)
                         self.last = some.column("lsn")[-1].as_py()
                         self.node = some.column("node")[-1].as_py()
+                        own = (reader.schema.metadata or {}).get(self._key)
+                        self.incarnation = None if own is None else own.decode()
                         events += some.num_rows
         return self._written(), events
 
@@ -367,7 +392,8 @@ class _Tapping:
             return False
         if last is None:  # the latest would be another one by now
             return bool(self._args.first != "latest")
-        self._publisher = _publisher(self._args, last + 1, self._form.node)
+        form = self._form
+        self._publisher = _publisher(self._args, last + 1, form.node, form.incarnation)
         return True
 
     @property
