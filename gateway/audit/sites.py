@@ -293,7 +293,9 @@ class Journals:
         return found
 
 
-def lives_of(node: str, journals: Journals, words: Words, ledgers: Ledgers) -> Lives:
+def lives_of(
+    node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
+) -> Lives:
     """What all of them say of a node's incarnations."""
     lines = [line for home in journals.homes(node) if (line := home.line) is not None]
     for reached in words.reached.get(node, ()):
@@ -303,7 +305,10 @@ def lives_of(node: str, journals: Journals, words: Words, ledgers: Ledgers) -> L
     for place in (ledgers.ends, words.ends):
         for each, end in place.get(node, {}).items():
             _add_end(known, each, end)
-    return Lives(lines, known, frozenset(words.holders.get(node, ())))
+    holders = words.holders.get(node, set())
+    if node in asked.words:
+        holders = holders | {asked.words[node].incarnation}
+    return Lives(lines, known, frozenset(holders))
 
 
 def _both(
