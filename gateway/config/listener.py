@@ -125,7 +125,7 @@ class Limits(Section):
         description="One event or message (size); some protocols have less by default",
     )
     inflated_bytes: ByteCount = Field(
-        default=100 * MiB, description="What one batch may unpack to (size)"
+        default=100 * MiB, description="What one frame or batch may unpack to (size)"
     )
     unacknowledged_bytes: ByteCount = Field(
         default=8 * MiB,

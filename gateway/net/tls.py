@@ -4,13 +4,19 @@ Twisted's own ways fall short in three places, each kept by a test: its `tls:` e
 serves the first certificate for ever; its ALPN callback kills every client that offers
 only protocols we do not list (`h2`); and it has no deadline for the handshake (that is
 `connection`'s).  What remains is its memory-BIO protocol, on a context of our own.
+
+A client that comes again may bring a ticket for the session that it had, and is spared the
+costly part of the handshake.  A ticket has the client's certificate, whose authority was
+asked when it was given; so tickets are good for one listener and one load of its files, and
+for a short time.  Their keys are the context's, and OpenSSL never changes those: a new
+context is made every few hours.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +55,11 @@ _UNVERIFIED: Mapping[int, str] = {
     26: "is not for TLS clients",
 }
 
+_TICKET_SECONDS = 2 * 3600
+"""A session may be resumed for so long."""
+_KEYS_SECONDS = 4 * 3600.0
+"""Tickets are made with the same keys for so long."""
+
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -78,6 +89,7 @@ class ServerTls:
         self._listener = listener
         self._settings = settings
         self._alpn = tuple(alpn)
+        self._clock = clock
         self._stamp = self._stat()
         self._context = self._load()
         self._allowed = frozenset(name.lower() for name in settings.allowed_names)
@@ -96,9 +108,12 @@ class ServerTls:
         return self._ends
 
     def check(self) -> None:
-        """Reload if any of the files changed."""
+        """Reload if any of the files changed; take new keys for tickets now and then."""
         if self._stat() != self._stamp:
             self.reload()
+        elif self._clock.seconds() - self._loaded_at >= _KEYS_SECONDS:
+            with contextlib.suppress(UnusableCertificate):  # `reload` has said so
+                self._context = self._load()
 
     def reload(self) -> str | None:
         """Read the files again; if they can not be used, log it and keep what we have.
@@ -125,12 +140,16 @@ class ServerTls:
     def principal(self, certificate: x509.Certificate | None) -> str | None:
         """The subject of a client's certificate; None without one.
 
-        Raises `Refusal` if none of its names is allowed.  A client without a
-        certificate got here because `client_auth` lets it.
+        Raises `Refusal` if none of its names is allowed, or if it has expired since the
+        session began that is resumed.  A client without a certificate got here because
+        `client_auth` lets it.
         """
         if certificate is None:
             return None
         subject = certificate.subject.rfc4514_string()
+        now = datetime.fromtimestamp(self._clock.seconds(), UTC)
+        if certificate.not_valid_after_utc < now:
+            raise Refusal(f"client certificate {subject[:200]!r} has expired")
         names = {subject, *_names(certificate)}
         if self._allowed and self._allowed.isdisjoint(name.lower() for name in names):
             raise Refusal(
@@ -152,7 +171,10 @@ class ServerTls:
     def _load(self) -> SSL.Context:
         settings = self._settings
         least = _VERSIONS[settings.minimum_version]
-        context = CertificateOptions(raiseMinimumTo=least).getContext()
+        # Twisted gives each context an id of its own, which its sessions are bound to.
+        options = CertificateOptions(raiseMinimumTo=least, enableSessionTickets=True)
+        context = options.getContext()
+        context.set_timeout(_TICKET_SECONDS)
         context.set_options(SSL.OP_NO_RENEGOTIATION)
         context.set_alpn_select_callback(self._choose)
         certificate, key = str(settings.certificate), str(settings.private_key)
@@ -165,6 +187,7 @@ class ServerTls:
             _try(authority, lambda: context.load_client_ca(authority.encode()))
         context.set_verify(_VERIFY[settings.client_auth], _note_why)
         self._ends = _end_of(Path(certificate))
+        self._loaded_at = self._clock.seconds()
         return context
 
     def _choose(self, _: SSL.Connection, offered: list[bytes]) -> Any:

@@ -153,7 +153,7 @@ class Gate:
         assert bytes(read.data) == EVENT
         client.close()
 
-    def finish(self) -> None:
+    def finish(self, events: int = EVENTS) -> None:
         """Every sender comes to its end on its first connection, having sent all once."""
         for name, sender in self.senders.items():
             totals = json.loads(finish(sender, seconds=300)[0])
@@ -161,9 +161,9 @@ class Gate:
             assert totals["errors"] == []
             assert totals["connections"] == 1
             assert totals["resent"] == 0
-            assert totals["acknowledged"] == totals["events"] == EVENTS
+            assert totals["acknowledged"] == totals["events"] == events
 
-    def assert_there_once(self) -> None:
+    def assert_there_once(self, events: int = EVENTS) -> None:
         """Each event of each sender, in its order, over one connection."""
         found: dict[str, list[int]] = {name: [] for name in self.senders}
         sessions: dict[str, set[str]] = {name: set() for name in self.senders}
@@ -175,7 +175,7 @@ class Gate:
             sessions[event["sender"]].add(row["session"])
         for name, ids in found.items():
             assert max(Counter(ids).values()) == 1, f"{name}: doubled"
-            assert ids == list(range(EVENTS))
+            assert ids == list(range(events))
             assert len(sessions[name]) == 1
 
     def kill(self) -> None:
@@ -252,6 +252,27 @@ def test_a_full_spool_and_large_windows(gate: Callable[..., Gate]) -> None:
 def test_four_senders_and_a_full_spool(gate: Callable[..., Gate]) -> None:
     """Nobody is given up for others."""
     full_for_a_while(gate(**SMALL), "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize("level", [3, 0])
+def test_windows_that_are_too_large_for_a_batch(
+    gate: Callable[..., Gate], authority: Any, level: int
+) -> None:
+    """2048 events of 20 KB, of which a batch may have a tenth: compressed, and bare.
+
+    Each window is acknowledged, on one connection, and nothing is sent again; over TLS.
+    """
+    pair = authority.issue("localhost")
+    gated = gate({"tls": tls(pair), "limits": {"inflated_bytes": "2MiB"}})
+    gated.daemon.start()
+    words = ("-size", 20_000, "-repeat", 20, "-level", level, "-ca", authority.ca)
+    gated.send("a", "-events", 3 * 2048, *words)
+    gated.finish(3 * 2048)
+    gated.daemon.settled()
+    gated.assert_there_once(3 * 2048)
+    parts = gated.daemon.status()["lumberjack"]
+    assert parts["parts"] > 3 * 8
+    assert parts["cut_events"] == 0
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +78,72 @@ def test_lumberjack_protocol_gets_an_ack_that_it_believes(
     assert [row["seq"] for row in rows] == list(range(1, 501))
     assert {row["attributes"]["version"] for row in rows} == {"1"}
     assert {row["attributes"]["tls"] for row in rows} == {"TLSv1.3"}
+
+
+# As the page has it, but for the address; then an event now and then, and each `A`.
+PAGE = Path(__file__).parents[2] / "docs" / "clients" / "npm-lumberjack.md"
+SLOWLY = """
+let connections = 0, sent = 1;
+client.on("connect", () => {
+  if (++connections > 1) { console.error("disconnected"); process.exit(4); }
+  client._socket.on("ack", seq => {
+    console.log(seq);
+    if (seq === 20) process.exit(0);
+    if (seq === sent) more();
+  });
+});
+function more() {
+  for (let n = 0; n < 5 && sent < 20; n++)
+    client.writeDataFrame({line: `line ${++sent}`});
+}
+setTimeout(() => { console.error("no acknowledgement"); process.exit(5); }, 600000);
+"""
+
+
+def test_the_settings_of_the_page_for_lumberjack_protocol(
+    npm: Callable[..., Any], start: Callable[..., Any], authority: Any
+) -> None:
+    """It announces 1000 events once, and sends a few now and then: each time it hears of
+    the last one, on one connection, and they are there once.
+    """
+    run = npm("lumberjack-protocol@1.0.7")
+    pair = authority.issue("localhost")
+    daemon = start(listeners=[listener("beats", "lumberjack", tls=tls(pair))])
+    [program, _] = re.findall(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    for shown, here in {
+        '"gw.example"': '"localhost"',
+        "5044": str(daemon.address()[1]),
+        '"ca.pem"': json.dumps(str(authority.ca)),
+    }.items():
+        assert shown in program
+        program = program.replace(shown, here)
+    assert "windowSize: 1000" in program
+    heard = [int(line) for line in run(program + SLOWLY).split()]
+    assert heard == sorted(heard)
+    assert heard[-1] == 20
+    assert len(heard) < 20
+    daemon.settled()
+    rows = daemon.rows()
+    assert [row["seq"] for row in rows] == list(range(1, 21))
+    assert len({row["session"] for row in rows}) == 1
+    assert json.loads(rows[0]["payload"]) == {"line": "hello", "host": "web-1"}
+    assert daemon.status()["lumberjack"]["parts"] == len(heard)
+
+
+def test_the_settings_of_the_page_for_lumberjack_client(
+    npm: Callable[..., Any], start: Callable[..., Any]
+) -> None:
+    """What it logs arrives, as the page has it."""
+    run = npm("lumberjack-client@1.0.3")
+    daemon = start()
+    [_, program] = re.findall(r"```js\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    program = program.replace('"gw.example"', '"127.0.0.1"')
+    program = program.replace("5044", str(daemon.address()[1]))
+    run(program + "client.socket.once('data', () => process.exit(0));")
+    daemon.settled()
+    assert [json.loads(row["payload"]) for row in daemon.rows()] == [
+        {"message": "hello"}
+    ]
 
 
 def test_lumberjack_client_is_read_though_it_does_not_read(

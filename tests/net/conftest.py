@@ -323,10 +323,22 @@ def make_tls(authority: Authority) -> MakeTls:
 class TlsPeer:
     """The standard library's TLS over a `Peer`, driven by hand."""
 
-    def __init__(self, peer: Peer, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        context: ssl.SSLContext,
+        session: ssl.SSLSession | None = None,
+    ) -> None:
         self.peer = peer
+        self.context = context
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._in, self._out, server_hostname="localhost")
+        self.tls = context.wrap_bio(
+            self._in, self._out, server_hostname="localhost", session=session
+        )
+
+    def again(self, peer: Peer) -> TlsPeer:
+        """The same client on another connection, with the ticket that it got."""
+        return TlsPeer(peer, self.context, self.tls.session)
 
     def alert(self) -> bytes:
         """What is still to be sent after a handshake that failed."""

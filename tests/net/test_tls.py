@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ssl
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -467,6 +468,116 @@ def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> 
     begun.send(b"\x16\x03\x01")
     begun.lose()
     assert warnings() == []
+
+
+# Sessions that are resumed
+
+VERSIONS = pytest.mark.parametrize(
+    "newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+)
+
+
+def resumed(net: Any, client: Any) -> Any:
+    """The same client again; whether it was spared a handshake is `tls.session_reused`."""
+    again = client.again(net.peer())
+    again.shake_hands()
+    return again
+
+
+@VERSIONS
+def test_a_session_is_resumed(tls_net: Any, tls_peer: Make, newest: Any) -> None:
+    """Who comes again brings a ticket, and so without end."""
+    client = tls_peer(tls_net.peer(), newest=newest)
+    client.shake_hands()
+    assert not client.tls.session_reused
+    for _ in range(3):
+        client = resumed(tls_net, client)
+        assert client.tls.session_reused
+        client.send(b"2W\0\0\0\1")
+        assert tls_net.server.data == b"2W\0\0\0\1"
+        version = tls_net.server.connection.origin.attributes["tls"]
+        assert version == newest.name.replace("_", ".")
+
+
+@VERSIONS
+@pytest.mark.parametrize("client_auth", ["optional", "required"])
+def test_a_resumed_session_has_its_principal(
+    mutual: Make, tls_peer: Make, authority: Any, client_auth: str, newest: Any
+) -> None:
+    """The ticket says whose certificate it was."""
+    net = mutual(client_auth)
+    pair = authority.issue("web-1", subject=WEB_1)
+    client = tls_peer(net.peer(), cert=pair, newest=newest)
+    assert admitted(net, client)
+    again = resumed(net, client)
+    assert again.tls.session_reused
+    assert net.server.connection.origin.principal == "CN=web-1,O=Test"
+
+
+@VERSIONS
+def test_a_reload_ends_all_sessions(
+    mutual: Make, tls_peer: Make, authority: Any, tmp_path: Any, newest: Any
+) -> None:
+    """So nobody comes in by an authority that is in `client_ca` no longer."""
+    net = mutual("required")
+    pair = authority.issue("web-1", subject=WEB_1)
+    client = tls_peer(net.peer(), cert=pair, newest=newest)
+    assert admitted(net, client)
+    net.listener.reload()
+    again = client.again(net.peer())
+    assert admitted(net, again)
+    assert not again.tls.session_reused
+    client = again
+    authority.ca.write_bytes(Authority(tmp_path / "another").ca.read_bytes())
+    net.pass_time(6)
+    served = len(net.servers)
+    admitted(net, client.again(net.peer()))
+    assert len(net.servers) == served
+
+
+@VERSIONS
+def test_keys_of_tickets_are_changed(
+    tls_net: Any, tls_peer: Make, newest: Any, logged: list[dict[str, Any]]
+) -> None:
+    """Every few hours, without a word: then the next handshake is a whole one."""
+    client = tls_peer(tls_net.peer(), newest=newest)
+    client.shake_hands()
+    tls_net.pass_time(3600)
+    client = resumed(tls_net, client)
+    assert client.tls.session_reused
+    tls_net.pass_time(4 * 3600)
+    client = resumed(tls_net, client)
+    assert not client.tls.session_reused
+    assert resumed(tls_net, client).tls.session_reused
+    assert not any("reloaded" in (event["log_format"] or "") for event in logged)
+
+
+def test_a_session_is_of_one_listener(
+    make_net: Make, make_tls: Make, tls_peer: Make, authority: Any
+) -> None:
+    """A ticket of a port without client certificates opens none that needs one."""
+    lax = make_net(tls=make_tls())
+    client = tls_peer(lax.peer(), newest=ssl.TLSVersion.TLSv1_2)
+    client.shake_hands()
+    strict = make_net(tls=make_tls(client_auth="required", client_ca=authority.ca))
+    assert not admitted(strict, client.again(strict.peer()))
+    assert strict.servers == []
+
+
+def test_a_certificate_that_expires_resumes_nothing(
+    mutual: Make, tls_peer: Make, authority: Any, warnings: Texts
+) -> None:
+    """Its ticket may be younger than its end: that is looked at each time."""
+    net = mutual("required")
+    net.clock.advance(time.time() - net.clock.seconds())
+    pair = authority.issue("web-1", subject=WEB_1, valid=timedelta(hours=1))
+    client = tls_peer(net.peer(), cert=pair)
+    assert admitted(net, client)
+    net.clock.advance(3700)
+    served = len(net.servers)
+    resumed(net, client)
+    assert len(net.servers) == served
+    assert warnings()[0].endswith("client certificate 'CN=web-1,O=Test' has expired")
 
 
 # Renewal

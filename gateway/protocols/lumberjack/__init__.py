@@ -6,10 +6,20 @@ and which events have a flaw.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Sender, Service, SinglePort, tcp
+from gateway.protocol import (
+    Context,
+    Protocol,
+    Sender,
+    Service,
+    SinglePort,
+    Statistic,
+    Statistics,
+    tcp,
+)
 
 if TYPE_CHECKING:
     from gateway.config.section import Section
@@ -35,14 +45,47 @@ class _Lumberjack(Protocol):
         return decode
 
     def service(self, context: Context) -> Service:
-        from gateway.protocols.lumberjack.server import accept
-
-        return SinglePort(context, accept)
+        return _Service(context)
 
     def sender(self) -> Sender:
         from gateway.protocols.lumberjack.send_command import SENDER
 
         return SENDER
+
+
+class _Service(SinglePort):
+    """What all listeners count together."""
+
+    def __init__(self, context: Context) -> None:
+        from gateway.protocols.lumberjack.server import accept
+        from gateway.protocols.lumberjack.session import Figures
+
+        self._figures = Figures()
+        super().__init__(context, partial(accept, figures=self._figures))
+
+    def statistics(self) -> Iterator[Statistics]:
+        """Of windows that were not stored whole."""
+        figures = self._figures
+        yield Statistics(
+            "lumberjack",
+            "",
+            [
+                Statistic(
+                    "parts",
+                    "Parts of windows that were stored before the rest came, or without it.",
+                    figures.parts,
+                    "gateway_lumberjack_window_parts_total",
+                    counter=True,
+                ),
+                Statistic(
+                    "cut_events",
+                    "Events stored as parts of windows whose rest never came.",
+                    figures.cut_events,
+                    "gateway_lumberjack_cut_events_total",
+                    counter=True,
+                ),
+            ],
+        )
 
 
 protocol = _Lumberjack()

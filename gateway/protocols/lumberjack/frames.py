@@ -28,6 +28,7 @@ __all__ = [
     "Frames",
     "J",
     "Limits",
+    "NoRoom",
     "Stream",
     "W",
     "Window",
@@ -52,21 +53,34 @@ class Limits:
     message_bytes: int = 16 << 20
     """Of one event; a larger one is stored whole, with a flaw."""
     inflated_bytes: int = 100 << 20
-    """Of one frame, inflated; and of the frames of one window, as they are stored."""
+    """Of one frame, inflated."""
     compressed_bytes: int = 64 << 20
     """Of one compressed frame, as sent."""
     window_events: int = 65536
     """Events of one window; frames in one compressed frame."""
     pairs: int = 1024
     """Key-value pairs of one `D` frame."""
+    inflate_ratio: int = 400
+    """How many times as large as it travels the contents of a `C` frame may be, once they
+    are more than `batch_bytes`."""
 
     @property
-    def window_bytes(self) -> int:
-        """Of the frames of one window, inflated; and of what one `C` frame holds.
-
-        Inflating takes no memory, but the window's rows will.
-        """
+    def batch_bytes(self) -> int:
+        """Of the frames of one batch, inflated; its rows will take that much memory."""
         return 2 * self.inflated_bytes
+
+    @property
+    def piece_bytes(self) -> int:
+        """A window that is stored in pieces has so much in each, or one event."""
+        return self.inflated_bytes // 4
+
+    def contents_bytes(self, compressed: int) -> int:
+        """Of what a `C` frame of so many bytes holds.  Inflating takes no memory."""
+        return max(self.batch_bytes, self.inflate_ratio * compressed)
+
+
+class NoRoom(Exception):
+    """The next frame is too much for what its window holds: store that before."""
 
 
 class Window(Struct):
@@ -85,6 +99,8 @@ class Frames(Struct):
     count: int
     seq: int
     """Sequence number of the last one."""
+    not_zero: int
+    """The last one that is not 0; 0: none."""
     size: int
     """Of the frames, in bytes, inflated."""
     frames: bytes | None
@@ -103,6 +119,11 @@ class Array(Struct):
     seq: int
     frames: bytes
     """The frame, inflated."""
+
+    @property
+    def not_zero(self) -> int:
+        """As of `Frames`."""
+        return self.seq
 
     @property
     def body(self) -> memoryview:
@@ -202,8 +223,8 @@ class Stream:
     ) -> Window | Frames | Array | CompressedHeader | None:
         """The next token, with at most *room* events; None if it has not all arrived.
 
-        *budget* is how many bytes of frames the limits still allow this window.
-        Raises `Refusal`.
+        *budget* is how many bytes a frame may have beside what its window holds.
+        Raises `Refusal`, and `NoRoom`, which changes nothing.
         """
         buffer, at = self._buffer, self._at
         left = len(buffer) - at
@@ -271,8 +292,17 @@ class Stream:
             at -= 10 + sizes.pop()
         if not sizes:
             return self._odd_json(version, budget)
-        (seq,) = _U32.unpack_from(buffer, at - 8 - sizes[-1])
+        if at - self._at > self._limits.inflated_bytes:
+            self._check(10 + max(sizes), budget)
+        start = at - 10 - sizes[-1]
+        (seq,) = _U32.unpack_from(buffer, start + 2)
         run = self._run(version, len(sizes), seq, at)
+        if not seq:
+            for size in sizes[-2::-1]:
+                start -= 10 + size
+                (run.not_zero,) = _U32.unpack_from(buffer, start + 2)
+                if run.not_zero:
+                    break
         if self._inside:
             with suppress(struct.error):  # one is larger
                 run.sizes = struct.pack(f"<{len(sizes)}H", *sizes)
@@ -297,20 +327,27 @@ class Stream:
     def _data(self, version: int, room: int, budget: int) -> Frames | None:
         buffer, start = self._buffer, self._at
         kind = bytes((version, D))
-        before = at = start
-        count = pairs = 0
+        at = start
+        count = pairs = seq = not_zero = 0
         while count < room and pairs < _RUN and buffer.startswith(kind, at):
-            stop = self._data_stop(at, budget - (at - start))
+            try:
+                stop = self._data_stop(at, budget - (at - start))
+            except NoRoom:
+                if not count:
+                    raise
+                break
             if not stop:
                 break
-            pairs += _U32.unpack_from(buffer, at + 6)[0]
-            before, at = at, stop
+            seq, more = _NUMBERS.unpack_from(buffer, at + 2)
+            not_zero = seq or not_zero
+            pairs += more
+            at = stop
             count += 1
         if not count:
             return None
-        (seq,) = _U32.unpack_from(buffer, before + 2)
         items, scanned, need = self._items, self._scanned, self._need
         run = self._run(version, count, seq, at)
+        run.not_zero = not_zero
         run.pairs = pairs
         self._items, self._scanned, self._need = items, scanned, need
         return run
@@ -354,15 +391,18 @@ class Stream:
         start = self._at
         self._taken(stop)
         frames = None if self._inside else bytes(self._buffer[start:stop])
-        return Frames(version, count, seq, stop - start, frames)
+        return Frames(version, count, seq, seq, stop - start, frames)
 
     def _check(self, size: int, budget: int) -> None:
-        if size > budget:
+        limit = self._limits.inflated_bytes
+        if size > limit:
             raise Refusal(
-                f"frame of {size} bytes or more, {budget} left to its window",
-                limit=self._limits.inflated_bytes,
+                f"frame of {size} bytes or more",
+                limit=limit,
                 key="limits.inflated_bytes",
             )
+        if size > budget:
+            raise NoRoom
 
     def _has(self, size: int) -> bool:
         if len(self._buffer) - self._at >= size:

@@ -28,6 +28,10 @@ class Options(Section):
         default=3.0,
         description="Tell a waiting v2 writer this often that we are alive (time)",
     )
+    window_pause: Annotated[float, Time("100ms", "1h")] = Field(
+        default=1.0,
+        description="Acknowledge part of a window after a pause of its writer (time)",
+    )
     window_events: Annotated[int, Number(1, 1 << 24)] = Field(
         default=65_536, description="Events in one window (number)"
     )
@@ -36,4 +40,8 @@ class Options(Section):
     )
     compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
         default=64 * MiB, description="One compressed frame, as it travels (size)"
+    )
+    inflate_ratio: Annotated[int, Number(1, 1 << 16)] = Field(
+        default=400,
+        description="Contents of a compressed frame, times its size (number)",
     )

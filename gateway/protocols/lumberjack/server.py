@@ -7,6 +7,10 @@ A v1 writer would take that for its acknowledgement, so it gets none.  After
 `options.stall_timeout` without progress the connection is closed, and what the journal
 has not taken of it is withdrawn, so that its writer tries another reader.  While the
 journal says why it takes nothing (`Journal.why_full`) nobody is given up.
+
+A window may have less than it was announced with.  So when a writer pauses for
+`options.window_pause`, or has brought frames for ten times as long, and nothing of a frame
+is here, what came is stored in the connection's next turn.
 """
 
 from __future__ import annotations
@@ -20,20 +24,27 @@ from gateway.protocols.batches import BatchListener, BatchServer
 from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.options import Options
-from gateway.protocols.lumberjack.session import Limits, Session
+from gateway.protocols.lumberjack.session import Figures, Limits, Session
 
 __all__ = ["Lumberjack", "LumberjackServer", "accept"]
 
 _V2 = b"2"[0]
 _KEEPALIVE = wire.ack(_V2, 0)
+_PAUSES = 10
+"""A part of a window is stored after so many pauses, though its writer makes none."""
 
 
 class Lumberjack(BatchListener):
     """What the connections of one listener share: limits, timers, the journal."""
 
     def __init__(
-        self, settings: Settings[Options], journal: Journal, clock: IReactorTime
+        self,
+        settings: Settings[Options],
+        journal: Journal,
+        clock: IReactorTime,
+        figures: Figures | None = None,
     ) -> None:
+        """*figures* count what all listeners' connections do."""
         limits, options = settings.limits, settings.options
         frames = Limits(
             message_bytes=limits.message_bytes,
@@ -41,15 +52,20 @@ class Lumberjack(BatchListener):
             compressed_bytes=options.compressed_bytes,
             window_events=options.window_events,
             pairs=options.pairs,
+            inflate_ratio=options.inflate_ratio,
         )
         super().__init__(
-            settings, journal, clock, lambda settings, clock: Session(frames)
+            settings, journal, clock, lambda settings, clock: Session(frames, figures)
         )
         self.stall_timeout = options.stall_timeout
         self.reminders: Deadlines[LumberjackServer] = Deadlines(
             clock,
             min(options.keepalive_interval, options.stall_timeout),
             LumberjackServer.remind,
+        )
+        self.window_pause = options.window_pause
+        self.pauses: Deadlines[LumberjackServer] = Deadlines(
+            clock, options.window_pause, LumberjackServer.paused
         )
 
     def __call__(self, connection: Connection) -> LumberjackServer:
@@ -60,7 +76,7 @@ class Lumberjack(BatchListener):
 class LumberjackServer(BatchServer):
     """One connection, whose writer is kept waiting as its version allows."""
 
-    __slots__ = ("_progress", "_version")
+    __slots__ = ("_part_since", "_pauses", "_progress", "_version")
 
     _listener: Lumberjack
     _session: Session | None
@@ -69,13 +85,50 @@ class LumberjackServer(BatchServer):
         self._progress = 0.0
         self._version: int | None = None
         """That of the connection's first byte: of windows that were not parsed yet."""
+        self._part_since: float | None = None
+        """Since when part of a window is here that its writer may leave so."""
+        self._pauses = False
+        """That part is to be stored in the next turn."""
         super().__init__(listener, connection)
 
     def received(self, data: bytes) -> None:
         """See `interfaces.Server`."""
         if self._version is None and data:
             self._version = data[0]
+        session = self._session
+        if self._pauses:
+            self._pauses = False
+            if session is not None and not (data or self._unread):
+                self._batches = session.pause()
         super().received(data)
+        self._watch_pause()
+        if self._unread and not self._valve.paused:
+            self._progress = self._listener.clock.seconds()  # we are at work
+
+    def _watch_pause(self) -> None:
+        """Notice when the writer pauses in the middle of a window."""
+        session, listener = self._session, self._listener
+        if session is None or not session.may_pause:
+            if self._part_since is not None:
+                self._part_since = None
+                listener.pauses.forget(self)
+            return
+        now = listener.clock.seconds()
+        if self._part_since is None:
+            self._part_since = now
+        elif now - self._part_since >= _PAUSES * listener.window_pause:
+            self.paused()
+            return
+        listener.pauses.watch(self)
+
+    def paused(self) -> None:
+        """Its writer pauses, unless we have not looked at what it sent."""
+        listener = self._listener
+        if self._unread or self._not_read or self._connection.unread_input:
+            listener.pauses.watch(self)
+            return
+        self._pauses = True
+        self._connection.again()
 
     def remind(self) -> None:
         """The peer still waits: send it a keepalive, or give it up as stalled."""
@@ -98,7 +151,9 @@ class LumberjackServer(BatchServer):
 
     def _waiting_versions(self) -> set[int | None]:
         """Of the windows that the peer waits for; empty if it does not wait."""
-        found: set[int | None] = {pending.ack[0] for pending in self._pending or ()}
+        found: set[int | None] = {
+            pending.ack[0] if pending.ack else None for pending in self._pending or ()
+        }
         if self._unread or self._connection.unread_input:
             found.add(self._version)
         session = self._session
@@ -129,9 +184,18 @@ class LumberjackServer(BatchServer):
         else:
             self._listener.reminders.forget(self)
 
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            self._session.end()
+        super()._drop_session()
+        self._watch_pause()
+
 
 def accept(
-    settings: Settings[Options], journal: Journal, clock: IReactorTime
+    settings: Settings[Options],
+    journal: Journal,
+    clock: IReactorTime,
+    figures: Figures | None = None,
 ) -> Lumberjack:
     """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Lumberjack(settings, journal, clock)
+    return Lumberjack(settings, journal, clock, figures)

@@ -1,11 +1,19 @@
 """The reader's side of a Lumberjack connection, without I/O: makes batches of windows.
 
-A window is complete with its last event, or, if its last events came compressed, with
-the end of that compressed frame, whose checksum covers them.  Its acknowledgement has
-the version of its `W` and the sequence number of the last event in it, whatever that
-number is: writers may start anywhere, jump, and roll over.
+A window is complete with its last event, or with a new `W`: what a `W` announces is the
+most that its writer will send without an acknowledgement, not what it must.  If its last
+events came compressed, it is complete with the end of that compressed frame, whose checksum
+covers them.  Its acknowledgement has the version of its `W` and the sequence number of the
+last event in it, whatever that number is: writers may start anywhere, jump, and roll over.
+In v2 alone it is not 0, which is the keepalive: then it has the last number that is not,
+or how many events came.
 
-A window is one batch.  Windows that are complete with the same compressed frame are one
+What came of a window that is not complete is stored, and acknowledged by its last number, if
+its writer pauses between two frames (`pause`), or if it is so much that it is not to be held
+(*a part*).  The rest of the window is then as a window of its own.
+
+A window is one batch.  The contents of a compressed frame that are too many for one are cut
+into batches (`pieces`), the last of which has the acknowledgement.  Windows that are complete with the same compressed frame are one
 batch together, so that the frame is stored once for all of them.  So are *tiny* windows
 that arrive together, as a batch for each would take several times as much on disk; they
 have no number, so that it is not seen in the events how they arrived.
@@ -19,23 +27,28 @@ What all of it costs is counted (`gateway.protocols.turn`).  No I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from msgspec import Struct
 
 from gateway.interfaces import Refusal
 from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import events, wire
+from gateway.protocols.lumberjack.pieces import Cutter, Piece
 from gateway.protocols.lumberjack.wire import (
     Array,
     Compressed,
     Frames,
     Inflated,
     Limits,
+    NoRoom,
     Window,
 )
 from gateway.protocols.turn import BYTE, EVENT, FRAME, REPLY
 
-__all__ = ["Limits", "Session"]
+__all__ = ["Figures", "Limits", "Session"]
+
+_V2 = b"2"[0]
 
 #: Work is reported at least this often, in units of `turn`.
 _STEP = 250.0
@@ -54,17 +67,41 @@ _MANY = 64
 _TOGETHER = 1 << 14
 
 
+@dataclass(slots=True)
+class Figures:
+    """What the sessions of all listeners count."""
+
+    parts: int = 0
+    """Parts of windows that were stored before the rest came, or without it."""
+    cut_events: int = 0
+    """Events that were stored as parts of windows whose rest never came: a writer that
+    keeps no account of parts sends them again, if it sends anything again."""
+
+
 class _Open(Struct, eq=False):
     """A window, or a run of loose events, that is still arriving."""
 
     version: int
     id: int
+    of: int
+    """Frames that its `W` announced; 0 if these are loose events."""
     left: int
-    """Frames that are still to come; 0 if these are loose events."""
+    """Frames that may still come."""
+    stored: int = 0
+    """Events of parts of it that were stored before."""
+    came: bool = False
+    """A frame of it is here, …"""
+    seq: int = 0
+    """… and the last has this sequence number."""
+    not_zero: int = 0
+    """The last sequence number that is not 0, those of its parts included."""
     within: bool = False
     """It has frames in the compressed frame that is arriving, …"""
     inside: int = 0
-    """… and so many events."""
+    """… and so many events, …"""
+    inside_size: int = 0
+    inside_payload_bytes: int = 0
+    """… which have so much of `size`, and of `payload_bytes`."""
     count: int = 0
     size: int = 0
     """Bytes of its frames, inflated."""
@@ -87,8 +124,14 @@ class _Open(Struct, eq=False):
                 self.parts = True
                 self.hold(events.part(skip, self.inside))
             self.hold(frame)
-        self.inside = 0
+        self.inside = self.inside_size = self.inside_payload_bytes = 0
         self.within = False
+
+    def acknowledge(self, seq: int) -> None:
+        """All that is here is to be acknowledged; *seq* is the last number."""
+        if not seq and self.version == _V2:
+            seq = self.not_zero or self.of - self.left or 1
+        self.acks.append(wire.ack(self.version, seq))
 
     @property
     def tiny(self) -> bool:
@@ -99,7 +142,10 @@ class _Open(Struct, eq=False):
         """*other* is stored, and acknowledged, in the same batch."""
         self.id = self.id or other.id
         self.count += other.count
+        self.size += other.size
         self.inside += other.inside
+        self.inside_size += other.inside_size
+        self.inside_payload_bytes += other.inside_payload_bytes
         self.payload_bytes += other.payload_bytes
         self.acks += other.acks
         self.held += other.held
@@ -114,11 +160,13 @@ def _worth_sizes(token: Compressed, count: int) -> bool:
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_control", "_cost", "_decoder", "_done", "_ended", "_inside",
-                 "_limits", "_loose", "_tiny", "_window", "_windows")  # fmt: skip
+    __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done", "_ended",
+                 "_figures", "_inside", "_large", "_limits", "_loose", "_tiny", "_window",
+                 "_windows")  # fmt: skip
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, figures: Figures | None = None) -> None:
         self._limits = limits
+        self._figures = figures or Figures()
         self._decoder = wire.Decoder(limits)
         self._windows = 0
         self._window: _Open | None = None
@@ -132,11 +180,16 @@ class Session:
         # Of the compressed frame that is arriving:
         self._ended: _Open | None = None  # the windows that are complete with it
         self._inside = 0  # events, and windows without any
+        self._large: tuple[Compressed, _Open | None, _Open | None] | None = None
+        """A compressed frame to be cut, what ended with it, and what goes on."""
+        self._cutting: tuple[Cutter, _Open] | None = None
 
     @property
     def held_bytes(self) -> int:
         """How many bytes are buffered for windows that are not complete."""
         held = self._decoder.held_bytes
+        if self._cutting is not None:
+            held += self._cutting[0].held_bytes
         for one in (self._window, self._loose, self._ended, self._tiny):
             if one is not None:
                 held += one.held
@@ -146,6 +199,26 @@ class Session:
     def arriving(self) -> int | None:
         """Version of the window that is still arriving; None if there is none."""
         return None if self._window is None else self._window.version
+
+    @property
+    def may_pause(self) -> bool:
+        """Part of a window is here, and nothing of a frame."""
+        window = self._window
+        return window is not None and window.came and self._decoder.between
+
+    def pause(self) -> Iterator[Ready]:
+        """The writer pauses: yields what `may_pause` says is here."""
+        if self.may_pause:
+            self._part()
+            self._close_tiny()
+            yield from self._complete()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self._cutting is not None:
+            self._figures.cut_events += self._cutting[1].stored
+        elif self._window is not None:
+            self._figures.cut_events += self._window.stored
 
     def received(self, data: bytes) -> Iterator[Ready]:
         """Take bytes of the stream, in any slicing; yields the windows they complete.
@@ -162,10 +235,15 @@ class Session:
                 window = self._window
                 if window is None:
                     token = decoder.next(1, inflated_bytes)
+                elif decoder.inside:
+                    token = decoder.next(window.left, inflated_bytes)
                 else:
-                    token = decoder.next(window.left, self._budget(window))
+                    token = decoder.next(window.left, inflated_bytes - window.held)
                 if token is not None:
                     self._take(token)
+            except NoRoom:
+                self._part()
+                continue
             except Refusal:
                 self._close_loose()
                 self._close_tiny()
@@ -174,6 +252,8 @@ class Session:
                 raise
             if token is None:
                 break
+            if self._large is not None:
+                yield from self._in_pieces(*self._large)
             if self._done or self._cost >= _STEP or isinstance(token, Inflated):
                 decoder.release()
                 yield from self._complete()
@@ -182,13 +262,6 @@ class Session:
         self._close_tiny()
         if self._done:
             yield from self._complete()
-
-    def _budget(self, window: _Open) -> int:
-        """How many bytes of frames *window* may still have."""
-        limits = self._limits
-        if self._decoder.inside:
-            return min(limits.inflated_bytes, limits.window_bytes - window.size)
-        return limits.inflated_bytes - window.held
 
     def _complete(self) -> list[Ready]:
         done, self._done = self._done or [Ready()], []
@@ -212,31 +285,57 @@ class Session:
             self._array(token)
 
     def _announced(self, token: Window) -> None:
-        window = self._window
-        if window is not None:
-            raise Refusal(f"new window with {window.left} events of the last missing")
         if token.size > self._limits.window_events:
             raise Refusal(
                 f"window of {token.size} events",
                 limit=self._limits.window_events,
                 key="options.window_events",
             )
+        window, self._window = self._window, None
+        if window is not None:
+            self._cut_short(window)
         self._close_loose()
         self._cost += REPLY
         if token.size:
             self._window = self._open(token.version, token.size)
             return
         self._control += 1
-        empty = _Open(token.version, 0, 0)
+        empty = _Open(token.version, 0, 0, 0)
         empty.acks.append(wire.ack(token.version, 0))
         empty.within = token.inside
         if token.inside:
             self._count_inside(1)
         self._end(empty)
 
-    def _open(self, version: int, left: int) -> _Open:
+    def _cut_short(self, window: _Open) -> None:
+        """End *window*, although it may have more."""
+        if window.came:
+            window.acknowledge(window.seq)
+            self._figures.parts += 1
+            self._end(window)
+        else:
+            self._control += 1
+
+    def _part(self) -> None:
+        """Store what is here of the window; what follows is another batch."""
+        window = self._window
+        assert window is not None
+        self._window = self._rest(window)
+        window.acknowledge(window.seq)
+        self._finish(window)
+
+    def _rest(self, window: _Open) -> _Open:
+        """What is to come of *window*, of which all that is here is a part."""
+        self._figures.parts += 1
+        rest = self._open(window.version, window.of)
+        rest.left = window.left
+        rest.stored = window.stored + window.count
+        rest.not_zero = window.not_zero
+        return rest
+
+    def _open(self, version: int, of: int) -> _Open:
         self._windows += 1
-        return _Open(version, self._windows, left)
+        return _Open(version, self._windows, of, of)
 
     def _array(self, token: Array) -> None:
         """One frame with as many events as `decode` will make of it."""
@@ -255,26 +354,34 @@ class Session:
         one = self._current(token.version)
         taken = token.count if isinstance(token, Frames) else 1
         self._cost += EVENT * count
+        payload_bytes = size - 10 * taken
         one.size += size
         one.count += count
-        one.payload_bytes += size - 10 * taken
+        one.payload_bytes += payload_bytes
         if frames is None:
             one.inside += count
+            one.inside_size += size
+            one.inside_payload_bytes += payload_bytes
             self._count_inside(max(count, taken))
         else:
             self._cost += BYTE * size
             if count:
                 one.hold(frames)
-        self._check(one)
+        one.came = True
+        one.seq = token.seq
         if one is self._loose:
             self._cost += REPLY
-            one.acks.append(wire.ack(token.version, token.seq))
+            one.acknowledge(token.seq)
             return
+        self._check(one)
+        one.not_zero = token.not_zero or one.not_zero
         one.left -= taken
         if not one.left:
-            one.acks.append(wire.ack(one.version, token.seq))
+            one.acknowledge(token.seq)
             self._window = None
             self._end(one)
+        elif frames is not None and one.held >= self._limits.piece_bytes:
+            self._part()
 
     def _current(self, version: int) -> _Open:
         """The window, or the run of loose events, that the next event belongs to."""
@@ -309,17 +416,11 @@ class Session:
 
     def _check(self, one: _Open) -> None:
         limits = self._limits
-        if one.count > limits.window_events and one is not self._loose:
+        if one.count > limits.window_events:
             raise Refusal(
                 f"window of {one.count} events, those of arrays included",
                 limit=limits.window_events,
                 key="options.window_events",
-            )
-        if one.held > limits.inflated_bytes or one.size > limits.window_bytes:
-            raise Refusal(
-                f"window of {one.size} bytes or more, of which {one.held} are kept",
-                limit=limits.inflated_bytes,
-                key="limits.inflated_bytes",
             )
 
     def _end(self, one: _Open) -> None:
@@ -341,15 +442,82 @@ class Session:
         self._inside = 0
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
+        first = ended or window
+        if first is not None:
+            before = first.size - first.inside_size
+            if before + token.inflated > self._limits.batch_bytes:
+                self._large = token, ended, window
+                return
         if window is not None:
             window.settle(token.frame, ends, ends + goes_on)
-            self._check(window)
         if ended is not None:
             if not ended.pieces and not goes_on and _worth_sizes(token, ends):
                 assert token.sizes is not None
                 ended.hold(events.sized(token.sizes))
             ended.settle(token.frame, 0, ends + goes_on)
             self._finish(ended)
+        if window is not None and (
+            window.held >= self._limits.piece_bytes
+            or window.size >= self._limits.inflated_bytes
+        ):
+            self._part()
+
+    def _in_pieces(
+        self, token: Compressed, ended: _Open | None, window: _Open | None
+    ) -> Iterator[Ready]:
+        """Store a large compressed frame: what ended with it, and what goes on."""
+        self._large = None
+        if ended is not None and not ended.inside:
+            self._finish(ended)
+        self._close_tiny()
+        yield from self._complete()
+        owners = [one for one in (ended, window) if one is not None and one.inside]
+        cutter = Cutter(token.frame, [one.inside for one in owners], self._limits)
+        pieces = iter(cutter)
+        for one in owners:
+            self._cutting = cutter, one
+            self._store_before(one)
+            while one.inside:
+                found = next(pieces)
+                if isinstance(found, Piece):
+                    self._store_piece(one, found)
+                else:
+                    self._cost += found
+                yield from self._complete()
+        self._cutting = None
+        if window is not None:
+            if window in owners:
+                self._window = self._rest(window)
+            window.settle(token.frame, 0, 0)
+
+    def _store_before(self, one: _Open) -> None:
+        """What was here before the compressed frame is a batch of its own."""
+        count = one.count - one.inside
+        if count:
+            payload_bytes = one.payload_bytes - one.inside_payload_bytes
+            self._done.append(self._batch(one, count, payload_bytes, one.pieces))
+            one.stored += count
+            one.count = one.inside
+        one.pieces = []
+        one.held = 0
+
+    def _store_piece(self, one: _Open, piece: Piece) -> None:
+        """All of *one* is acknowledged with its last piece.
+
+        Before that a v2 writer of one window hears how far we are; one of v1 might take
+        that for all.
+        """
+        one.inside -= piece.count
+        one.count -= piece.count
+        one.stored += piece.count
+        ready = self._batch(one, piece.count, piece.payload_bytes, [piece.frame])
+        if one.acks and not one.inside:
+            ready.ack = b"".join(one.acks)
+        else:
+            self._figures.parts += one.inside > 0
+            if one.version == _V2 and piece.not_zero and len(one.acks) < 2:
+                ready.ack = wire.ack(_V2, piece.not_zero)
+        self._done.append(ready)
 
     def _finish(self, one: _Open) -> None:
         tiny = self._tiny
@@ -371,9 +539,15 @@ class Session:
             self._store(tiny)
 
     def _store(self, one: _Open) -> None:
-        ready = Ready(one.count, ack=b"".join(one.acks), cost=0.0)
+        ready = Ready(cost=0.0)
         if one.count:
-            head = events.pack(one.version, one.id, self._limits.message_bytes)
-            ready.body = b"".join((head, *one.pieces))
-            ready.payload_bytes = one.payload_bytes
+            ready = self._batch(one, one.count, one.payload_bytes, one.pieces)
+        ready.ack = b"".join(one.acks)
         self._done.append(ready)
+
+    def _batch(
+        self, one: _Open, count: int, payload_bytes: int, pieces: list[bytes]
+    ) -> Ready:
+        head = events.pack(one.version, one.id, self._limits.message_bytes)
+        body = b"".join((head, *pieces))
+        return Ready(count, body, payload_bytes, cost=0.0)

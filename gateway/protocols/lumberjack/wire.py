@@ -41,6 +41,7 @@ from gateway.protocols.lumberjack.frames import (
     Frames,
     J,
     Limits,
+    NoRoom,
     Stream,
     W,
     Window,
@@ -54,11 +55,13 @@ __all__ = [
     "Frames",
     "Inflated",
     "Limits",
+    "NoRoom",
     "Token",
     "Window",
     "ack",
     "compressed",
     "data",
+    "envelope",
     "inflated",
     "inflated_at_once",
     "json",
@@ -80,7 +83,7 @@ _INFLATER_BYTES = 92 << 10
 #: So much of a larger compressed frame arrives before it is inflated.
 _GATHERED_BYTES = 1 << 18
 #: Work of inflating that is told before a frame is complete, in units of `turn`.
-_WORTH_TELLING = 500.0
+_WORTH_TELLING = 250.0
 #: Smaller pieces of a compressed frame are gathered to pieces of this size: an object
 #: of a few bytes would take more memory than is counted.
 _PIECE_BYTES = 1 << 16
@@ -104,8 +107,8 @@ def _inflater() -> Any:
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_gathered", "_have", "_inflater", "_left", "_limit", "_parts",
-                 "_sizes", "frames", "inflated")  # fmt: skip
+    __slots__ = ("_gathered", "_have", "_inflater", "_key", "_left", "_limit",
+                 "_parts", "_sizes", "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
@@ -115,7 +118,12 @@ class _Inflation:
         self._gathered = memoryview(b"")
         """What has arrived before the inflater was there, and is not inflated yet."""
         self._left = header.size
-        self._limit = limits.window_bytes
+        self._limit = limits.contents_bytes(header.size)
+        self._key = (
+            "limits.inflated_bytes"
+            if self._limit == limits.batch_bytes
+            else "options.inflate_ratio"
+        )
         self._parts: list[bytes | bytearray] = [bytearray(header.head)]
         self._have = len(header.head)  # bytes in `_parts`
         self._sizes: bytearray | None = bytearray()
@@ -176,7 +184,7 @@ class _Inflation:
             raise Refusal(
                 f"compressed frame inflates to {self.inflated} bytes or more",
                 limit=self._limit,
-                key="limits.inflated_bytes",
+                key=self._key,
             )
         self.frames.append(inflated)
         return inflating(len(deflated), len(inflated))
@@ -235,6 +243,11 @@ class Decoder:
         """A compressed frame has begun and not ended."""
         return self._inflation is not None
 
+    @property
+    def between(self) -> bool:
+        """No frame has begun and not ended."""
+        return self._inflation is None and self._stream.empty
+
     def feed(self, more: bytes) -> None:
         """Add what arrived."""
         self._stream.append(more)
@@ -249,7 +262,8 @@ class Decoder:
         """The next token; None until more is fed.
 
         A run has at most *room* events, because the caller knows where its window ends.
-        *budget* is how many bytes of frames the limits still allow this window.
+        *budget* is how many bytes a frame may have beside what its window holds; one that
+        has more raises `NoRoom`, which changes nothing.
         """
         while True:
             inflation = self._inflation
@@ -326,5 +340,9 @@ def data(version: int, seq: int, pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def compressed(version: int, frames: bytes, level: int = 3) -> bytes:
     """A `C` frame; *level* is zlib's, 0 to 9."""
-    payload = zlib.compress(frames, level)
+    return envelope(version, zlib.compress(frames, level))
+
+
+def envelope(version: int, payload: bytes) -> bytes:
+    """A `C` frame of a zlib stream."""
     return _FRAME.pack(bytes((version, C)), len(payload)) + payload

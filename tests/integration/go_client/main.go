@@ -15,6 +15,7 @@ import (
 	"math/rand"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	lumberjack "github.com/elastic/go-lumber/client/v2"
@@ -57,6 +58,7 @@ type totals struct {
 type sender struct {
 	dial       func() (net.Conn, error)
 	pipelining int
+	level      int
 	timeout    time.Duration
 	queue      []*batch
 	totals     totals
@@ -69,16 +71,19 @@ func main() {
 	name := flag.String("sender", "", "told in each event")
 	events := flag.Int("events", 100000, "so many")
 	size := flag.Int("size", 200, "bytes of each event's message")
+	repeat := flag.Int("repeat", 1, "a message is the same digits so many times")
 	bulk := flag.Int("bulk", 2048, "events in a window")
 	pipelining := flag.Int("pipelining", 2, "windows that wait for acknowledgements")
+	level := flag.Int("level", 3, "of compression; 0: none")
 	timeout := flag.Duration("timeout", 30*time.Second, "of reads and writes")
 	flag.Parse()
 
 	s := &sender{
 		dial:       dialer(*address, *ca, *serverName, *timeout),
 		pipelining: *pipelining,
+		level:      *level,
 		timeout:    *timeout,
-		queue:      batches(*name, *events, *size, *bulk),
+		queue:      batches(*name, *events, *size, *repeat, *bulk),
 		totals:     totals{Events: *events, Errors: []string{}},
 	}
 	began := time.Now()
@@ -90,10 +95,10 @@ func main() {
 }
 
 // Messages of random hexadecimal digits: they compress to about half, as log lines with
-// many numbers do.
-func batches(name string, count, size, bulk int) []*batch {
+// many numbers do, or to much less where they repeat.
+func batches(name string, count, size, repeat, bulk int) []*batch {
 	random := rand.New(rand.NewSource(int64(count)))
-	digits := make([]byte, (size+1)/2)
+	digits := make([]byte, (size/repeat+1)/2)
 	var made []*batch
 	for id := 0; id < count; id++ {
 		if id%bulk == 0 {
@@ -101,7 +106,7 @@ func batches(name string, count, size, bulk int) []*batch {
 		}
 		random.Read(digits)
 		last := made[len(made)-1]
-		message := fmt.Sprintf("%x", digits)
+		message := strings.Repeat(fmt.Sprintf("%x", digits), repeat)
 		last.events = append(last.events, event{id, name, message})
 	}
 	return made
@@ -154,7 +159,7 @@ func (s *sender) connection() error {
 	s.totals.Connections++
 	client, err := lumberjack.NewAsyncClientWithConn(
 		conn, s.pipelining,
-		lumberjack.Timeout(s.timeout), lumberjack.CompressionLevel(3),
+		lumberjack.Timeout(s.timeout), lumberjack.CompressionLevel(s.level),
 	)
 	if err != nil {
 		log.Fatal(err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from typing import Any
 
@@ -49,6 +50,14 @@ def _shared() -> bytes:
     """Windows that begin in one compressed frame and end in the next."""
     halves = wire.json(V2, 1, b"{}") + wire.window(V2, 2) + wire.json(V2, 1, b"{}")
     return _squeezed(halves)
+
+
+def _large() -> bytes:
+    """More than one batch takes, which deflates as well as is allowed."""
+    digits = f"{random.Random(1).getrandbits(2000):0500x}".encode()
+    body = b'{"message":"%s"}' % (digits * 210)
+    frames = b"".join(wire.json(V2, n, body) for n in range(1, 2049))
+    return wire.window(V2, 2048) + _squeezed(frames)
 
 
 ATTACKS = [
@@ -114,6 +123,20 @@ ATTACKS = [
     _attack(
         "a C of 200 KB of tables",
         repeated(lambda: _tables(200_000)),
+    ),
+    _attack("a C that is cut into batches", repeated(_large), most=KiB),
+    _attack(
+        "windows of which one event comes",
+        repeated(wire.window(V2, 9) + wire.json(V2, 1, b'{"n":1}')),
+    ),
+    _attack(
+        "windows of which nothing comes", repeated(wire.window(V2, 9)), endless=True
+    ),
+    _attack(
+        "windows in a C of which nothing comes",
+        repeated(lambda: _squeezed(wire.window(V2, 9) * 9000)),
+        endless=True,
+        most=8 * KiB,
     ),
     _attack("C in a C", repeated(lambda: _squeezed(_squeezed(b""))), endless=True),
     _attack("acknowledgements", repeated(wire.ack(V2, 1)), endless=True),

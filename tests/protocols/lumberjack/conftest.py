@@ -19,7 +19,7 @@ from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.server import accept
-from gateway.protocols.lumberjack.session import Limits, Session
+from gateway.protocols.lumberjack.session import Figures, Limits, Session
 
 
 @dataclass
@@ -40,14 +40,21 @@ def unpacked(rows: Rows) -> Iterator[tuple[bytes, int, str | None, str]]:
         yield payload, rows.seqs[row], rows.flaws.get(row), kind
 
 
-def outcome(pieces: Iterable[bytes], limits: Limits | None = None) -> Outcome:
-    """Feed a session; check on the way what must hold for every batch."""
+def outcome(
+    pieces: Iterable[bytes], limits: Limits | None = None, *, pauses: bool = False
+) -> Outcome:
+    """Feed a session; check on the way what must hold for every batch.
+
+    With *pauses* the writer makes one after each piece.
+    """
     limits = limits or Limits()
     session = Session(limits)
     result = Outcome()
     try:
         for piece in pieces:
             for ready in session.received(piece):
+                take(result, ready)
+            for ready in session.pause() if pauses else ():
                 take(result, ready)
     except Refusal as why:
         result.refusal = str(why)
@@ -73,7 +80,7 @@ def take(result: Outcome, ready: Ready) -> None:
 
 @pytest.fixture(scope="session", name="outcome")
 def _outcome() -> Callable[..., Outcome]:
-    """`outcome(pieces, limits) -> Outcome`."""
+    """`outcome(pieces, limits, pauses=False) -> Outcome`."""
     return outcome
 
 
@@ -89,6 +96,8 @@ def settings(**changes: Any) -> SimpleNamespace:
         "window_events": 65536,
         "compressed_bytes": 8 << 20,
         "pairs": 1024,
+        "inflate_ratio": 400,
+        "window_pause": 1.0,
     } | changes
     both = SimpleNamespace(**values)
     return SimpleNamespace(limits=both, options=both)
@@ -96,8 +105,15 @@ def settings(**changes: Any) -> SimpleNamespace:
 
 @pytest.fixture
 def make_reader() -> Callable[..., OneConnection]:
-    """Makes a server with other limits or options."""
-    return lambda **changes: OneConnection(accept, settings(**changes))
+    """Makes a server with other limits or options; `figures` is what it counts."""
+
+    def make(**changes: Any) -> OneConnection:
+        figures = Figures()
+        reader = OneConnection(accept, settings(**changes), figures=figures)
+        vars(reader)["figures"] = figures
+        return reader
+
+    return make
 
 
 def beats_event(chance: random.Random, number: int) -> bytes:

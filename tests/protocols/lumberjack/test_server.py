@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -546,3 +547,166 @@ def test_unfinished_windows_are_bounded_together(reader: Any) -> None:
     assert "journal.memory_bytes" in str(reader.connection.refused)
     assert reader.sent == wire.ack(_V2, 1)
     assert reader.journal.reserved == 0
+
+
+# Writers that pause in the middle of a window
+
+
+def _part(*seqs: int, of: int = 1000, version: int = _V1) -> bytes:
+    frames = [wire.data(version, seq, [(b"line", b"hello")]) for seq in seqs]
+    return wire.window(version, of) + b"".join(frames)
+
+
+@pytest.mark.parametrize("version", [_V1, _V2])
+def test_a_pause_is_answered(reader: Any, version: int) -> None:
+    """What came of a window is stored after a pause, and acknowledged once it is on disk."""
+    reader.deliver(_part(1, 2, version=version))
+    reader.clock.advance(0.9)
+    assert not reader.journal.submitted
+    reader.clock.advance(0.1)
+    assert [batch.count for batch in reader.journal.submitted] == [2]
+    assert reader.connection.held_bytes == 0
+    assert reader.sent == b""
+    reader.journal.store()
+    assert reader.sent == wire.ack(version, 2)
+    reader.clock.advance(10)
+    assert reader.sent == wire.ack(version, 2)
+    reader.deliver(_part(3, version=version)[6:])
+    reader.clock.advance(1)
+    reader.journal.store()
+    assert reader.sent == wire.ack(version, 2) + wire.ack(version, 3)
+
+
+def test_each_frame_begins_a_pause_anew(reader: Any) -> None:
+    """… but a writer that never pauses is answered after ten times as long."""
+    reader.deliver(_part(1))
+    for seq in range(2, 40):
+        reader.clock.advance(0.5)
+        reader.deliver(_part(seq)[6:])
+        assert len(reader.journal.submitted) == (seq >= 21)
+    assert reader.journal.submitted[0].count == 21
+
+
+@pytest.mark.parametrize("rest", [_part(3)[6:-1], b"2C\0\0\1\0"])
+def test_a_frame_that_has_begun_is_no_pause(reader: Any, rest: bytes) -> None:
+    """The network gives up who does not go on with it; nothing of that is stored."""
+    reader.deliver(_part(1, 2) + rest)
+    reader.clock.pump([1.0] * 40)
+    assert not reader.journal.submitted
+    assert reader.connection.held_bytes > 0
+    reader.connection.lose()
+    assert not reader.journal.submitted
+
+
+def test_whoever_is_not_read_makes_no_pause(reader: Any) -> None:
+    """What it has sent may lie in its socket, or with us."""
+    reader.deliver(_part(1))
+    reader.connection.unread_input = True
+    reader.clock.advance(5)
+    assert not reader.journal.submitted
+    reader.connection.unread_input = False
+    reader.journal.full = True
+    reader.deliver(b"")
+    reader.clock.advance(5)
+    assert not reader.journal.submitted
+    reader.journal.full = False
+    reader.clock.advance(1)
+    assert [batch.count for batch in reader.journal.submitted] == [1]
+
+
+def test_who_goes_on_before_its_turn_made_no_pause(reader: Any) -> None:
+    """The pause is over when the next frame is here."""
+    reader.deliver(_part(1))
+    reader.connection.stepwise = True
+    reader.clock.advance(1)
+    assert reader.connection.turn_due
+    assert not reader.journal.submitted
+    reader.server.received(_part(2)[6:])
+    assert not reader.journal.submitted
+    reader.clock.advance(1)
+    reader.connection.take_turn()
+    assert [batch.count for batch in reader.journal.submitted] == [2]
+
+
+def test_a_pause_waits_for_its_turn(reader: Any) -> None:
+    """A thousand writers that pause at once cost a thousand turns, not one long one."""
+    connections = [reader.connect()[0] for _ in range(1000)]
+    for connection in connections:
+        connection.stepwise = True
+        connection.deliver(_part(1))
+    reader.clock.advance(1)
+    assert not reader.journal.submitted
+    for count, connection in enumerate(connections, 1):
+        connection.take_turn()
+        assert len(reader.journal.submitted) == count
+
+
+@pytest.mark.parametrize("how", ["lose", "drain"])
+def test_a_line_that_is_cut_leaves_what_was_acknowledged(reader: Any, how: str) -> None:
+    """Of what came since the last acknowledgement nothing is stored; the rest is counted."""
+    figures = reader.figures
+    reader.deliver(_part(1, 2))
+    reader.clock.advance(1)
+    reader.deliver(_part(3)[6:])
+    getattr(reader.connection, how)()
+    reader.clock.advance(10)
+    assert [batch.count for batch in reader.journal.submitted] == [2]
+    assert figures.cut_events == 2
+    assert figures.parts == 1
+
+
+def test_whole_windows_are_no_parts(reader: Any) -> None:
+    """Who sends what it announced sees no pause, and is not counted."""
+    for piece in (_window(1, 2)[:9], _window(1, 2)[9:], _window(1)):
+        reader.deliver(piece)
+        reader.clock.advance(2)
+    reader.connection.lose()
+    assert [batch.count for batch in reader.journal.submitted] == [2, 1]
+    assert (reader.figures.parts, reader.figures.cut_events) == (0, 0)
+
+
+def test_idle_windows_may_not_flood(make_reader: Callable[..., Any]) -> None:
+    """`W` again, of a window of which nothing came, is no fault; without end it is."""
+    reader = make_reader(control_messages=100)
+    reader.deliver(_part(1, 2, of=2) + wire.window(_V1, 2) * 3)
+    assert reader.connection.refused is None
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V1, 2)
+    reader.deliver(wire.window(_V1, 2) * 200)
+    assert reader.connection.refused.key == "limits.control_messages"
+
+
+def test_no_keepalive_before_a_large_frame_of_v1_is_stored(
+    make_reader: Callable[..., Any],
+) -> None:
+    """Its pieces are acknowledged with the last one, and nothing is said before."""
+    reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=64 << 20)
+    body = b"0123456789" * 100
+    frames = b"".join(wire.data(_V1, n, [(b"line", body)]) for n in range(1, 4001))
+    reader.deliver(wire.window(_V1, 4000) + wire.compressed(_V1, frames))
+    assert len(reader.journal.pending) > 5
+    while len(reader.journal.pending) > 1:
+        reader.journal.store()
+        reader.clock.pump([1.0] * 6)
+        assert reader.sent == b""
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V1, 4000)
+
+
+def test_a_large_frame_waits_for_the_disk(make_reader: Callable[..., Any]) -> None:
+    """No more of its pieces is made than may be unacknowledged; a v2 writer hears of each."""
+    reader = make_reader(inflated_bytes=1 << 20, unacknowledged_bytes=200_000)
+    chance = random.Random(1)
+    bodies = [b'{"n":"%x"}' % chance.getrandbits(4000) for _ in range(6000)]
+    frames = b"".join(wire.json(_V2, n, body) for n, body in enumerate(bodies, 1))
+    reader.deliver(wire.window(_V2, 6000) + wire.compressed(_V2, frames))
+    assert len(reader.journal.pending) < 6
+    assert reader.connection.paused
+    while reader.journal.pending:
+        assert reader.server.unacknowledged_bytes < 500_000
+        reader.journal.store()
+    rows = [decode(each.batch.body) for each in reader.journal.stored]
+    assert [payload for row in rows for payload in row.each()] == bodies
+    acks = [wire.ack(_V2, (row.seqs or [0])[-1]) for row in rows]
+    assert reader.sent == b"".join(acks)
+    assert reader.connection.held_bytes == 0
