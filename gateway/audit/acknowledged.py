@@ -27,9 +27,10 @@ from gateway.audit.files import scans
 from gateway.audit.lake import Problem
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
-from gateway.audit.sites import Site, Spools, distinct
+from gateway.audit.sites import Site, Spools, distinct, this_of
 from gateway.audit.variant import look_up
 from gateway.event import Decode
+from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import spool_files
@@ -116,7 +117,7 @@ class _Search:
     decoders: Mapping[str, Decode]
     times: dict[str, int]
     unsearched: list[Problem] = field(default_factory=list)
-    _met: dict[str, Counts] = field(default_factory=dict)
+    _met: dict[tuple[str, str], Counts] = field(default_factory=dict)
 
     def run(self) -> None:
         for site in self.sites:
@@ -127,7 +128,7 @@ class _Search:
         for site in self.sites:
             for files in spool_files(site.directories.spool).values():
                 for file in files:
-                    self._table(file.path)
+                    self._file(file.path)
         for bucket in Spools(self.sites).buckets:
             for files in bucket.list().values():
                 for file in files:
@@ -135,51 +136,69 @@ class _Search:
                         contextlib.suppress(FileNotFoundError),
                         bucket.local(file) as there,
                     ):
-                        self._table(there.path)
+                        self._file(there.path)
         for site in self.sites:
             for path, _ in table_files(site.directories.lake, site.access):
                 self._table(path)
 
     def _journal(self, directory: Path) -> None:
         decoder = Decoder(self.decoders)
+        this = this_of(directory)
         for _, scan in scans(directory, []):
             for stored in scan:
                 if not stored.batch.count:
                     continue
                 rows = decoder.rows(stored)
                 lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
-                unmet = set(self._unmet(directory.name, lsns).tolist())
+                life = "" if this is None else this.of_lsn(stored.lsn)
+                unmet = set(self._unmet(directory.name, life, lsns).tolist())
                 for row, payload in enumerate(rows.each() if unmet else ()):
                     if row in unmet:
                         self._meet(event_id(payload))
 
-    def _table(self, path: Place) -> None:
+    def _file(self, path: Path) -> None:
+        """Of the spool: its footer says who published it."""
+        with contextlib.suppress(FileNotFoundError):
+            said = digests.said(digests.metadata_of(path), incarnation.KEY)
+            self._table(path, said or "")
+
+    def _table(self, path: Place, published_by: str = "") -> None:
         try:
             with pq.ParquetFile(opened(path)) as file:
                 if _shredded(file.schema_arrow):
                     why = "its column body is shredded (variant.writeShredding)"
                     self.unsearched.append(Problem(str(path), why))
                     return
-                wanted = ["node", "lsn", "payload", "body"]
+                wanted = ["node", "incarnation", "lsn", "payload", "body"]
                 there = [name for name in wanted if name in file.schema_arrow.names]
                 for batch in file.iter_batches(_ROWS, columns=there, use_threads=False):
-                    self._rows(batch)
+                    self._rows(batch, published_by)
         except PermissionError:
             raise
         except Exception:  # a damaged footer makes pyarrow raise anything
             return
 
-    def _rows(self, batch: pa.RecordBatch) -> None:
+    def _rows(self, batch: pa.RecordBatch, published_by: str) -> None:
         nodes = np.array(batch.column("node").to_pylist())
+        lives = np.full(len(batch), published_by, object)
+        if "incarnation" in batch.schema.names:
+            named = batch.column("incarnation").cast(pa.string())
+            lives = np.array(named.fill_null("").to_pylist(), object)
         lsns = batch.column("lsn").to_numpy()
         for node in np.unique(nodes).tolist():
-            mine = np.flatnonzero(nodes == node)
-            for name in _ids(batch.take(mine[self._unmet(node, lsns[mine])])):
-                self._meet(name)
+            for life in set(lives[nodes == node].tolist()):
+                mine = np.flatnonzero((nodes == node) & (lives == life))
+                unmet = self._unmet(node, life, lsns[mine])
+                for name in _ids(batch.take(mine[unmet])):
+                    self._meet(name)
 
-    def _unmet(self, node: str, lsns: Ints) -> Ints:
-        """Which of these rows no place had so far; from now on they are met."""
-        met = self._met.setdefault(node, Counts())
+    def _unmet(self, node: str, life: str, lsns: Ints) -> Ints:
+        """Which of these rows no place had so far; from now on they are met.
+
+        Rows that name no incarnation are taken for others than those which do: an id that is
+        met twice is only a note, and one that is overlooked would be missing.
+        """
+        met = self._met.setdefault((node, life), Counts())
         new = np.flatnonzero(met.of(lsns) == 0)
         met.add(lsns[new])
         return new

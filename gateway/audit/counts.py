@@ -99,6 +99,7 @@ class Counts:
 
     def _where(self, first: int, last: int, *, above: int) -> Ranges:
         found = []
+        last = min(last, self.last)
         for number in self._numbers():
             begin = max(first, number * self.size)
             end = min(last + 1, (number + 1) * self.size)

@@ -293,10 +293,15 @@ def _by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
     if lsns.min() < 1 or lsns.max() > GREATEST:
         raise Unusable(f"it has an lsn outside 1..{GREATEST}")
     names, codes = _encoded(node)
-    lives, both = [""], codes
+    lives, numbers = [""], codes
     if "incarnation" in batch.schema.names:
         lives, numbers = _encoded(batch.column("incarnation"))
-        both = codes.astype(np.int64) * len(lives) + numbers
+    if len(names) == len(lives) == 1:
+        yield names[0], lives[0], lsns
+        return
+    both = codes.astype(np.int64) * len(lives)
+    if len(lives) > 1:
+        both += numbers
     some = [both[0]] if both.min() == both.max() else np.unique(both)
     for code in map(int, some):
         name, life = names[code // len(lives)], lives[code % len(lives)]

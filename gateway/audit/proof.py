@@ -177,7 +177,9 @@ class _View:
             asked=sorted(self.asked.words.keys() & names),
         )
         for name in sorted(names):
-            self._lives[name] = lives_of(name, self.journals, self.words, self.ledgers)
+            self._lives[name] = lives_of(
+                name, self.journals, self.words, self.ledgers, self.asked
+            )
             self._files[name] = self._sorted_files(name)
             judge = _Judge(self, name, self._lives[name], self._files[name], report)
             report.nodes.append(judge.judge())

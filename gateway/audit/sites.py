@@ -45,6 +45,7 @@ __all__ = [
     "distinct",
     "joined",
     "lives_of",
+    "this_of",
 ]
 
 
@@ -225,6 +226,15 @@ class Home:
         return {**found, "": left}
 
 
+def this_of(journal: Path) -> Incarnation | None:
+    """Who gives lsns in a node's journal; None if it does not say: a damaged file is written
+    anew by the next start.
+    """
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        return incarnation.decode((journal / incarnation.INCARNATION[0]).read_bytes())
+    return None
+
+
 class Journals:
     """Of all sites, by node."""
 
@@ -242,7 +252,7 @@ class Journals:
             for node, last in marked.items():
                 self.marked[node] = max(self.marked.get(node, 0), last)
             for node, content in read_journal(site.directories.journal).items():
-                this = self._this(site.directories.journal_of(node))
+                this = this_of(site.directories.journal_of(node))
                 home = Home(site, content, this, marked.get(node, 0))
                 self._homes.setdefault(node, []).append(home)
 
@@ -254,15 +264,6 @@ class Journals:
                 if (read := mark.decode(path.read_bytes())) is not None:
                     found[path.parent.name] = read.durable
         return found
-
-    @staticmethod
-    def _this(journal: Path) -> Incarnation | None:
-        """None if it has none; a damaged one is written anew by the next start."""
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            return incarnation.decode(
-                (journal / incarnation.INCARNATION[0]).read_bytes()
-            )
-        return None
 
     @property
     def nodes(self) -> set[str]:
@@ -292,7 +293,9 @@ class Journals:
         return found
 
 
-def lives_of(node: str, journals: Journals, words: Words, ledgers: Ledgers) -> Lives:
+def lives_of(
+    node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
+) -> Lives:
     """What all of them say of a node's incarnations."""
     lines = [line for home in journals.homes(node) if (line := home.line) is not None]
     for reached in words.reached.get(node, ()):
@@ -302,7 +305,10 @@ def lives_of(node: str, journals: Journals, words: Words, ledgers: Ledgers) -> L
     for place in (ledgers.ends, words.ends):
         for each, end in place.get(node, {}).items():
             _add_end(known, each, end)
-    return Lives(lines, known, frozenset(words.holders.get(node, ())))
+    holders = words.holders.get(node, set())
+    if node in asked.words:
+        holders = holders | {asked.words[node].incarnation}
+    return Lives(lines, known, frozenset(holders))
 
 
 def _both(

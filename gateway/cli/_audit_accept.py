@@ -33,7 +33,7 @@ Say that acknowledged events which are missing are lost for good, and why.
 Only what `gateway audit` calls a hole, or an end that nobody knows, can be accepted: from
 then on the audit says complete, but for those, and lists them with --json.  Do it when all
 is back that can come back: a disk, an archive, a backup.  The job takes it into its ledger
-with its next batch, and need not be stopped.
+within seconds, and need not be stopped.
 
 Example:
   gateway audit accept gw-1 1701-1800 --reason "disk of gw-1 lost on May 3, case 4711"

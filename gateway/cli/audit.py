@@ -229,10 +229,11 @@ def _asked(port: _admin.AdminPort) -> Word:
             int(journal["durable_lsn"]),
             int(spool["published_lsn"]),
             spool["bucket"],
+            str(said.get("incarnation", {}).get("id", "")),
         )
     except _admin.Unreachable as why:
         raise OSError(str(why)) from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         raise OSError("it does not say how far it is") from None
 
 

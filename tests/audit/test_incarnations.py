@@ -401,6 +401,27 @@ def test_a_ledger_that_is_believed_knows_incarnations(tmp_path: Path) -> None:
     assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "aaaa")]
 
 
+def test_ids_of_two_incarnations_under_one_lsn_are_both_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--acknowledged looks at both, wherever they are; one on its way is there once."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    publish(old, b'{"event.id":"a"}')
+    publish(new, b'{"event.id":"b"}')
+    [before], [after] = (list(one.glob("spool/events-*")) for one in (old, new))
+    rows = pq.read_table(before, columns=["node", "lsn", "payload"])
+    rows = rows.append_column("incarnation", pa.repeat(current(old), 1))
+    again = pq.read_table(after, columns=["node", "lsn", "payload"])
+    again = again.append_column("incarnation", pa.repeat(current(new), 1))
+    path = table(new, "part")
+    pq.write_table(pa.concat_tables([rows, again]), path)
+    ids = tmp_path / "ids"
+    ids.write_text("a\nb\n")
+    found = json.loads(told(capsys, new, "--json", "--acknowledged", ids)[1])
+    assert found["acknowledged"]["missing"] == []
+    assert found["acknowledged"]["copies"] == 0
+
+
 # -- what is accepted ---------------------------------------------------------------------
 
 
