@@ -84,8 +84,10 @@ class Inbox:
         be in the tables."""
         self._odd: set[str] = set()
         """Objects that are not what the listing says, and were told."""
-        self.ends: dict[Life, End] = {}
-        """How incarnations have ended, say the gateways that came after them."""
+        self.ends: dict[Life, End | None] = {}
+        """How incarnations have ended, say the gateways that came after them; None: they
+        have not, their disk is back.
+        """
         self._undecided: dict[str, float] = {}
         """Since when files of an incarnation wait for a word of who has taken over."""
         self._held = 0
@@ -162,17 +164,13 @@ class Inbox:
                     continue
                 if name in aside:
                     continue
+                if self._stopping.is_set():
+                    return fetched
                 if in_tables.covers(one.file):
                     if self._is_in(ledger, one):
                         done.add(name)
-                        continue
-                elif self._held >= most:
-                    continue
-                if upto is not None and one.file.last > upto.get(node, 0):
-                    continue
-                if self._stopping.is_set():
-                    return fetched
-                self._fetch(one)
+                elif self._held < most and one.is_in(upto):
+                    self._fetch(one)
                 if len(self._fetched) >= _ADMITTED:
                     valid |= self._admit()
             valid |= self._admit()
@@ -279,6 +277,9 @@ class Inbox:
         node = self._fetched[0].file.node
         found = word.read(self._bucket, node)
         said = Word() if found is None else found[0]
+        if (now := said.reached) is not None:
+            for by in (now.incarnation, *now.earlier):
+                self.ends[Life(node, by)] = None
         for by, end in said.ended.items():
             self.ends[Life(node, by)] = End(**msgspec.structs.asdict(end))
         seen = set()
@@ -339,6 +340,10 @@ class _Object:
 
     file: SpoolFile
     stored: StoredObject
+
+    def is_in(self, upto: Mapping[str, int] | None) -> bool:
+        """Whether it is of what is to be read."""
+        return upto is None or self.file.last <= upto.get(self.file.node, 0)
 
     def is_same(self, other: _Object | None) -> bool:
         """Whether *other*, of this name, is what is there now: a node that was rebuilt may

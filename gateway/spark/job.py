@@ -260,6 +260,8 @@ class Job:
         for path in accepted:
             self._disk.unlink(path)
         for life, end in new.items():
+            if end is None:
+                continue
             _log.error(
                 "incarnation %s of node %s has ended, and its disk is gone: it had"
                 " acknowledged events up to lsn %d when it was last heard of, %.1f s before"

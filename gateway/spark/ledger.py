@@ -365,9 +365,11 @@ class Ledger:
         """This, and what may be missing as well; what is known already changes nothing."""
         return replace(self, accepted=tuple(dict.fromkeys((*self.accepted, *more))))
 
-    def with_ends(self, more: Mapping[Life, End]) -> Ledger:
-        """This, and how more incarnations have ended."""
-        return replace(self, ends={**self.ends, **more})
+    def with_ends(self, more: Mapping[Life, End | None]) -> Ledger:
+        """This, and how more incarnations have ended, or that they have not after all."""
+        known = {**self.ends, **more}
+        ends = {life: end for life, end in known.items() if end is not None}
+        return replace(self, ends=ends)
 
     def left_behind(self) -> list[Life]:
         """Incarnations that have ended, of which something is in no table, or may be, and

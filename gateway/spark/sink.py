@@ -113,7 +113,9 @@ class Sink(ABC):
         """Write down, durably, that the events of a file will be in no table."""
         self._write_down(self.ledger.with_hole(hole))
 
-    def learn(self, accepted: Iterable[Accepted], ends: Mapping[Life, End]) -> bool:
+    def learn(
+        self, accepted: Iterable[Accepted], ends: Mapping[Life, End | None]
+    ) -> bool:
         """Write down, durably, which holes are accepted and how incarnations have ended.
 
         False: a batch is on its way into the tables; ask again.

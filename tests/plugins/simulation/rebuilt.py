@@ -9,7 +9,8 @@ The judge counts what *senders heard*, not what a journal says:
 
     an event that was acknowledged is in the tables once; or the audit says that something
     is missing, and something was lost that no promise covers
-    whoever reads "complete" has all of them
+    whoever reads "complete" has all of them, but what was acknowledged by a machine of
+    which nothing is left: no row, no object, no word
     where nothing was lost that no promise covers, it says complete
 """
 
@@ -486,6 +487,7 @@ class _World:
             self._thaw: 0.3,
             self._stop: 0.1,
             self._tidy_the_bucket: 0.1,
+            self._empty_the_bucket: 0.03,
             self._trouble: 0.1,
             self._kill_the_job: 0.2,
             self._lose_the_checkpoint: 0.05,
@@ -646,6 +648,14 @@ class _World:
         del self.bucket.objects[name]
         self.tell(f"somebody removes {name}")
 
+    def _empty_the_bucket(self) -> None:
+        """Somebody removes all that the tables have, and what was known of the node."""
+        self.tell("somebody empties the bucket")
+        self.unpromised.add("the node's word")
+        for name in list(self.bucket.objects):
+            if not name.startswith("events-") or self._is_in_tables(name):
+                del self.bucket.objects[name]
+
     def _is_in_tables(self, name: str) -> bool:
         file = SpoolFile.parse(name)
         assert file is not None
@@ -728,12 +738,20 @@ class _World:
             raise Broken(f"{doubled[:5]} are there more than once")
         missing = [payload for payload in self.heard if not found[payload]]
         self.report = self._audit()
-        if missing and self.report.complete:
+        if self.report.complete and any(self._left_traces(one) for one in missing):
             raise Broken(f"{missing[:5]} were acknowledged, and the audit is content")
         if missing and not self.unpromised:
             raise Broken(f"{missing[:5]} were acknowledged, and are in no table")
         if not self.report.complete and not self.unpromised:
             raise Broken(f"nothing is lost, and the audit says {self.report}")
+
+    def _left_traces(self, payload: bytes) -> bool:
+        """Whether anything is left of who acknowledged it; else nobody can miss it."""
+        if "the node's word" not in self.unpromised:
+            return True
+        ledger = self.job.sink.ledger
+        lives = {life.incarnation for life in (*ledger.committed.lives(), *ledger.ends)}
+        return self.heard[payload][0] in lives
 
     def _audit(self) -> Report:
         life = self.life
