@@ -1,4 +1,7 @@
-"""Which files of a table belong to whole batches, for readers that want no others.
+"""Which files of a table belong to whole batches, the newest first.
+
+Readers that take the columns of the first file for those of all so have every column: new
+ones are null in old files.
 
     from gateway.spark.reading import files
     pyarrow.dataset.dataset(files("/var/lib/gateway/lake", "events"), …)
@@ -22,7 +25,7 @@ _NAME = re.compile(r"part-(\d{10})-.*\.parquet")
 
 
 def files(lake: str | os.PathLike[str], table: str) -> list[str]:
-    """Paths of a table's files in order of name, those of unfinished batches left out.
+    """Paths of a table's files, the newest first; those of unfinished batches left out.
 
     Raises FileNotFoundError where no job has written yet.
     """
@@ -33,9 +36,10 @@ def files(lake: str | os.PathLike[str], table: str) -> list[str]:
     found = []
     for path in _listed(root / table):
         match = _NAME.fullmatch(path.name)
-        if match is None or int(match[1]) <= done:
-            found.append(str(path))
-    return found
+        batch = 0 if match is None else int(match[1])
+        if batch <= done:
+            found.append((batch, str(path)))
+    return [path for _, path in sorted(found, reverse=True)]
 
 
 def _listed(table: Path) -> list[Path]:
