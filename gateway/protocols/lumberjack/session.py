@@ -160,13 +160,16 @@ def _worth_sizes(token: Compressed, count: int) -> bool:
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done", "_ended",
-                 "_figures", "_inside", "_large", "_limits", "_loose", "_tiny", "_window",
-                 "_windows")  # fmt: skip
+    __slots__ = ("_batch_bytes", "_control", "_cost", "_cutting", "_decoder", "_done",
+                 "_ended", "_figures", "_inside", "_large", "_limits", "_loose",
+                 "_tiny", "_window", "_windows", "may_pause")  # fmt: skip
 
     def __init__(self, limits: Limits, figures: Figures | None = None) -> None:
         self._limits = limits
+        self._batch_bytes = limits.batch_bytes
         self._figures = figures or Figures()
+        self.may_pause = False
+        """Part of a window is here, and nothing of a frame; as of the end of `received`."""
         self._decoder = wire.Decoder(limits)
         self._windows = 0
         self._window: _Open | None = None
@@ -200,15 +203,10 @@ class Session:
         """Version of the window that is still arriving; None if there is none."""
         return None if self._window is None else self._window.version
 
-    @property
-    def may_pause(self) -> bool:
-        """Part of a window is here, and nothing of a frame."""
-        window = self._window
-        return window is not None and window.came and self._decoder.between
-
     def pause(self) -> Iterator[Ready]:
         """The writer pauses: yields what `may_pause` says is here."""
         if self.may_pause:
+            self.may_pause = False
             self._part()
             self._close_tiny()
             yield from self._complete()
@@ -260,6 +258,8 @@ class Session:
         if self._loose is not None and not self._loose.within:
             self._close_loose()
         self._close_tiny()
+        window = self._window
+        self.may_pause = window is not None and window.came and decoder.between
         if self._done:
             yield from self._complete()
 
@@ -445,7 +445,7 @@ class Session:
         first = ended or window
         if first is not None:
             before = first.size - first.inside_size
-            if before + token.inflated > self._limits.batch_bytes:
+            if before + token.inflated > self._batch_bytes:
                 self._large = token, ended, window
                 return
         if window is not None:
@@ -495,7 +495,8 @@ class Session:
         count = one.count - one.inside
         if count:
             payload_bytes = one.payload_bytes - one.inside_payload_bytes
-            self._done.append(self._batch(one, count, payload_bytes, one.pieces))
+            body = self._body(one, one.pieces)
+            self._done.append(Ready(count, body, payload_bytes, cost=0.0))
             one.stored += count
             one.count = one.inside
         one.pieces = []
@@ -510,14 +511,15 @@ class Session:
         one.inside -= piece.count
         one.count -= piece.count
         one.stored += piece.count
-        ready = self._batch(one, piece.count, piece.payload_bytes, [piece.frame])
+        ack = b""
         if one.acks and not one.inside:
-            ready.ack = b"".join(one.acks)
+            ack = b"".join(one.acks)
         else:
             self._figures.parts += one.inside > 0
             if one.version == _V2 and piece.not_zero and len(one.acks) < 2:
-                ready.ack = wire.ack(_V2, piece.not_zero)
-        self._done.append(ready)
+                ack = wire.ack(_V2, piece.not_zero)
+        body = self._body(one, [piece.frame])
+        self._done.append(Ready(piece.count, body, piece.payload_bytes, ack, 0.0))
 
     def _finish(self, one: _Open) -> None:
         tiny = self._tiny
@@ -539,15 +541,13 @@ class Session:
             self._store(tiny)
 
     def _store(self, one: _Open) -> None:
-        ready = Ready(cost=0.0)
-        if one.count:
-            ready = self._batch(one, one.count, one.payload_bytes, one.pieces)
-        ready.ack = b"".join(one.acks)
-        self._done.append(ready)
+        count, ack = one.count, b"".join(one.acks)
+        if count:
+            body = self._body(one, one.pieces)
+            self._done.append(Ready(count, body, one.payload_bytes, ack, 0.0))
+        else:
+            self._done.append(Ready(ack=ack, cost=0.0))
 
-    def _batch(
-        self, one: _Open, count: int, payload_bytes: int, pieces: list[bytes]
-    ) -> Ready:
+    def _body(self, one: _Open, pieces: list[bytes]) -> bytes:
         head = events.pack(one.version, one.id, self._limits.message_bytes)
-        body = b"".join((head, *pieces))
-        return Ready(count, body, payload_bytes, cost=0.0)
+        return b"".join((head, *pieces))
