@@ -160,13 +160,12 @@ def _worth_sizes(token: Compressed, count: int) -> bool:
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_batch_bytes", "_control", "_cost", "_cutting", "_decoder", "_done",
+    __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done",
                  "_ended", "_figures", "_inside", "_large", "_limits", "_loose",
                  "_tiny", "_window", "_windows", "may_pause")  # fmt: skip
 
     def __init__(self, limits: Limits, figures: Figures | None = None) -> None:
         self._limits = limits
-        self._batch_bytes = limits.batch_bytes
         self._figures = figures or Figures()
         self.may_pause = False
         """Part of a window is here, and nothing of a frame; as of the end of `received`."""
@@ -380,7 +379,7 @@ class Session:
             one.acknowledge(token.seq)
             self._window = None
             self._end(one)
-        elif frames is not None and one.held >= self._limits.piece_bytes:
+        elif frames is not None and self._is_much(one):
             self._part()
 
     def _current(self, version: int) -> _Open:
@@ -423,6 +422,11 @@ class Session:
                 key="options.window_events",
             )
 
+    def _is_much(self, one: _Open) -> bool:
+        """So much of it is here that it is not to be held."""
+        limits = self._limits
+        return one.held >= limits.piece_bytes or one.size >= limits.inflated_bytes
+
     def _end(self, one: _Open) -> None:
         """All events of *one* are here: complete, unless its compressed frame is not."""
         if not one.within:
@@ -442,10 +446,10 @@ class Session:
         self._inside = 0
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
-        first = ended or window
-        if first is not None:
+        # What was here before is less than `inflated_bytes`: see `_is_much`.
+        if token.inflated > self._limits.inflated_bytes and (first := ended or window):
             before = first.size - first.inside_size
-            if before + token.inflated > self._batch_bytes:
+            if before + token.inflated > self._limits.batch_bytes:
                 self._large = token, ended, window
                 return
         if window is not None:
@@ -456,10 +460,7 @@ class Session:
                 ended.hold(events.sized(token.sizes))
             ended.settle(token.frame, 0, ends + goes_on)
             self._finish(ended)
-        if window is not None and (
-            window.held >= self._limits.piece_bytes
-            or window.size >= self._limits.inflated_bytes
-        ):
+        if window is not None and self._is_much(window):
             self._part()
 
     def _in_pieces(
