@@ -58,15 +58,7 @@ _SHOWN = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
     _data_dir.add_arguments(parser, several=True)
-    parser.add_argument(
-        "--gateway", dest="gateways", metavar="HOST:PORT", action="append", default=[],
-        help="also ask the gateway with this admin port what it has acknowledged and what"
-        " is in its journal alone; again for more of them",
-    )  # fmt: skip
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE",
-        help="has what their admin.token asks for",
-    )  # fmt: skip
+    _add_gateways(parser, default=[], no_file=None)
     parser.add_argument("--json", action="store_true", help="all of it, for programs")
     parser.add_argument("--node", metavar="NAME", help="only this node (default: all)")
     parser.add_argument(
@@ -115,6 +107,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _audit_accept.add_arguments(verb)
+    # As there: what is not said here must not hide what was said before.
+    _add_gateways(verb, default=argparse.SUPPRESS, no_file=argparse.SUPPRESS)
+
+
+def _add_gateways(
+    parser: argparse.ArgumentParser, *, default: Any, no_file: Any
+) -> None:
+    parser.add_argument(
+        "--gateway", dest="gateways", metavar="HOST:PORT", action="append",
+        default=default,
+        help="also ask the gateway with this admin port what it has acknowledged and what"
+        " is in its journal alone; again for more of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", default=no_file,
+        help="has what their admin.token asks for",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

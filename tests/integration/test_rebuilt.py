@@ -172,7 +172,7 @@ def test_what_a_rebuilt_machine_acknowledges_is_in_the_table(
     assert len(site.incarnations()) == 2
     said = site.audit(*site.heard_of(), status=1)
     assert "2500 of 2500 acknowledged events found" in said
-    assert "had acknowledged up to lsn 1600" in said
+    assert "gw-1 behind lsn 1600" in said
     site.accept("1601-")
     assert "complete: " in site.audit(*site.heard_of(), status=0)
 

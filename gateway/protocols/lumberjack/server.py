@@ -95,15 +95,18 @@ class LumberjackServer(BatchServer):
         """See `interfaces.Server`."""
         if self._version is None and data:
             self._version = data[0]
-        session = self._session
         if self._pauses:
             self._pauses = False
-            if session is not None and not (data or self._unread):
-                self._batches = session.pause()
+            if self._session is not None and not (data or self._unread):
+                self._batches = self._session.pause()
         super().received(data)
-        self._watch_pause()
-        if self._unread and not self._valve.paused:
-            self._progress = self._listener.clock.seconds()  # we are at work
+        if self._batches is not None:
+            if not self._valve.paused:  # we are at work
+                self._progress = self._listener.clock.seconds()
+        elif self._part_since is not None or (
+            self._session is not None and self._session.may_pause
+        ):
+            self._watch_pause()
 
     def _watch_pause(self) -> None:
         """Notice when the writer pauses in the middle of a window."""

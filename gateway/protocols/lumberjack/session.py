@@ -160,13 +160,15 @@ def _worth_sizes(token: Compressed, count: int) -> bool:
 class Session:
     """One connection's side of the protocol.  Raises `Refusal` only."""
 
-    __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done", "_ended",
-                 "_figures", "_inside", "_large", "_limits", "_loose", "_tiny", "_window",
-                 "_windows")  # fmt: skip
+    __slots__ = ("_control", "_cost", "_cutting", "_decoder", "_done",
+                 "_ended", "_figures", "_inside", "_large", "_limits", "_loose",
+                 "_tiny", "_window", "_windows", "may_pause")  # fmt: skip
 
     def __init__(self, limits: Limits, figures: Figures | None = None) -> None:
         self._limits = limits
         self._figures = figures or Figures()
+        self.may_pause = False
+        """Part of a window is here, and nothing of a frame; as of the end of `received`."""
         self._decoder = wire.Decoder(limits)
         self._windows = 0
         self._window: _Open | None = None
@@ -200,15 +202,10 @@ class Session:
         """Version of the window that is still arriving; None if there is none."""
         return None if self._window is None else self._window.version
 
-    @property
-    def may_pause(self) -> bool:
-        """Part of a window is here, and nothing of a frame."""
-        window = self._window
-        return window is not None and window.came and self._decoder.between
-
     def pause(self) -> Iterator[Ready]:
         """The writer pauses: yields what `may_pause` says is here."""
         if self.may_pause:
+            self.may_pause = False
             self._part()
             self._close_tiny()
             yield from self._complete()
@@ -260,6 +257,8 @@ class Session:
         if self._loose is not None and not self._loose.within:
             self._close_loose()
         self._close_tiny()
+        window = self._window
+        self.may_pause = window is not None and window.came and decoder.between
         if self._done:
             yield from self._complete()
 
@@ -380,7 +379,7 @@ class Session:
             one.acknowledge(token.seq)
             self._window = None
             self._end(one)
-        elif frames is not None and one.held >= self._limits.piece_bytes:
+        elif frames is not None and self._is_much(one):
             self._part()
 
     def _current(self, version: int) -> _Open:
@@ -423,6 +422,11 @@ class Session:
                 key="options.window_events",
             )
 
+    def _is_much(self, one: _Open) -> bool:
+        """So much of it is here that it is not to be held."""
+        limits = self._limits
+        return one.held >= limits.piece_bytes or one.size >= limits.inflated_bytes
+
     def _end(self, one: _Open) -> None:
         """All events of *one* are here: complete, unless its compressed frame is not."""
         if not one.within:
@@ -442,8 +446,8 @@ class Session:
         self._inside = 0
         ends = 0 if ended is None else ended.inside
         goes_on = 0 if window is None else window.inside
-        first = ended or window
-        if first is not None:
+        # What was here before is less than `inflated_bytes`: see `_is_much`.
+        if token.inflated > self._limits.inflated_bytes and (first := ended or window):
             before = first.size - first.inside_size
             if before + token.inflated > self._limits.batch_bytes:
                 self._large = token, ended, window
@@ -456,10 +460,7 @@ class Session:
                 ended.hold(events.sized(token.sizes))
             ended.settle(token.frame, 0, ends + goes_on)
             self._finish(ended)
-        if window is not None and (
-            window.held >= self._limits.piece_bytes
-            or window.size >= self._limits.inflated_bytes
-        ):
+        if window is not None and self._is_much(window):
             self._part()
 
     def _in_pieces(
@@ -495,7 +496,8 @@ class Session:
         count = one.count - one.inside
         if count:
             payload_bytes = one.payload_bytes - one.inside_payload_bytes
-            self._done.append(self._batch(one, count, payload_bytes, one.pieces))
+            body = self._body(one, one.pieces)
+            self._done.append(Ready(count, body, payload_bytes, cost=0.0))
             one.stored += count
             one.count = one.inside
         one.pieces = []
@@ -510,14 +512,15 @@ class Session:
         one.inside -= piece.count
         one.count -= piece.count
         one.stored += piece.count
-        ready = self._batch(one, piece.count, piece.payload_bytes, [piece.frame])
+        ack = b""
         if one.acks and not one.inside:
-            ready.ack = b"".join(one.acks)
+            ack = b"".join(one.acks)
         else:
             self._figures.parts += one.inside > 0
             if one.version == _V2 and piece.not_zero and len(one.acks) < 2:
-                ready.ack = wire.ack(_V2, piece.not_zero)
-        self._done.append(ready)
+                ack = wire.ack(_V2, piece.not_zero)
+        body = self._body(one, [piece.frame])
+        self._done.append(Ready(piece.count, body, piece.payload_bytes, ack, 0.0))
 
     def _finish(self, one: _Open) -> None:
         tiny = self._tiny
@@ -539,15 +542,13 @@ class Session:
             self._store(tiny)
 
     def _store(self, one: _Open) -> None:
-        ready = Ready(cost=0.0)
-        if one.count:
-            ready = self._batch(one, one.count, one.payload_bytes, one.pieces)
-        ready.ack = b"".join(one.acks)
-        self._done.append(ready)
+        count, ack = one.count, b"".join(one.acks)
+        if count:
+            body = self._body(one, one.pieces)
+            self._done.append(Ready(count, body, one.payload_bytes, ack, 0.0))
+        else:
+            self._done.append(Ready(ack=ack, cost=0.0))
 
-    def _batch(
-        self, one: _Open, count: int, payload_bytes: int, pieces: list[bytes]
-    ) -> Ready:
+    def _body(self, one: _Open, pieces: list[bytes]) -> bytes:
         head = events.pack(one.version, one.id, self._limits.message_bytes)
-        body = b"".join((head, *pieces))
-        return Ready(count, body, payload_bytes, cost=0.0)
+        return b"".join((head, *pieces))

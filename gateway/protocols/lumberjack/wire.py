@@ -107,8 +107,8 @@ def _inflater() -> Any:
 class _Inflation:
     """A compressed frame that is arriving."""
 
-    __slots__ = ("_gathered", "_have", "_inflater", "_key", "_left", "_limit",
-                 "_parts", "_sizes", "frames", "inflated")  # fmt: skip
+    __slots__ = ("_gathered", "_have", "_inflater", "_left", "_limits", "_parts",
+                 "_size", "_sizes", "frames", "inflated")  # fmt: skip
 
     def __init__(self, header: CompressedHeader, limits: Limits) -> None:
         self.frames = Stream(limits, inside=True)
@@ -118,12 +118,8 @@ class _Inflation:
         self._gathered = memoryview(b"")
         """What has arrived before the inflater was there, and is not inflated yet."""
         self._left = header.size
-        self._limit = limits.contents_bytes(header.size)
-        self._key = (
-            "limits.inflated_bytes"
-            if self._limit == limits.batch_bytes
-            else "options.inflate_ratio"
-        )
+        self._limits = limits
+        self._size = header.size
         self._parts: list[bytes | bytearray] = [bytearray(header.head)]
         self._have = len(header.head)  # bytes in `_parts`
         self._sizes: bytearray | None = bytearray()
@@ -180,14 +176,21 @@ class _Inflation:
         if inflater.eof and (self._left or self._gathered or inflater.unused_data):
             raise Refusal("compressed frame goes on after the end of its zlib stream")
         self.inflated += len(inflated)
-        if self.inflated > self._limit:
-            raise Refusal(
-                f"compressed frame inflates to {self.inflated} bytes or more",
-                limit=self._limit,
-                key=self._key,
-            )
+        if self.inflated > self._limits.inflated_bytes:
+            self._check()
         self.frames.append(inflated)
         return inflating(len(deflated), len(inflated))
+
+    def _check(self) -> None:
+        """Of much that was inflated, whether it is too much."""
+        limit = self._limits.contents_bytes(self._size)
+        if self.inflated > limit:
+            ratio = limit > self._limits.batch_bytes
+            raise Refusal(
+                f"compressed frame inflates to {self.inflated} bytes or more",
+                limit=limit,
+                key="options.inflate_ratio" if ratio else "limits.inflated_bytes",
+            )
 
     def _next_deflated(self, source: Stream) -> bytes | memoryview:
         """Bytes to inflate next; empty if too little has arrived."""
