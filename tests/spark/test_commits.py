@@ -30,7 +30,7 @@ from gateway.spark import job, session, sinks
 from gateway.spark.commits import CommitSink, opened
 from gateway.spark.formats import FORMATS, merged, settings
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole
+from gateway.spark.ledger import Broken, Hole, Ranges
 from gateway.spark.sink import Committed
 from gateway.store.directories import Directories
 from played_spark import PowerCut, Stream
@@ -288,7 +288,7 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
     events = world.events()
     with monkeypatch.context() as patch:
         patch.setattr(type(events), "_ledger", LOST[world.config.spark.sink])
-        assert opened(events).committed.plain() == {"gw": [(1, 2 * SIZE)]}
+        assert opened(events).committed == Ranges({"gw": [(1, 2 * SIZE)]})
         sink = world.sink()
         sink.recover()
     world.run(1, files=3, sink=sink)
@@ -395,9 +395,9 @@ def test_a_table_that_is_set_back_as_a_batch_is_committed(
     with monkeypatch.context() as patch:
         patch.setattr(type(sink._events), "_state", earlier)
         world.run(3, sink=sink)
-    assert opened(world.events()).committed.plain() == {
-        "gw": [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]
-    }
+    assert opened(world.events()).committed == Ranges(
+        {"gw": [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]}
+    )
 
 
 def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
