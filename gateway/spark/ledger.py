@@ -391,6 +391,7 @@ class Ledger:
         return any(
             one.node == life.node
             and one.incarnation in ("", life.incarnation)
+            and one.first <= end.acknowledged + 1
             and (one.last is None or one.last >= end.acknowledged)
             for one in self.accepted
         )

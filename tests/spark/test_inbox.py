@@ -28,9 +28,10 @@ from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
 from gateway.store.directories import Directories
 from gateway.store.incarnation import KEY
+from gateway.store.lake import End
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
-from gateway.store.word import UNDECIDED, Word, name_of
+from gateway.store.word import UNDECIDED, Ended, Reached, Word, name_of
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.settings import options_of
 from played_spark import PowerCut
@@ -63,11 +64,11 @@ class World:
         self.bucket.objects[name] = b"x" * 100
         return name
 
-    def commit(self, name: str) -> None:
+    def commit(self, name: str, incarnation: str = "") -> None:
         """As the job does: into the tables, and out of its directory."""
         file = SpoolFile.parse(name)
         assert file is not None
-        self.committed.add(file.life, file.first, file.last)
+        self.committed.add(Life(file.node, incarnation), file.first, file.last)
         (self.folder / name).unlink(missing_ok=True)
 
     def here(self) -> list[str]:
@@ -247,6 +248,78 @@ def test_what_comes_from_who_was_taken_over_is_put_aside(
     assert f"_fenced/{late}" in world.bucket.objects
     assert late not in world.bucket.objects
     assert "incarnation old" in caplog.text
+
+
+def test_what_comes_too_late_takes_nobodys_place(world: World) -> None:
+    """The newest file of a node is the newest that the job may have: what a gateway that was
+    taken over puts behind it does not push it out."""
+    newest, late = world.put(1, 5), world.put(1001, 1005)
+    world.bucket.objects |= {newest: by("new"), late: by("old")}
+    said = Word(fenced={"old": 0})
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
+    inbox = world.inbox(most_bytes=10_000)
+    assert inbox.look() == 1
+    world.commit(newest, "new")
+    for _ in range(3):
+        inbox.look()
+    assert newest in world.bucket.objects
+    assert late not in world.bucket.objects
+    world.put(6, 9)
+    inbox.look()
+    inbox.look()
+    assert newest not in world.bucket.objects
+
+
+def test_a_name_does_not_say_whose_lsns_they_are(world: World) -> None:
+    """Over lsns that the tables have of another incarnation an object is fetched; once more
+    after each start, an object whose events they have is looked at, and only removed."""
+    names = [world.put(1, 5), world.put(6, 9)]
+    world.bucket.objects |= {name: by("new") for name in names}
+    world.committed.add(Life("gw", "old"), 1, 20)
+    inbox = world.inbox(most_bytes=10_000)
+    assert inbox.look() == 2
+    assert world.here() == names
+    for name in names:
+        world.commit(name, "new")
+    again = world.inbox(most_bytes=10_000)
+    assert again.look() == 0
+    assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
+    reads = world.bucket.requests.count(("read", names[1]))
+    assert again.look() == again.look() == 0
+    assert world.bucket.requests.count(("read", names[1])) == reads
+
+
+def test_an_answer_that_is_cut_short_is_not_a_file(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked for again, and told once."""
+    name = world.put(1, 5)
+    read = world.bucket.read
+    with monkeypatch.context() as patch:
+        patch.setattr(world.bucket, "read", lambda name: read(name)[:50])
+        inbox = world.inbox()
+        assert inbox.look() == inbox.look() == 0
+    assert world.here() == []
+    assert len([one for one in caplog.messages if "says its listing" in one]) == 1
+    assert inbox.look() == 1
+    assert len((world.folder / name).read_bytes()) == 100
+
+
+def test_how_incarnations_ended_is_heard_of(world: World) -> None:
+    """From the word of who came after; and that a disk is back after all."""
+    name = world.put(6, 9)
+    world.bucket.objects[name] = by("new")
+    ended = Ended(5, 1.0, "journal", exact=False, found=3.0, since=1)
+    now = Reached("new", 6, 9, 4.0, "journal", earlier=("other",))
+    said = Word(reached=now, ended={"old": ended})
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
+    inbox = world.inbox(most_bytes=10_000)
+    inbox.look()
+    assert inbox.ends == {
+        Life("gw", "old"): End(5, 1.0, "journal", exact=False, found=3.0, since=1),
+        Life("gw", "new"): None,
+        Life("gw", "other"): None,
+    }
 
 
 def test_a_name_is_asked_for_after_files_were_fetched(world: World) -> None:
