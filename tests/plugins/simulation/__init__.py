@@ -20,6 +20,8 @@
     errors      failures that are logged, or that a Deferred keeps: they end a seed
     settings    how the gateway of a seed is configured
     world       all of it, in the order that the seed chooses
+    rebuilt     another world: one node whose machine is lost, a bucket, and a job
 
-`python -m simulation` runs seeds for a minute; `SEED=…` replays one and prints its history.
+`python -m simulation` runs seeds for a minute; `SEED=…` replays one and prints its history,
+`REBUILT=…` one of the other world.
 """

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from twisted.logger import globalLogBeginner
 
+from simulation.rebuilt import rebuild
 from simulation.world import simulate
 
 _SECONDS = float(os.environ.get("SECONDS_TO_RUN", "60"))
@@ -19,6 +22,15 @@ def one(seed: int) -> int:
     outcome = simulate(seed, keep=None)
     print("\n".join(outcome.history))
     print(outcome.broken or "all promises were kept", outcome.digest)
+    return outcome.broken is not None
+
+
+def rebuilt(seed: int) -> int:
+    """Likewise, of the world in which machines are lost."""
+    with tempfile.TemporaryDirectory(prefix="rebuilt-") as folder:
+        outcome = rebuild(seed, Path(folder), keep=None)
+    print("\n".join(outcome.history))
+    print(outcome.broken or "all promises were kept")
     return outcome.broken is not None
 
 
@@ -57,4 +69,6 @@ if __name__ == "__main__":
     gc.freeze()
     if seed := os.environ.get("SEED"):
         sys.exit(one(int(seed)))
+    if seed := os.environ.get("REBUILT"):
+        sys.exit(rebuilt(int(seed)))
     sys.exit(many(int(os.environ.get("FIRST_SEED", time.time_ns() // 1000))))
