@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
@@ -155,8 +153,7 @@ class Words:
                     holders = self.holders.setdefault(node, set())
                     holders.add(said.holder.incarnation)
                 for each, end in said.ended.items():
-                    known = End(**msgspec.structs.asdict(end))
-                    _add_end(self.ends.setdefault(node, {}), each, known)
+                    _add_end(self.ends.setdefault(node, {}), each, end)
 
 
 def _add_end(known: dict[str, End], each: str, end: End) -> None:

@@ -29,7 +29,6 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-import msgspec
 from attrs import define
 
 from gateway.spark import footers
@@ -281,7 +280,7 @@ class Inbox:
             for by in (now.incarnation, *now.earlier):
                 self.ends[Life(node, by)] = None
         for by, end in said.ended.items():
-            self.ends[Life(node, by)] = End(**msgspec.structs.asdict(end))
+            self.ends[Life(node, by)] = end
         seen = set()
         for one in self._fetched:
             name = one.file.name

@@ -32,7 +32,8 @@ from gateway.store import incarnation, word
 from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
-from gateway.store.word import UNDECIDED, Ended, Holder, Reached, Word, encode, name_of
+from gateway.store.lake import End
+from gateway.store.word import UNDECIDED, Holder, Reached, Word, encode, name_of
 
 __all__ = [
     "PATIENCE",
@@ -398,7 +399,7 @@ class Claim:
             at = before.at
         return Reached(own.id, own.since, lsn, at, life.ack, earlier=own.earlier)
 
-    def _ended(self, said: Word) -> dict[str, Ended]:
+    def _ended(self, said: Word) -> dict[str, End]:
         """With how the one before us ended, unless this directory goes on from it."""
         ended, life, before = dict(said.ended), self._life, said.reached
         if life is None:
@@ -413,7 +414,7 @@ class Claim:
         if life.goes_on_from(before):
             return ended
         ended.pop(before.incarnation, None)
-        ended[before.incarnation] = Ended(
+        ended[before.incarnation] = End(
             before.lsn,
             before.at,
             before.ack,
@@ -625,7 +626,7 @@ class Claim:
         self.held = False
 
     @property
-    def unvouched(self) -> dict[str, Ended]:
+    def unvouched(self) -> dict[str, End]:
         """Who ended so that nobody knows what was acknowledged last, as was said last."""
         ended = self._said.ended.items() if self.held else ()
         return {each: end for each, end in ended if not end.exact}

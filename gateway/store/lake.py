@@ -15,7 +15,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import msgspec
 
 __all__ = [
     "BEAT",
@@ -24,6 +26,7 @@ __all__ = [
     "Accepted",
     "End",
     "KnownHole",
+    "Lsn",
     "Spans",
     "accepted",
     "accepted_folder",
@@ -44,6 +47,9 @@ BEAT = 5.0
 
 #: The newest form of the ledger that is understood; 1 and 2 are, too.
 FORMAT = 3
+
+Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""As a word or a ledger may have one."""
 
 Spans = list[tuple[int, int]]
 """Lsns as (first, last), both ends included."""
@@ -85,7 +91,7 @@ class Accepted:
 class End:
     """How an incarnation ended that its successor's directory does not go on from."""
 
-    acknowledged: int
+    acknowledged: Lsn
     """The last lsn that it was heard to have acknowledged."""
     heard: float
     """When, in seconds since the epoch, by its clock."""
@@ -95,7 +101,7 @@ class End:
     """Whether it acknowledged none behind that."""
     found: float
     """When its successor began."""
-    since: int = 0
+    since: Lsn = 0
     """The first lsn that it may have given; 0 if that is not known."""
 
 

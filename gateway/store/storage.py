@@ -34,6 +34,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Commit, Journal, Loss, Segment
+from gateway.store.lake import End
 from gateway.store.lineage import files_behind
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.names import parse_file_name
@@ -49,7 +50,6 @@ from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.table_words import TablePlace, table_of
 from gateway.store.threads import RealThreads, Threads
-from gateway.store.word import Ended
 
 __all__ = ["Settings", "Storage", "StorageCallbacks"]
 
@@ -504,7 +504,7 @@ class Storage:
         return self._opened.incarnation
 
     @property
-    def ended(self) -> Mapping[str, Ended]:
+    def ended(self) -> Mapping[str, End]:
         """Of others that had the node's name in its bucket, how those ended of which
         nobody knows what they acknowledged last; any thread may ask.
         """

@@ -26,11 +26,11 @@ import msgspec
 
 from gateway.store.bucket import Bucket, BucketError, NotThere
 from gateway.store.incarnation import Incarnation
+from gateway.store.lake import End, Lsn
 
 __all__ = [
     "FORM",
     "UNDECIDED",
-    "Ended",
     "Holder",
     "Reached",
     "Word",
@@ -86,17 +86,14 @@ class Holder(msgspec.Struct, frozen=True):
         return f"pid {self.pid} on {self.host} with {self.path}{known}"
 
 
-_Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-
-
 class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the name's last holder said of itself."""
 
     incarnation: str
     """Who gives lsns; empty if there was no room for an id."""
-    since: _Lsn
+    since: Lsn
     """The first one that it may have given."""
-    lsn: _Lsn
+    lsn: Lsn
     """The last one that it has acknowledged; before `since` if there is none."""
     at: float
     """When that was, in seconds since the epoch, by its clock."""
@@ -118,23 +115,6 @@ class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.exact or self.ack == "spool"
 
 
-class Ended(msgspec.Struct, frozen=True):
-    """How an incarnation ended that no directory goes on from."""
-
-    acknowledged: _Lsn
-    """The last lsn that it was heard to have acknowledged."""
-    heard: float
-    """When, in seconds since the epoch, by its clock."""
-    ack: str
-    """How it did: `journal` or `spool`."""
-    exact: bool
-    """Whether there was none behind that."""
-    found: float
-    """When who came after it began."""
-    since: _Lsn = 0
-    """The first lsn that it may have given; 0 if that is not known."""
-
-
 class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What the object says."""
 
@@ -151,7 +131,7 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     reached: Reached | None = None
     """How far who has the name is, or who had it last."""
-    ended: Mapping[str, Ended] = {}
+    ended: Mapping[str, End] = {}
     """How others before that one ended, by incarnation, oldest first."""
 
     def last_lsn_of(self, incarnation: str) -> int | None:

@@ -22,7 +22,7 @@ from gateway.store import incarnation, word
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, Incarnation
-from gateway.store.lake import INTERNAL, accepted_folder
+from gateway.store.lake import INTERNAL, End, accepted_folder
 from gateway.store.opening import open_node
 from gateway.testing.bucket import MemoryBucket
 
@@ -359,7 +359,7 @@ def test_a_word_in_the_bucket_vouches(
     reached(bucket, "bbbb", 11, since=8)
     [unknown] = look(tmp_path, bucket=bucket).unknown
     assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
-    ended = {"aaaa": word.Ended(7, 1.0, "spool", exact=True, found=9.0)}
+    ended = {"aaaa": End(7, 1.0, "spool", exact=True, found=9.0)}
     reached(bucket, "bbbb", 11, since=8, ended=ended)
     assert look(tmp_path, bucket=bucket).complete
 

@@ -15,9 +15,9 @@ from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
 from gateway.net.recent import Recent
 from gateway.protocol import Statistics
+from gateway.store.lake import End
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
-from gateway.store.word import Ended
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,8 +57,8 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
         orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
         ended={
-            "5f0c": Ended(7, 0.0, "journal", False, NOW.timestamp() - 90_000),
-            "e0e0": Ended(9, 0.0, "journal", False, NOW.timestamp() - 80_000),
+            "5f0c": End(7, 0.0, "journal", False, NOW.timestamp() - 90_000),
+            "e0e0": End(9, 0.0, "journal", False, NOW.timestamp() - 80_000),
         },
     )  # fmt: skip
     listeners: Any = [

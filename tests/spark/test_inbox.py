@@ -31,7 +31,7 @@ from gateway.store.incarnation import KEY
 from gateway.store.lake import End
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
-from gateway.store.word import UNDECIDED, Ended, Reached, Word, name_of
+from gateway.store.word import UNDECIDED, Reached, Word, name_of
 from gateway.testing.bucket import MemoryBucket
 from gateway.testing.settings import options_of
 from played_spark import PowerCut
@@ -309,14 +309,14 @@ def test_how_incarnations_ended_is_heard_of(world: World) -> None:
     """From the word of who came after; and that a disk is back after all."""
     name = world.put(6, 9)
     world.bucket.objects[name] = by("new")
-    ended = Ended(5, 1.0, "journal", exact=False, found=3.0, since=1)
+    ended = End(5, 1.0, "journal", exact=False, found=3.0, since=1)
     now = Reached("new", 6, 9, 4.0, "journal", earlier=("other",))
     said = Word(reached=now, ended={"old": ended})
     world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
     inbox = world.inbox(most_bytes=10_000)
     inbox.look()
     assert inbox.ends == {
-        Life("gw", "old"): End(5, 1.0, "journal", exact=False, found=3.0, since=1),
+        Life("gw", "old"): ended,
         Life("gw", "new"): None,
         Life("gw", "other"): None,
     }
