@@ -81,8 +81,10 @@ class Cleaner:
         query.follow()
         resident = self.resident()
         done = [file for name, file in query.done.items() if name in resident]
-        gone = [file.name for file in done if self._in_tables(file)]
-        self.overlooked = [file.name for file in done if file.name not in gone]
+        gone: list[str] = []
+        self.overlooked = []
+        for file in done:
+            (gone if self._in_tables(file) else self.overlooked).append(file.name)
         for name in gone:
             self._take_out(name)
         if gone:
