@@ -24,7 +24,7 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -136,16 +136,17 @@ class HandOver(Sink):
         self.ledger = ledger
         ledger.save(self._disk, self._path)
 
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only its target knows: what an earlier version handed over is not handed over
         again, and of what came later its ledger knows the incarnation.
         """
-        _log.warning(
-            "%s: lsns %d to %d of node %s were handed over by an earlier version, which did"
-            " not note by which incarnation: they count as these events",
-            *(file.name, file.first, file.last, file.node),
-        )
-        return True
+        for file in firsts:
+            _log.warning(
+                "%s: lsns %d to %d of node %s were handed over by an earlier version, which"
+                " did not note by which incarnation: they count as these events",
+                *(file.name, file.first, file.last, file.node),
+            )
+        return firsts.keys()
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}

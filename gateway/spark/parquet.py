@@ -27,7 +27,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -138,19 +138,30 @@ class ParquetSink(Sink):
         self.ledger = ledger
         ledger.save(self._disk, self._path)
 
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only what came on a day is in that day's folder, whatever time zone that had."""
-        days = [(at + timedelta(days=more)).date().isoformat() for more in (-1, 0, 1)]
-        found = [
+        days = {
+            (at + timedelta(days=more)).date().isoformat()
+            for at in firsts.values()
+            for more in (-1, 0, 1)
+        }
+        paths = [
             path
             for table in _TABLES
-            for day in days
+            for day in sorted(days)
             for path in (self._lake / table).glob(f"protocol=*/date={day}/*.parquet")
             if path.name[0] not in "._"
         ]
-        same = (ds.field("node") == file.node) & (ds.field("lsn") == file.first)
-        same &= ds.field("received_at") == at
-        return bool(found and ds.dataset(found).count_rows(filter=same))
+        if not paths:
+            return ()
+        names = ["node", "lsn", "received_at"]
+        same = ds.field("node").isin({file.node for file in firsts})
+        same &= ds.field("lsn").isin([file.first for file in firsts])
+        rows = ds.dataset(paths).to_table(names, same).to_pylist()
+        found = {tuple(row[name] for name in names) for row in rows}
+        return {
+            file for file, at in firsts.items() if (file.node, file.first, at) in found
+        }
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()

@@ -164,6 +164,30 @@ def test_tables_of_an_earlier_version_go_on(
     assert spool.names() == []
 
 
+def test_what_an_earlier_version_dropped_can_be_put_back(
+    run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
+) -> None:
+    """It took the first files of a rebuilt node for what the tables had, and the later ones
+    into them.  All of them put back from the archive: each file is told by itself.
+    """
+    spool.put("gw", 1, lines(1, 10, "old"), incarnation="aaaa", received_at=1_000)
+    later = [
+        spool.put("gw", n, lines(n, 5, "new"), incarnation="bbbb", received_at=n * 1000)
+        for n in (11, 16)
+    ]
+    kept = {path: path.read_bytes() for path in later}
+    run_once()
+    forget_incarnations(config.data_dir / "lake")
+    shutil.rmtree(config.data_dir / "checkpoint")
+    spool.put("gw", 1, lines(1, 5, "new"), incarnation="bbbb", received_at=5_000)
+    spool.put("gw", 6, lines(6, 5, "new"), incarnation="bbbb", received_at=6_000)
+    for path, data in kept.items():
+        path.write_bytes(data)
+    run_once()
+    assert lake_events() == spool.produced
+    assert spool.names() == []
+
+
 def test_a_copied_directory_with_an_unfinished_batch(
     run_once: RunOnce,
     spool: Any,
