@@ -200,7 +200,8 @@ class CommitSink(Sink):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without=took.minus(fresh))
-            after = self.ledger.after(self._checkpoint.query, batch, took)
+            names = [file.name for file in files]
+            after = self.ledger.after(self._checkpoint.query, batch, took, names)
             types = {**self.ledger.types, **self.types}
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._read(plan), fresh)

@@ -341,17 +341,35 @@ class Ledger:
         except (ValueError, KeyError, TypeError, AttributeError) as why:
             raise Broken(f"{where}: {why!r}") from None
 
-    def after(self, query: str | None, batch: int, took: Ranges) -> Ledger:
-        """This, once *batch* of *query* is in the tables."""
+    def after(
+        self,
+        query: str | None,
+        batch: int,
+        took: Ranges,
+        files: Collection[str] = (),
+        *,
+        named: int = _MOST_LIVES,
+    ) -> Ledger:
+        """This, once *batch* of *query*, which is these *files*, is in the tables.
+
+        So many incarnations of a node are *named*.
+        """
         committed = Ranges(self.committed.plain())
         committed.update(took)
-        holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
+        holes = tuple(
+            hole
+            for hole in self.holes
+            # What was damaged may not have said whose it is.
+            if not (
+                hole.is_in(committed) or (not hole.incarnation and hole.file in files)
+            )
+        )
         return replace(
             self,
             query=query,
             batch=batch,
             latest=took,
-            committed=committed.folded(_MOST_LIVES),
+            committed=committed.folded(named),
             sequence=self.sequence + 1,
             holes=holes,
         )

@@ -135,8 +135,8 @@ class ParquetSink(Sink):
         self._check_behind()
 
     def _write_down(self, ledger: Ledger) -> None:
-        self.ledger = ledger
         ledger.save(self._disk, self._path)
+        self.ledger = ledger
 
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only what came on a day is in that day's folder, whatever time zone that had."""
@@ -185,6 +185,7 @@ class ParquetSink(Sink):
             "batch": batch,
             "sequence": self.ledger.sequence + 1,
             "took": took.plain(),
+            "files": [file.name for file in files],
             "moves": moves,
             "types": {**self.ledger.types, **self.types},
         }
@@ -281,7 +282,8 @@ class ParquetSink(Sink):
             for folder in sorted(folders):
                 self._disk.sync_directory(folder)
         self._point("published")
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
+        names = manifest.get("files", ())  # an earlier version did not say
+        after = self.ledger.after(query, batch, Ranges(manifest["took"]), names)
         types = manifest.get("types", self.ledger.types)
         self.ledger = replace(after, types=types)
         self.ledger.save(self._disk, self._path)
