@@ -159,11 +159,10 @@ class Sink(ABC):
         """Each by itself: of one incarnation an earlier version may have put some into the
         tables, and dropped others.
         """
-        committed = self.ledger.committed
         firsts = {
             file: footers.first_received_at(spool / file.name)
             for file in files
-            if not committed.covers(file) and Life(file.node) in committed.others(file)
+            if self.ledger.committed.may_have(file)
         }
         there = self._which_has(firsts) if firsts else ()
         return {file: file in there for file in firsts}
@@ -172,7 +171,7 @@ class Sink(ABC):
         committed, life = self.ledger.committed, file.life
         if committed.covers(file) or not (others := committed.others(file)):
             return file
-        if Life(file.node) in others:
+        if committed.may_have(file):
             compared = self._compared
             if file not in compared:
                 compared = self._compare(spool, [file])

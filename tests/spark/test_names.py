@@ -263,6 +263,23 @@ def test_a_ledger_names_the_newest_incarnations() -> None:
     assert len(list(ledger.committed)) == 65
 
 
+def test_who_ended_in_good_order_is_left_behind_by_no_fold() -> None:
+    """A container gets a new disk with each release: its events are in the tables, also
+    once the ledger has no name for it any more.
+    """
+    ledger = Ledger()
+    for number in range(70):
+        life, first = Life("gw", f"{number:016x}"), number * 10 + 1
+        took = Ranges()
+        took.add(life, first, first + 9)
+        end = End(first + 9, 1.0, "spool", exact=True, found=2.0, since=first)
+        ledger = ledger.after("q", number, took).with_ends({life: end})
+    assert ledger.left_behind() == []
+    lost = Life("gw", "aaaa")
+    end = End(720, 1.0, "spool", exact=True, found=2.0, since=701)
+    assert ledger.with_ends({lost: end}).left_behind() == [lost]
+
+
 def test_lsns_that_two_incarnations_gave_are_never_folded_into_one() -> None:
     """Each event is a row, and is counted."""
     ledger = Ledger()
