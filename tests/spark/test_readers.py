@@ -14,7 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.spark import job
@@ -225,6 +227,42 @@ def test_counts_add_up_for_everyone(reader: str, lake: Path, spark: Any) -> None
     assert sum(row["events"] for row in rows) == len(PAYLOADS) + 1
     assert sum(row["flawed"] for row in rows) == 2
     assert {plain(row["window_start"]) for row in rows} == {"2026-03-01T12:00:00"}
+
+
+@pytest.mark.parametrize("days", [("old", "new"), ("new", "old")])
+def test_files_of_an_earlier_version_are_read_beside_todays(
+    days: tuple[str, str], tmp_path: Path, spark: Any
+) -> None:
+    """They have no incarnation.  As the manual says, each reader sees all of both."""
+    for number, kind in enumerate(days):
+        columns = {"lsn": [number]} | (
+            {"incarnation": ["aaaa"]} if kind == "new" else {}
+        )
+        folder = tmp_path / "protocol=x" / f"date=2026-01-0{number + 1}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table(columns), folder / "part.parquet")
+    wanted = [(n, "aaaa" if kind == "new" else None) for n, kind in enumerate(days)]
+    schema = pa.schema({"lsn": pa.int64(), "incarnation": pa.string()})
+    merged = spark.read.option("mergeSchema", "true").parquet(f"file://{tmp_path}")
+    polars = importlib.import_module("polars")
+    options = {"missing_columns": "insert", "extra_columns": "ignore"}
+    types = {"lsn": polars.Int64, "incarnation": polars.String}
+    types |= {"protocol": polars.String, "date": polars.Date}
+    scanned = polars.scan_parquet(tmp_path, schema=types, **options)
+    duckdb = importlib.import_module("duckdb")
+    glob = f"'{tmp_path}/**/*.parquet', hive_partitioning=true, union_by_name=true"
+    found = {
+        "Spark": [row.asDict() for row in merged.collect()],
+        "pyarrow": ds.dataset(tmp_path, schema=schema).to_table().to_pylist(),
+        "Polars": scanned.collect().to_dicts(),
+        "DuckDB": duckdb.sql(f"SELECT * FROM read_parquet({glob})").to_arrow_table().to_pylist(),
+    }  # fmt: skip
+    for reader, rows in found.items():
+        seen = sorted(((row["lsn"], row["incarnation"]) for row in rows), key=str)
+        assert seen == wanted, reader
+    manual = DOCS.read_text("utf-8")
+    assert all(f'{key}="{value}"' in manual for key, value in options.items())
+    assert "union_by_name=true" in manual
 
 
 def test_the_manual_names_these_readers() -> None:
