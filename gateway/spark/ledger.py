@@ -388,7 +388,8 @@ class Ledger:
 
     def with_hole(self, hole: Hole) -> Ledger:
         """This, and the events of one more file in no table."""
-        others = tuple(one for one in self.holes if one.file != hole.file)
+        whose = hole.file, hole.incarnation
+        others = [one for one in self.holes if (one.file, one.incarnation) != whose]
         return replace(self, holes=(*others, hole))
 
     def with_accepted(self, more: Iterable[Accepted]) -> Ledger:

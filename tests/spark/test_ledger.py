@@ -94,6 +94,14 @@ def test_a_hole_is_closed_by_its_events() -> None:
     assert ledger.after("q", 0, Ranges({"gw": [(1, 19)]})).holes == ()
 
 
+def test_two_incarnations_files_of_one_name_are_two_holes() -> None:
+    """Both have events that are in no table."""
+    name = "events-gw-00000000000000000010-00000000000000000019.parquet"
+    one, other = (Hole("gw", 10, 19, name, "odd", 1.5, by) for by in ("aaaa", "bbbb"))
+    ledger = Ledger().with_hole(one).with_hole(other).with_hole(other)
+    assert ledger.holes == (one, other)
+
+
 def test_a_hole_that_did_not_say_whose_it_is_is_closed_by_its_file() -> None:
     """What was cut short has no footer; mended, it says by which incarnation.  Events of
     another one over the same lsns close nothing.
