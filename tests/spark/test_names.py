@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 
 from gateway.spark import job, parquet
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.spark.tables import which_has
 from gateway.store.lake import Accepted, End, accepted_folder, committed
 
 pytestmark = pytest.mark.spark
@@ -301,3 +303,20 @@ def test_how_incarnations_ended_outlives_batches(tmp_path: Path) -> None:
     assert not ledger.accepts(Life("gw", "aaaa"), end)
     reason = Accepted("gw", "", 10, 17, "gone", "me", 4.0)
     assert ledger.with_accepted([reason]).accepts(Life("gw", "aaaa"), end)
+
+
+def test_a_table_is_asked_for_many_files_at_once(spark: Any) -> None:
+    """Each by its first event: node, lsn and when it came, whoever gave it."""
+    came = datetime(2026, 3, 1, 12, 0, 0, 5, UTC)
+    rows = spark.createDataFrame(
+        [("gw", 1, came), ("gw", 11, came), ("gw-2", 21, came)],
+        "node string, lsn bigint, received_at timestamp",
+    )
+    later = came + timedelta(microseconds=1)
+    asked = {
+        SpoolFile("same", "gw", 1, 5, "aaaa"): came,
+        SpoolFile("later", "gw", 11, 15, "aaaa"): later,
+        SpoolFile("another's", "gw", 21, 25, "aaaa"): came,
+        SpoolFile("nobody's", "gw", 2, 3, "aaaa"): came,
+    }
+    assert [one.name for one in which_has(rows, asked)] == ["same"]
