@@ -251,8 +251,8 @@ def _requeue(args: argparse.Namespace) -> int:
     moved, kept = requeue.files(config.data_dir / "poison", spool, disk)
     for name in moved:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})
-    for name in kept:
-        _say(args, f"{name}: still can not be read", {"file": name, "moved": False})
+    for name, why in kept.items():
+        _say(args, f"{name}: {why}", {"file": name, "moved": False, "why": why})
     if any((config.data_dir / "lake" / "quarantine").rglob("*.parquet")):
         spark = session.start(config.spark)
         try:

@@ -17,7 +17,7 @@ crash has left out is counted at the next start, in the table itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -187,8 +187,8 @@ class CommitSink(Sink):
         numbered = replace(ledger, sequence=ledger.sequence + 1)
         self._commit(self._read(Plan()), numbered, 0)
 
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
-        return tables.has(self._events.rows(), file.node, file.first, at)
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
+        return tables.which_has(self._events.rows(), firsts)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
@@ -200,7 +200,8 @@ class CommitSink(Sink):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without=took.minus(fresh))
-            after = self.ledger.after(self._checkpoint.query, batch, took)
+            names = [file.name for file in files]
+            after = self.ledger.after(self._checkpoint.query, batch, took, names)
             types = {**self.ledger.types, **self.types}
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._read(plan), fresh)

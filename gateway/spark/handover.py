@@ -23,8 +23,9 @@ import importlib
 import inspect
 import json
 import logging
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -133,19 +134,20 @@ class HandOver(Sink):
         check_behind(self._lake, self._checkpoint, self.ledger)
 
     def _write_down(self, ledger: Ledger) -> None:
-        self.ledger = ledger
         ledger.save(self._disk, self._path)
+        self.ledger = ledger
 
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only its target knows: what an earlier version handed over is not handed over
         again, and of what came later its ledger knows the incarnation.
         """
-        _log.warning(
-            "%s: lsns %d to %d of node %s were handed over by an earlier version, which did"
-            " not note by which incarnation: they count as these events",
-            *(file.name, file.first, file.last, file.node),
-        )
-        return True
+        for file in firsts:
+            _log.warning(
+                "%s: lsns %d to %d of node %s were handed over by an earlier version, which"
+                " did not note by which incarnation: they count as these events",
+                *(file.name, file.first, file.last, file.node),
+            )
+        return firsts.keys()
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}
@@ -209,7 +211,7 @@ class HandOver(Sink):
             self._refused = number if never else 0
             raise
         self._point("handed over")
-        after = self.ledger.after(query, batch, took)
+        after = _after(self.ledger, query, batch, plan.files)
         self.ledger = replace(after, types={**self.ledger.types, **self.types})
         self.ledger.save(self._disk, self._path)
         self._point("in ledger")
@@ -245,10 +247,18 @@ def settle(
     if not written:
         _leave_out(disk, intent, told, aside)
         return len(Ranges.of(files).minus(Ranges.of(_files(told))))
-    done = ledger.after(told["query"], told["batch"], Ranges.of(files))
+    done = _after(ledger, told["query"], told["batch"], files)
     replace(done, types=told["types"]).save(disk, path)
     disk.unlink(intent)
     return 0
+
+
+def _after(
+    ledger: Ledger, query: str | None, batch: int, files: Sequence[SpoolFile]
+) -> Ledger:
+    """With the names of all incarnations: what has none counts as handed over."""
+    names = [file.name for file in files]
+    return ledger.after(query, batch, Ranges.of(files), names, named=sys.maxsize)
 
 
 def _files(told: dict[str, Any]) -> list[SpoolFile]:

@@ -155,7 +155,7 @@ class Inbox:
                 there.add(Life(node), one.file.first, one.file.last)
                 if one.is_same(before.get(name)):
                     self._taken[name] = before[name]
-                    if name not in here and name not in aside:
+                    if name not in here | aside and in_tables.covers(one.file):
                         done.add(name)
                         continue
                 if name in here:

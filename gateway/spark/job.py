@@ -245,7 +245,7 @@ class Job:
         """Take into the ledger what people have accepted to be missing, and what gateways
         say of those before them.
         """
-        anew = [life._asdict() for life in self._sink.anew]
+        anew = [life._asdict() for life in list(self._sink.anew)]  # it grows beside us
         if anew:
             self._health.note(anew=anew)
         accepted = dict(accepting.waiting(self._lake))

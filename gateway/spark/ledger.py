@@ -93,6 +93,8 @@ class Ranges:
         versions wrote them, are of one that is not known.
         """
         self._spans: dict[Life, Spans] = {}
+        self._of: dict[str, set[Life]] = {}
+        """Whose spans there are, by node."""
         for node, lives in (plain or {}).items():
             named = lives if isinstance(lives, Mapping) else {"": lives}
             for incarnation, intervals in named.items():
@@ -110,6 +112,7 @@ class Ranges:
     def add(self, life: Life, first: int, last: int) -> None:
         """Add an interval, both ends included."""
         spans = self._spans.setdefault(life, [])
+        self._of.setdefault(life.node, set()).add(life)
         # Those that touch it are neighbours: spans are in order and apart.
         low = bisect_left(spans, first - 1, key=_end)
         high = bisect_right(spans, last + 1, key=_start)
@@ -192,13 +195,22 @@ class Ranges:
 
     def others(self, file: SpoolFile) -> list[Life]:
         """Other lives of its node which gave an lsn that *file* has."""
-        return [
+        return sorted(
             life
-            for life in self._spans
-            if life.node == file.node
-            and life != file.life
-            and self._touching(life, file.first, file.last)
-        ]
+            for life in self._of.get(file.node, ())
+            if life != file.life and self._touching(life, file.first, file.last)
+        )
+
+    def may_have(self, file: SpoolFile) -> bool:
+        """Whether somebody who is not known gave an lsn that *file* has, but not all of its
+        events are in here by name.
+        """
+        unknown = Life(file.node)
+        return (
+            file.life != unknown
+            and bool(self._touching(unknown, file.first, file.last))
+            and not self.covers(file)
+        )
 
     def folded(self, most: int) -> Ranges:
         """The same with at most so many incarnations of a node by name: older ones become
@@ -341,24 +353,43 @@ class Ledger:
         except (ValueError, KeyError, TypeError, AttributeError) as why:
             raise Broken(f"{where}: {why!r}") from None
 
-    def after(self, query: str | None, batch: int, took: Ranges) -> Ledger:
-        """This, once *batch* of *query* is in the tables."""
+    def after(
+        self,
+        query: str | None,
+        batch: int,
+        took: Ranges,
+        files: Collection[str] = (),
+        *,
+        named: int = _MOST_LIVES,
+    ) -> Ledger:
+        """This, once *batch* of *query*, which is these *files*, is in the tables.
+
+        So many incarnations of a node are *named*.
+        """
         committed = Ranges(self.committed.plain())
         committed.update(took)
-        holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
+        holes = tuple(
+            hole
+            for hole in self.holes
+            # What was damaged may not have said whose it is.
+            if not (
+                hole.is_in(committed) or (not hole.incarnation and hole.file in files)
+            )
+        )
         return replace(
             self,
             query=query,
             batch=batch,
             latest=took,
-            committed=committed.folded(_MOST_LIVES),
+            committed=committed.folded(named),
             sequence=self.sequence + 1,
             holes=holes,
         )
 
     def with_hole(self, hole: Hole) -> Ledger:
         """This, and the events of one more file in no table."""
-        others = tuple(one for one in self.holes if one.file != hole.file)
+        whose = hole.file, hole.incarnation
+        others = [one for one in self.holes if (one.file, one.incarnation) != whose]
         return replace(self, holes=(*others, hole))
 
     def with_accepted(self, more: Iterable[Accepted]) -> Ledger:
@@ -382,9 +413,19 @@ class Ledger:
             if not self.accepts(life, end)
             and not (
                 end.exact
-                and last.get(life.node, {}).get(life.incarnation, 0) >= end.acknowledged
+                and (
+                    last.get(life.node, {}).get(life.incarnation, 0) >= end.acknowledged
+                    or self._has_folded(life, end, last.get(life.node, {}))
+                )
             )
         ]
+
+    def _has_folded(self, life: Life, end: End, named: Collection[str]) -> bool:
+        """Whether all of it is in the tables under a name that the ledger has no more."""
+        if life.incarnation in named or len(set(named) - {""}) < _MOST_LIVES:
+            return False
+        all_of_it = SpoolFile("", life.node, max(1, end.since), end.acknowledged)
+        return self.committed.covers(all_of_it)
 
     def accepts(self, life: Life, end: End) -> bool:
         """Whether somebody has accepted what an incarnation left behind."""

@@ -27,7 +27,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -135,22 +135,33 @@ class ParquetSink(Sink):
         self._check_behind()
 
     def _write_down(self, ledger: Ledger) -> None:
-        self.ledger = ledger
         ledger.save(self._disk, self._path)
+        self.ledger = ledger
 
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only what came on a day is in that day's folder, whatever time zone that had."""
-        days = [(at + timedelta(days=more)).date().isoformat() for more in (-1, 0, 1)]
-        found = [
+        days = {
+            (at + timedelta(days=more)).date().isoformat()
+            for at in firsts.values()
+            for more in (-1, 0, 1)
+        }
+        paths = [
             path
             for table in _TABLES
-            for day in days
+            for day in sorted(days)
             for path in (self._lake / table).glob(f"protocol=*/date={day}/*.parquet")
             if path.name[0] not in "._"
         ]
-        same = (ds.field("node") == file.node) & (ds.field("lsn") == file.first)
-        same &= ds.field("received_at") == at
-        return bool(found and ds.dataset(found).count_rows(filter=same))
+        if not paths:
+            return ()
+        names = ["node", "lsn", "received_at"]
+        same = ds.field("node").isin({file.node for file in firsts})
+        same &= ds.field("lsn").isin([file.first for file in firsts])
+        rows = ds.dataset(paths).to_table(names, same).to_pylist()
+        found = {tuple(row[name] for name in names) for row in rows}
+        return {
+            file for file, at in firsts.items() if (file.node, file.first, at) in found
+        }
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
@@ -174,6 +185,7 @@ class ParquetSink(Sink):
             "batch": batch,
             "sequence": self.ledger.sequence + 1,
             "took": took.plain(),
+            "files": [file.name for file in files],
             "moves": moves,
             "types": {**self.ledger.types, **self.types},
         }
@@ -270,7 +282,8 @@ class ParquetSink(Sink):
             for folder in sorted(folders):
                 self._disk.sync_directory(folder)
         self._point("published")
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
+        names = manifest.get("files", ())  # an earlier version did not say
+        after = self.ledger.after(query, batch, Ranges(manifest["took"]), names)
         types = manifest.get("types", self.ledger.types)
         self.ledger = replace(after, types=types)
         self.ledger.save(self._disk, self._path)

@@ -48,16 +48,25 @@ class Requeued:
     """That are rows of `events` now."""
 
 
-def files(poison: Path, spool: Path, disk: LakeDisk) -> tuple[list[str], list[str]]:
-    """Move files that can be read now back into *spool*: their names; those that stay."""
-    moved, kept = [], []
+def files(
+    poison: Path, spool: Path, disk: LakeDisk
+) -> tuple[list[str], dict[str, str]]:
+    """Move files that can be read now back into *spool*: their names; those that stay, and
+    why.
+    """
+    moved: list[str] = []
+    kept: dict[str, str] = {}
     there = disk.names(poison) if disk.exists(poison) else []
     for name in there:
         if not name.endswith(".parquet"):
             continue
         file = SpoolFile.parse(name)
         if file is None or flaw_of(poison / name, file) is not None:
-            kept.append(name)
+            kept[name] = "still can not be read"
+            continue
+        if disk.exists(spool / name):
+            # A node that was rebuilt has given the name again, to other events.
+            kept[name] = "another file of this name waits for the job; try again then"
             continue
         disk.rename(poison / name, spool / name)
         disk.unlink(poison / f"{name}.json")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -84,8 +84,9 @@ class Sink(ABC):
         these others, since the job began."""
         self._alone = threading.Lock()
         """Held by whoever changes the ledger while the query runs."""
-        self._apart: set[Life] = set()
-        """Those whose events are not what the tables have of no known incarnation."""
+        self._compared: Mapping[SpoolFile, bool] = {}
+        """Of the last batch's files over lsns that the tables have of no known incarnation:
+        whether these are their events."""
         self.seconds = 0.0
         """How long the last batch took."""
         self.types: Mapping[str, str] = {}
@@ -104,9 +105,9 @@ class Sink(ABC):
         """Make *ledger*, which has no other events, durable in place of the one there is."""
 
     @abstractmethod
-    def _has(self, file: SpoolFile, at: datetime) -> bool:
-        """Whether the tables have the first event of *file*, which came *at* that time,
-        under whatever incarnation.
+    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
+        """Of which files the tables have the first event, under whatever incarnation;
+        *firsts* says when these came.
         """
 
     def note(self, hole: Hole) -> None:
@@ -139,6 +140,7 @@ class Sink(ABC):
         """
         self.batch_files = list(files)
         found = footers.read(spool, files)
+        self._compared = self._compare(spool, found.files)
         self.batch_files = [self._known_as(spool, file) for file in found.files]
         return Footers(self.batch_files, found.rows)
 
@@ -151,15 +153,30 @@ class Sink(ABC):
         known = self._known_as(spool, replace(file, incarnation=by))
         return self.ledger.committed.covers(known)
 
+    def _compare(
+        self, spool: Path, files: Iterable[SpoolFile]
+    ) -> Mapping[SpoolFile, bool]:
+        """Each by itself: of one incarnation an earlier version may have put some into the
+        tables, and dropped others.
+        """
+        firsts = {
+            file: footers.first_received_at(spool / file.name)
+            for file in files
+            if self.ledger.committed.may_have(file)
+        }
+        there = self._which_has(firsts) if firsts else ()
+        return {file: file in there for file in firsts}
+
     def _known_as(self, spool: Path, file: SpoolFile) -> SpoolFile:
         committed, life = self.ledger.committed, file.life
         if committed.covers(file) or not (others := committed.others(file)):
             return file
-        unknown = Life(file.node)
-        if unknown in others and life not in self._apart:
-            if self._has(file, footers.first_received_at(spool / file.name)):
+        if committed.may_have(file):
+            compared = self._compared
+            if file not in compared:
+                compared = self._compare(spool, [file])
+            if compared.get(file):
                 return replace(file, incarnation="")
-            self._apart.add(life)
         if life not in self.anew:
             self.anew[life] = others
             _log.error(

@@ -11,7 +11,7 @@ the event: a partition is complete once its day is over, whatever clocks senders
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, Window
@@ -26,13 +26,13 @@ __all__ = [
     "RESENT",
     "counted",
     "events",
-    "has",
     "is_json",
     "layers",
     "named",
     "ranges",
     "resent",
     "unnamed",
+    "which_has",
     "within",
     "without",
 ]
@@ -239,12 +239,21 @@ def within(rows: DataFrame, wanted: Ranges, named: Collection[Life] = ()) -> Dat
     return rows.where(found)
 
 
-def has(rows: DataFrame, node: str, lsn: int, at: datetime) -> bool:
-    """Whether a table has an event that came *at* that time, under any incarnation."""
-    same = (f.col("node") == node) & (f.col("lsn") == lsn)
-    micros = (at - _EPOCH) // timedelta(microseconds=1)
-    same &= f.col("received_at") == f.timestamp_micros(f.lit(micros))
-    return bool(rows.where(same).limit(1).count())
+def which_has(
+    rows: DataFrame, firsts: Mapping[SpoolFile, datetime]
+) -> Collection[SpoolFile]:
+    """Of which files a table has the first event, under any incarnation; *firsts* says when
+    these came.
+    """
+    same = f.col("node").isin(list({file.node for file in firsts}))
+    same &= f.col("lsn").isin([file.first for file in firsts])
+    micros = f.unix_micros(f.col("received_at"))
+    found = set(rows.where(same).select("node", "lsn", micros).distinct().collect())
+    return {
+        file
+        for file, at in firsts.items()
+        if (file.node, file.first, (at - _EPOCH) // timedelta(microseconds=1)) in found
+    }
 
 
 def ranges(rows: DataFrame) -> Ranges:

@@ -219,6 +219,23 @@ def test_what_a_crash_has_left_unknown_is_asked(
         settled(world, 1, written=True)
 
 
+def test_whoever_begins_anew_often_is_handed_over(world: World) -> None:
+    """However many incarnations a node has had: what the function has is known by name."""
+    world.run(1, files=4)
+    for number in range(70):
+        world.spool.put(
+            "gw-2", number * 2 + 1, [b"{}"] * 2, incarnation=f"{number:04x}"
+        )
+    world.logs.lose()
+    world.run(1, files=74)
+    world.spool.put("gw-3", 1, [b"{}"])
+    world.spool.path.joinpath(world.spool.names()[4]).unlink()
+    world.spool.put("gw-2", 1, [b"{}"] * 2, incarnation="ffff")
+    world.logs.lose()
+    world.run(1, files=75)
+    assert world.calls[-1].names == {"gw-2": {"ffff": [(1, 2)]}, "gw-3": {"": [(1, 1)]}}
+
+
 def test_a_file_that_is_mended_comes_with_its_batch(world: World) -> None:
     """Without an answer: all rows of the number are there again."""
     world.cut = "called"

@@ -131,6 +131,18 @@ def test_an_object_that_is_uploaded_again_only_goes_again(world: World) -> None:
     assert names[0] not in world.bucket.objects
 
 
+def test_a_copy_that_somebody_removed_is_fetched_again(world: World) -> None:
+    """Beside a job that runs, too: what is in no table does not leave the bucket."""
+    names = [world.put(1, 5), world.put(6, 9)]
+    inbox = world.inbox()
+    inbox.look()
+    for name in names:
+        (world.folder / name).unlink()
+    assert inbox.look() == 2
+    assert world.here() == names
+    assert sorted(world.bucket.objects) == names
+
+
 def test_no_more_comes_than_the_job_needs(world: World) -> None:
     """The oldest first; a backlog may be larger than the disk."""
     names = [world.put(n, n) for n in range(1, 9)]

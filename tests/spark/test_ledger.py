@@ -94,6 +94,28 @@ def test_a_hole_is_closed_by_its_events() -> None:
     assert ledger.after("q", 0, Ranges({"gw": [(1, 19)]})).holes == ()
 
 
+def test_two_incarnations_files_of_one_name_are_two_holes() -> None:
+    """Both have events that are in no table."""
+    name = "events-gw-00000000000000000010-00000000000000000019.parquet"
+    one, other = (Hole("gw", 10, 19, name, "odd", 1.5, by) for by in ("aaaa", "bbbb"))
+    ledger = Ledger().with_hole(one).with_hole(other).with_hole(other)
+    assert ledger.holes == (one, other)
+
+
+def test_a_hole_that_did_not_say_whose_it_is_is_closed_by_its_file() -> None:
+    """What was cut short has no footer; mended, it says by which incarnation.  Events of
+    another one over the same lsns close nothing.
+    """
+    name = "events-gw-00000000000000000010-00000000000000000019.parquet"
+    hole = Hole("gw", 10, 19, name, "it is cut short", 1.5)
+    ledger = replace(Ledger(), holes=(hole,))
+    other = "events-gw-00000000000000000001-00000000000000000030.parquet"
+    by_other = Ranges({"gw": {"bbbb": [(1, 30)]}})
+    assert ledger.after("q", 0, by_other, [other]).holes == (hole,)
+    mended = Ranges({"gw": {"aaaa": [(10, 19)]}})
+    assert ledger.after("q", 0, mended, [name]).holes == ()
+
+
 def test_the_first_format_is_understood(tmp_path: Path) -> None:
     """Ledgers of version 0.1 go on; their tables have a VARIANT for a body."""
     path = tmp_path / "events.json"

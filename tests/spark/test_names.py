@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,8 @@ import pytest
 
 from gateway.spark import job, parquet
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.spark.tables import which_has
 from gateway.store.lake import Accepted, End, accepted_folder, committed
 
 pytestmark = pytest.mark.spark
@@ -164,6 +166,30 @@ def test_tables_of_an_earlier_version_go_on(
     assert spool.names() == []
 
 
+def test_what_an_earlier_version_dropped_can_be_put_back(
+    run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
+) -> None:
+    """It took the first files of a rebuilt node for what the tables had, and the later ones
+    into them.  All of them put back from the archive: each file is told by itself.
+    """
+    spool.put("gw", 1, lines(1, 10, "old"), incarnation="aaaa", received_at=1_000)
+    later = [
+        spool.put("gw", n, lines(n, 5, "new"), incarnation="bbbb", received_at=n * 1000)
+        for n in (11, 16)
+    ]
+    kept = {path: path.read_bytes() for path in later}
+    run_once()
+    forget_incarnations(config.data_dir / "lake")
+    shutil.rmtree(config.data_dir / "checkpoint")
+    spool.put("gw", 1, lines(1, 5, "new"), incarnation="bbbb", received_at=5_000)
+    spool.put("gw", 6, lines(6, 5, "new"), incarnation="bbbb", received_at=6_000)
+    for path, data in kept.items():
+        path.write_bytes(data)
+    run_once()
+    assert lake_events() == spool.produced
+    assert spool.names() == []
+
+
 def test_a_copied_directory_with_an_unfinished_batch(
     run_once: RunOnce,
     spool: Any,
@@ -239,6 +265,23 @@ def test_a_ledger_names_the_newest_incarnations() -> None:
     assert len(list(ledger.committed)) == 65
 
 
+def test_who_ended_in_good_order_is_left_behind_by_no_fold() -> None:
+    """A container gets a new disk with each release: its events are in the tables, also
+    once the ledger has no name for it any more.
+    """
+    ledger = Ledger()
+    for number in range(70):
+        life, first = Life("gw", f"{number:016x}"), number * 10 + 1
+        took = Ranges()
+        took.add(life, first, first + 9)
+        end = End(first + 9, 1.0, "spool", exact=True, found=2.0, since=first)
+        ledger = ledger.after("q", number, took).with_ends({life: end})
+    assert ledger.left_behind() == []
+    lost = Life("gw", "aaaa")
+    end = End(720, 1.0, "spool", exact=True, found=2.0, since=701)
+    assert ledger.with_ends({lost: end}).left_behind() == [lost]
+
+
 def test_lsns_that_two_incarnations_gave_are_never_folded_into_one() -> None:
     """Each event is a row, and is counted."""
     ledger = Ledger()
@@ -260,3 +303,20 @@ def test_how_incarnations_ended_outlives_batches(tmp_path: Path) -> None:
     assert not ledger.accepts(Life("gw", "aaaa"), end)
     reason = Accepted("gw", "", 10, 17, "gone", "me", 4.0)
     assert ledger.with_accepted([reason]).accepts(Life("gw", "aaaa"), end)
+
+
+def test_a_table_is_asked_for_many_files_at_once(spark: Any) -> None:
+    """Each by its first event: node, lsn and when it came, whoever gave it."""
+    came = datetime(2026, 3, 1, 12, 0, 0, 5, UTC)
+    rows = spark.createDataFrame(
+        [("gw", 1, came), ("gw", 11, came), ("gw-2", 21, came)],
+        "node string, lsn bigint, received_at timestamp",
+    )
+    later = came + timedelta(microseconds=1)
+    asked = {
+        SpoolFile("same", "gw", 1, 5, "aaaa"): came,
+        SpoolFile("later", "gw", 11, 15, "aaaa"): later,
+        SpoolFile("another's", "gw", 21, 25, "aaaa"): came,
+        SpoolFile("nobody's", "gw", 2, 3, "aaaa"): came,
+    }
+    assert [one.name for one in which_has(rows, asked)] == ["same"]

@@ -25,6 +25,7 @@ from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
 from gateway.spark.parquet import ParquetSink
 from gateway.spark.reading import files
 from gateway.spark.sink import Committed, Plan
+from gateway.store.lake import Accepted
 from played_spark import PowerCut
 
 SIZE = 10
@@ -444,6 +445,22 @@ def test_a_hole_is_noted_once(world: World) -> None:
     again = world.sink()
     again.recover()
     assert [hole.why for hole in again.ledger.holes] == ["it is still empty"]
+
+
+def test_what_could_not_be_written_down_is_not_known(world: World) -> None:
+    """The disk is full: the word of who accepted a loss stays until it is in the ledger."""
+    sink = world.sink()
+    sink.recover()
+    full = Fuse(left=0, full=True)
+    sink._disk = full
+    one = Accepted("gw", "", 1, SIZE, "gone", "me", 1.0)
+    with pytest.raises(OSError, match="No space"):
+        sink.learn([one], {})
+    assert sink.ledger.accepted == ()
+    assert sink.learn([one], {})
+    again = world.sink()
+    again.recover()
+    assert again.ledger.accepted == (one,)
 
 
 def test_types_are_kept_with_the_batch(world: World) -> None:

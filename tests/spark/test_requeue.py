@@ -134,9 +134,23 @@ def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
         (poison / f"{path.name}.json").write_text("{}")
     (poison / bad.name).write_bytes(b"")
     moved, kept = requeue.files(poison, spool.path, Lake())
-    assert (moved, kept) == ([good.name], [bad.name])
+    assert (moved, list(kept)) == ([good.name], [bad.name])
     assert spool.names() == [good.name]
     assert sorted(path.name for path in poison.iterdir()) == [
         bad.name,
         f"{bad.name}.json",
     ]
+
+
+def test_a_mended_file_takes_no_other_ones_place(spool: Any, tmp_path: Path) -> None:
+    """A rebuilt node gave its name again, and that file waits for the job."""
+    old = spool.put("gw", 1, [b"old"], incarnation="aaaa")
+    poison = tmp_path / "poison"
+    poison.mkdir()
+    shutil.move(old, poison / old.name)
+    waiting = spool.put("gw", 1, [b"new"], incarnation="bbbb").read_bytes()
+    moved, kept = requeue.files(poison, spool.path, Lake())
+    assert (moved, list(kept)) == ([], [old.name])
+    assert old.read_bytes() == waiting
+    old.unlink()
+    assert requeue.files(poison, spool.path, Lake()) == ([old.name], {})

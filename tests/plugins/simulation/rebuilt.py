@@ -186,6 +186,7 @@ class _Life:
         self.claim = claim = _Claim.by(world.bucket, NODE, journal, self.disk)
         claim.life = self
         claim._clock, claim._sleep = self.scheduler.clock, self.scheduler.pause
+        claim._wall_clock = lambda: world.wall
         try:
             if (told := claim.take()) is not None:
                 self.tell(told)
