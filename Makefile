@@ -117,8 +117,8 @@ LOCK = $(VENV)/bin/uv pip compile --quiet --no-header --no-annotate --generate-h
 lock: $(PY)
 	@$(PY) -m pip install --quiet uv==0.13.9
 	@echo "hatchling\nsetuptools\nwheel" | $(LOCK) - -o requirements/build.txt
-	@$(LOCK) pyproject.toml --extra s3 -o requirements/daemon.txt
-	@$(LOCK) pyproject.toml --extra s3 --extra spark -c requirements/daemon.txt -o requirements/spark.txt
+	@$(LOCK) pyproject.toml --extra s3 --extra jwt -o requirements/daemon.txt
+	@$(LOCK) pyproject.toml --extra s3 --extra jwt --extra spark -c requirements/daemon.txt -o requirements/spark.txt
 	@git diff --stat requirements
 
 docs: $(VENV)/.test

@@ -17,7 +17,9 @@ from gateway.store.directories import Directories
 from gateway.store.names import odd_for_spark
 
 HELP = """\
-Read a configuration as the daemon would and say everything that is wrong with it.
+Read a configuration as the daemon would and say everything that is wrong with it.  What
+its listeners need is built as for a start, definitions and certificates too; no port is
+opened, and nothing in data_dir touched.
 
 Example:
   gateway check /etc/gateway/gateway.yaml
@@ -42,8 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    from gateway.daemon.dry import try_start
+
     try:
         loaded = config.load(args.file)
+        try_start(loaded, args.file)
     except config.Invalid as why:
         if args.json:
             _print_json(_refusal(why))

@@ -56,6 +56,12 @@ class Options(usage.Options):
         except config.Invalid as why:
             leave(str(why))
         if self["check-config"]:
+            from gateway.daemon.dry import try_start
+
+            try:
+                try_start(self["loaded"], Path(self["config"]))
+            except config.Invalid as why:
+                leave(str(why))
             sys.stdout.write(f"{self['config']}: ok\n")
             sys.exit(0)
 

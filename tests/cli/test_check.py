@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from gateway.cli import main
+from gateway.daemon.start import Options
+from gateway.testing.certificates import Pair
+from pomelo_shapes import SHAPES, Shape
 
 GOOD = """
 node: gw-1
@@ -27,9 +32,10 @@ admin: {token: hunter2}
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, server_pair: Pair) -> Path:
     """A good configuration."""
-    (tmp_path / "c.pem").touch()
+    pair = server_pair.certificate.read_text() + server_pair.key.read_text()
+    (tmp_path / "c.pem").write_text(pair)
     path = tmp_path / "gateway.yaml"
     path.write_text(GOOD)
     return path
@@ -75,6 +81,111 @@ def test_not_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
         [str(file), "nod"],
         [str(file), "listeners[1].listen"],
     ]
+
+
+GAME = "listeners: [{name: game, protocol: pomelo, listen: tcp:3010, options: %s}]\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"client_protos": {"a.b.c": {"requird uInt32 x": 1}}},
+            (
+                "options.client_protos: a.b.c: 'requird uInt32 x' must be "
+                "'required|optional|repeated TYPE NAME' or 'message NAME'"
+            ),
+        ),
+        (
+            {"server_protos": "server.json"},
+            (
+                "options.server_protos: {home}/server.json: a.b.c: required uInt8 x: the "
+                "type must be one of bool, double, float, int32, sInt32, sInt64, string, "
+                "uInt32, uInt64, not 'uInt8'"
+            ),
+        ),
+        (
+            {"routes": {"a.b.c": 0}},
+            "options.routes: 'a.b.c': code 0 is not 1 to 65535",
+        ),
+        (
+            {"jwt": {"key": "secret"}},
+            "options.jwt needs PyJWT: pip install 'pyjwt[crypto]'",
+        ),
+    ],
+    ids=["typo", "type", "code", "jwt"],
+)
+def test_what_no_daemon_starts_with(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: Any,
+    why: str,
+) -> None:
+    """What a service of a listener refuses is refused here: file, path, value, remedy."""
+    monkeypatch.setitem(sys.modules, "jwt", None)  # as if it were not installed
+    protos = tmp_path / "server.json"
+    protos.write_text('{"a.b.c": {"required uInt8 x": 1}}')
+    path = tmp_path / "gateway.yaml"
+    path.write_text(GAME % json.dumps(options))
+    why = f"listener game: {why}".replace("{home}", str(tmp_path))
+    assert main(["check", str(path)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == f"{path}: listeners[0]: {why}\n"
+    assert main(["check", "--json", str(path)]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"] == [
+        {"path": "listeners[0]", "line": None, "message": why}
+    ]
+    with pytest.raises(SystemExit):
+        Options().parseOptions(["--config", str(path), "--check-config"])
+    assert why in capsys.readouterr().err
+
+
+def test_a_certificate_that_is_none(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The daemon would not start with it; place and file are named."""
+    (file.parent / "c.pem").write_text("no certificate")
+    assert main(["check", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{file}: listeners[1]: tls: ")
+    assert "c.pem" in said
+
+
+def test_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not the data directory, though an outbox has its files there, nor any other file."""
+    path = tmp_path / "gateway.yaml"
+    data = f"data_dir: {tmp_path / 'data'}\n"
+    path.write_text(data + GAME % '{"outbox": {"directory": "outbox"}}')
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("game", SHAPES.values(), ids=SHAPES)
+def test_definitions_of_games(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], game: Shape
+) -> None:
+    """Every shape of them is fine.  Of which routes nobody hears whether a request is
+    stored is said, and not where a backend answers them.
+    """
+    path = tmp_path / "gateway.yaml"
+    options = {
+        "routes": game.routes,
+        "client_protos": game.client_protos,
+        "server_protos": game.server_protos,
+    }
+    path.write_text(GAME % json.dumps(options))
+    assert main(["check", "--json", str(path)]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert len(warnings) == bool(game.mute)
+    for route in game.mute:
+        assert repr(route) in warnings[0]
+    backed = [{"routes": game.mute or ["a.b.c"], "url": "http://127.0.0.1:1/"}]
+    path.write_text(GAME % json.dumps({**options, "backends": backed}))
+    assert main(["check", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
 def test_no_such_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,54 +4,9 @@
 //
 // Two requests, a notify between them, two pushes from elsewhere; then it is done.
 // Or it waits until it is kicked instead of for pushes.
-const fs = require("fs");
-const path = require("path");
-const vm = require("vm");
-const {EventEmitter} = require("events");
-const WebSocket = require("ws");
-
+// Behind pomelo_libraries.js.
 const [name, port, end] = process.argv.slice(2);
-const tell = (...said) => fs.writeSync(1, JSON.stringify(said) + "\n");
-for (const level of ["log", "debug", "info", "error"]) console[level] = () => {};
-
-const clients = {
-  "pomelo-jsclient-websocket": () => {
-    const stored = {};
-    const localStorage = {
-      getItem: key => stored[key] || null,
-      setItem: (key, value) => { stored[key] = value; },
-    };
-    const window = {EventEmitter, localStorage};
-    const page = {
-      window, WebSocket, console, setTimeout, clearTimeout, Uint8Array, ArrayBuffer,
-      Float32Array, Float64Array,
-    };
-    vm.createContext(page);
-    const load = file => {
-      page.module = {exports: {}};
-      const whole = path.join(__dirname, "node_modules", file);
-      vm.runInContext(fs.readFileSync(whole, "utf8"), page);
-      return page.module.exports;
-    };
-    const protocol = load("pomelo-protocol/lib/protocol.js");
-    window.Protocol = window.Protocol || page.Protocol || protocol;
-    window.protobuf = page.protobuf = load("pomelo-protobuf/lib/client/protobuf.js");
-    window.protobuf.decodeStr = window.protobuf.decode; // called, and missing there
-    load("pomelo-jsclient-websocket/lib/pomelo-client.js");
-    return window.pomelo;
-  },
-  "pomelo-nodejsclient-websocket": () => {
-    const client = require("pomelo-nodejsclient-websocket");
-    return new (client.Pomelo || client)({host: "127.0.0.1", port: +port});
-  },
-  "pinus-robot-plugin": () => {
-    global.WebSocket = WebSocket;
-    const {PinusWSClient} = require("pinus-robot-plugin/dist/PinusWSClient.js");
-    return new PinusWSClient();
-  },
-};
-
-const client = clients[name]();
+const client = clients[name](port);
 const awaited = new Set(["answers", ...(end ? [end] : ["onMove", "onChat"])]);
 const done = what => {
   awaited.delete(what);

@@ -7,20 +7,13 @@ import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener
 from deadlines import eventually
-
-CLIENTS = {
-    "pomelo-jsclient-websocket": "0.1.1",
-    "pomelo-nodejsclient-websocket": "0.0.2",
-    "pinus-robot-plugin": "1.7.3",
-}
-PARTS = ("pomelo-protocol@0.1.6", "pomelo-protobuf@0.4.0", "ws@8.18.0")
+from pomelo_npm import CLIENTS, packages, program_of
 
 PLAIN: dict[str, Any] = {}
 FULL: dict[str, Any] = {
@@ -57,9 +50,8 @@ both = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def run_client(npm: Callable[..., Any]) -> Callable[..., str]:
     """Run one of the clients to its end; returns what it printed."""
-    packages = [f"{name}@{version}" for name, version in CLIENTS.items()]
-    run = npm(*packages, *PARTS)
-    program = Path(__file__).with_name("pomelo_clients.js").read_text()
+    program = program_of("pomelo_clients")
+    run = npm(*packages())
     return lambda *words: str(run(program, *words))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gateway.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
+    from gateway.config import Config
     from gateway.config.listener import Listener
     from gateway.config.problems import Place
     from gateway.config.section import Section
@@ -37,6 +38,18 @@ class _Pomelo(Protocol):
 
     def starter(self, host: str) -> Mapping[str, Any]:
         return {"name": "game", "listen": tcp(host, 3010)}
+
+    def cautions(self, config: Config) -> Iterator[str]:
+        from gateway.protocols.pomelo.options import mute_routes
+
+        for listener in config.listeners:
+            if listener.protocol == self.name and (mute := mute_routes(listener)):
+                yield (
+                    f"{listener.name}: options.server_protos: the responses of "
+                    f"{', '.join(map(repr, mute))} can not say code: once their requests "
+                    "are stored they are answered empty, and who sends one that can not "
+                    "be stored is kicked; options.backends can answer them"
+                )
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway.protocols.pomelo.events import decode

@@ -47,6 +47,7 @@ _PLAIN_FORM = bytes((_PLAIN,))
 _FORMATS = (_PLAIN, _ZIPPED)
 _ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
+_ID = wire.HIGH_FIRST - 1
 _OCTETS = "application/octet-stream"
 
 UNDECODABLE_PROTOBUF, UNDECODABLE_ZLIB = 0, 1
@@ -214,7 +215,7 @@ def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) ->
         if (number == 0) != (first_number == 0):
             rows.kinds[len(seqs)] = _kind(number)
         add(body[at:stop])
-        add_seq(number)
+        add_seq(number & _ID)
     rows.channel = _name(first_route, names)
     return rows
 

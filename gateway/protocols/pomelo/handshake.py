@@ -24,7 +24,7 @@ from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admit, Admitted, Denied
 from gateway.protocols.pomelo.protobuf import Schema, Unencodable
-from gateway.protocols.pomelo.routes import NOT_STORED, STORED, Definitions, Protos
+from gateway.protocols.pomelo.routes import STORED, Definitions, Protos
 from gateway.protocols.pomelo.text import ascii_json, ascii_text, text
 from gateway.protocols.pomelo.wire import Route
 
@@ -227,10 +227,14 @@ class Terms:
     # Responses and pushes
 
     def ok(self, route: str) -> bytes:
-        """The body of a response that says "stored", on a route with a definition."""
+        """The body of a response that says "stored", on a route with a definition.
+
+        It is empty, a message without fields, on one that `is_mute`.
+        """
         body = self._ok.get(route)
         if body is None:
-            body = self._ok[route] = self._answer(route, STORED)
+            body = b"" if self.is_mute(route) else self._answer(route, STORED)
+            self._ok[route] = body
         return body
 
     def answered(self, number: int, route: str, body: bytes) -> bytes:
@@ -255,8 +259,11 @@ class Terms:
         return wire.response(number, ascii_json(value))
 
     def is_mute(self, route: str) -> bool:
-        """Responses on this route, which has a definition, do not say "not stored"."""
-        return self.ok(route) == self._answer(route, NOT_STORED)
+        """Responses on this route, which has a definition, can not say `code`: there is
+        none to a request that is not stored.
+        """
+        assert self._protos is not None
+        return route in self._protos.mute
 
     def failed(
         self, number: int, route: str | None, why: str, code: int = 500

@@ -25,7 +25,16 @@ from gateway.config.units import Size, Time
 if TYPE_CHECKING:
     from gateway.config.listener import Listener
 
-__all__ = ["Backend", "Jwt", "Options", "Outbox", "Rate", "Rates", "misfits"]
+__all__ = [
+    "Backend",
+    "Jwt",
+    "Options",
+    "Outbox",
+    "Rate",
+    "Rates",
+    "misfits",
+    "mute_routes",
+]
 
 KiB = 2**10
 MiB = 2**20
@@ -252,6 +261,23 @@ class Options(Section):
                     place: Place = ("backends", number, "routes", at)
                     yield place, f"{route!r} has a backend already"
                 seen.add(route)
+
+
+def mute_routes(listener: Listener) -> list[str]:
+    """Routes whose responses can not say whether a request is stored, and that no
+    backend answers; none where the definitions can not be used.
+    """
+    from gateway.protocols.pomelo.routes import Unusable, load
+
+    options = listener.options
+    assert isinstance(options, Options)
+    try:
+        protos = load(None, options.client_protos, options.server_protos).protos
+    except Unusable:
+        return []
+    backed = {route for backend in options.backends for route in backend.routes}
+    found = () if protos is None else protos.mute_requests
+    return [route for route in found if route not in backed]
 
 
 def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:

@@ -115,12 +115,14 @@ def _parse(source: Any, where: str) -> dict[str, Any]:
             continue
         if len(words) != 3 or words[0] not in _OPTIONS:
             raise Unusable(
-                f"{where}: {spelled!r} is not 'required|optional|repeated TYPE NAME' "
+                f"{where}: {spelled!r} must be 'required|optional|repeated TYPE NAME' "
                 "or 'message NAME'"
             )
         option, kind, name = words
         if type(tag) is not int or not 0 < tag <= _MOST_TAG:
-            raise Unusable(f"{where}: {spelled!r} has no tag but {tag!r}")
+            raise Unusable(
+                f"{where}: {spelled!r}: tag {tag!r} is not a number from 1 to {_MOST_TAG}"
+            )
         if str(tag) in tags or name in parsed or name.startswith("__"):
             raise Unusable(f"{where}: the tag or the name of {spelled!r} is taken")
         parsed[name] = {"option": option, "type": kind, "tag": tag}
@@ -198,7 +200,13 @@ class Schema:
         else:
             inner = nested.get(kind) or self._roots.get(kind)
             if inner is None:
-                raise Unusable(f"{where}: {name} is of unknown type {kind!r}")
+                known = ", ".join(
+                    sorted({*_WIRE, *nested, *self._roots}, key=str.lower)
+                )
+                raise Unusable(
+                    f"{where}: {option} {kind} {name}: the type must be one of {known}, "
+                    f"not {kind!r}"
+                )
             one.message = self._build(inner, f"{where}: {kind}")
         message.by_key[tag] = message.by_key[about["tag"] << 3 | _BYTES] = one
         message.by_name[name] = one

@@ -14,6 +14,7 @@ from gateway.interfaces import Journal
 from gateway.protocols.pomelo.answering import Answering, Question
 from gateway.protocols.pomelo.ready import Asked, Ready
 from gateway.protocols.pomelo.registry import Client
+from gateway.protocols.pomelo.wire import HIGH_FIRST
 
 __all__ = ["Questions"]
 
@@ -62,7 +63,7 @@ class Questions:
             number, body = ids[at], asked.body or b""
             said = {
                 "route": asked.route,
-                "id": number,
+                "id": number % HIGH_FIRST,
                 "session": client.origin.session,
                 "uid": client.uid,
                 "principal": client.origin.principal,

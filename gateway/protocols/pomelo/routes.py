@@ -66,6 +66,13 @@ class Protos:
     answers: Schema
     browser_answers: Schema
     """As `answers`, with strings as browsers' clients expect them."""
+    mute: frozenset[str]
+    """Routes whose responses can not say whether their request is stored."""
+
+    @property
+    def mute_requests(self) -> list[str]:
+        """Those that have requests, as far as the definitions tell, in their order."""
+        return [name for name in self.requests.routes if name in self.mute]
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -91,30 +98,19 @@ def load(
     Raises `Unusable`, which names the option, and the file if there is one.
     """
     files: dict[Path, int] = {}
-    dictionary = _dictionary(_value(routes, "routes", files))
+    listed = _value(routes, "routes", files)
+    dictionary = _dictionary(listed, _where("routes", routes))
     client = _value(client_protos, "client_protos", files)
     server = _value(server_protos, "server_protos", files)
     protos = None
     if client is not None or server is not None:
-        protos = _protos(client or {}, server or {})
-        _check_answers(protos, server_protos)
+        protos = _protos(
+            client or {},
+            server or {},
+            _where("client_protos", client_protos),
+            _where("server_protos", server_protos),
+        )
     return Definitions(dictionary, protos, files)
-
-
-def _check_answers(protos: Protos, option: Any) -> None:
-    """A response must say whether its request is stored.
-
-    Which routes have responses is known of those whose requests have a definition.
-    """
-    where = "options.server_protos"
-    if isinstance(option, (str, Path)):
-        where += f": {option}"
-    for route in protos.answers.routes:
-        if route in protos.requests and not carries_code(protos.answers, route):
-            raise Unusable(
-                f"{where}: {route!r}: its responses can not carry code: it must have "
-                "a number code, and require nothing else"
-            )
 
 
 def carries_code(answers: Schema, route: str) -> bool:
@@ -175,7 +171,14 @@ def _value(option: Any, name: str, files: dict[Path, int]) -> Any:
         raise Unusable(f"options.{name}: {path}: {why}") from None
 
 
-def _dictionary(option: Any) -> Dictionary | None:
+def _where(name: str, option: Any) -> str:
+    """What errors begin with: the option, and its file if it has one."""
+    return f"options.{name}" + (
+        f": {option}" if isinstance(option, (str, Path)) else ""
+    )
+
+
+def _dictionary(option: Any, where: str) -> Dictionary | None:
     """From a list of routes, whose codes count from 1, or from routes and codes."""
     if not option:
         return None
@@ -184,41 +187,43 @@ def _dictionary(option: Any) -> Dictionary | None:
     elif isinstance(option, (list, tuple)):
         pairs = zip(option, range(1, len(option) + 1), strict=True)
     else:
-        raise Unusable("options.routes: must be a list of routes, or routes and codes")
+        raise Unusable(
+            f"{where}: must be a list of routes, or routes and codes, not {option!r:.80}"
+        )
     codes: dict[str, int] = {}
     names: dict[int, str] = {}
     for route, code in pairs:
-        _check(route, code)
+        _check(route, code, where)
         if route in codes or code in names:
-            raise Unusable(f"options.routes: {route!r} or code {code} is there twice")
+            raise Unusable(f"{where}: {route!r} or code {code} is there twice")
         codes[route] = code
         names[code] = route
     return Dictionary(codes, names, _version(codes))
 
 
-def _check(route: Any, code: Any) -> None:
+def _check(route: Any, code: Any, where: str) -> None:
     if not isinstance(route, str) or not route:
-        raise Unusable(f"options.routes: {route!r} is not a route")
+        raise Unusable(f"{where}: {route!r} is not a route: it must be a text")
     if len(route.encode()) > _MOST_ROUTE_BYTES:
-        raise Unusable(
-            f"options.routes: {route!r} has more than {_MOST_ROUTE_BYTES} bytes"
-        )
+        raise Unusable(f"{where}: {route!r} has more than {_MOST_ROUTE_BYTES} bytes")
     if max(route) > "\uffff":
         raise Unusable(
-            f"options.routes: {route!r} has characters that browsers' clients can not read"
+            f"{where}: {route!r} has characters that browsers' clients can not read"
         )
     if type(code) is not int or not 0 < code <= _MOST_CODE:
-        raise Unusable(f"options.routes: {route!r}: {code!r} is not 1 to {_MOST_CODE}")
+        raise Unusable(f"{where}: {route!r}: code {code!r} is not 1 to {_MOST_CODE}")
 
 
-def _protos(client: Any, server: Any) -> Protos:
-    requests = parse(client, "options.client_protos")
-    answers = parse(server, "options.server_protos")
+def _protos(client: Any, server: Any, client_where: str, server_where: str) -> Protos:
+    requests = parse(client, client_where)
+    answers = parse(server, server_where)
+    schema = Schema(answers, where=server_where)
     return Protos(
         requests,
         answers,
         _version(requests, answers),
-        Schema(requests, where="options.client_protos"),
-        Schema(answers, where="options.server_protos"),
-        Schema(answers, surrogates=True, where="options.server_protos"),
+        Schema(requests, where=client_where),
+        schema,
+        Schema(answers, surrogates=True, where=server_where),
+        frozenset(name for name in schema.routes if not carries_code(schema, name)),
     )

@@ -468,11 +468,15 @@ class Session:
         ]
 
     def failures(self, ready: Ready, why: str, code: int = 500) -> list[bytes]:
-        """The responses to the requests of a batch that is not stored."""
+        """The responses to the requests of a batch that is not stored.
+
+        On routes that are mute there is none: it would say the same as for a stored one.
+        """
         encoded, terms = ready.encoded or {}, self.terms
         return [
             terms.failed(number, encoded.get(at), why, code)
             for at, number in enumerate(ready.ids)
+            if at not in encoded or not terms.is_mute(encoded[at])
         ]
 
     def untold(self, ready: Ready) -> bool:

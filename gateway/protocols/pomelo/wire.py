@@ -11,7 +11,8 @@
     flag      bit 0: the route is a code of the dictionary, u16; else u8 size, UTF-8
               bits 1-3: 0 request, 1 notify, 2 response, 3 push; bit 4: body is zlib
               bit 5 (pitaya, in responses): an error
-    id        varint, low groups first, below 2^32
+    id        varint, low groups first, below 2^32; some clients put the high group
+              first, which shows where the last group is 0 (`HIGH_FIRST`)
 
 Numbers are big-endian.  No I/O, no clock, no dictionary.  For speed there is no object
 for each message: `Decoder.take` returns a *run*, all adjacent plain messages, which is
@@ -34,6 +35,7 @@ __all__ = [
     "DATA",
     "HANDSHAKE",
     "HEARTBEAT",
+    "HIGH_FIRST",
     "KICK",
     "MOST_BYTES",
     "Decoder",
@@ -64,6 +66,9 @@ _PIECE_BYTES = 1 << 16
 _REQUEST, _NOTIFY, _RESPONSE, _PUSH = 0, 1, 2, 3
 _BY_CODE, _ZIPPED, _ERROR = 0x01, 0x10, 0x20
 _MOST_ID = 0xFFFFFFFF
+HIGH_FIRST = 1 << 32
+"""Added to an id whose last group is 0, and not its only one.  Low groups first, nobody
+ends so: it is read with the high group first, and answered so."""
 _U32 = struct.Struct(">I")
 _HEAD = struct.Struct(">IB")
 """Of a package with a message: type and size, and the message's flag."""
@@ -134,7 +139,7 @@ def refusal(
 
 def request(number: int, route: int | str, body: bytes) -> bytes:
     """A request in its package; *route* is a name or a code of the dictionary."""
-    return _data(_REQUEST, varint(number), _route(route), body)
+    return _data(_REQUEST, _octets(number), _route(route), body)
 
 
 def notify(route: int | str, body: bytes) -> bytes:
@@ -150,8 +155,19 @@ def push(route: int | str, body: bytes) -> bytes:
 def response(number: int, body: bytes, *, error: bool = False) -> bytes:
     """A response in its package; only pitaya's clients know the *error* bit."""
     flag = b"\x24" if error else b"\x04"
-    head = flag + varint(number)
+    head = flag + _octets(number)
     return _U32.pack(_DATA_HEAD | len(head) + len(body)) + head + body
+
+
+def _octets(number: int) -> bytes:
+    """An id as it came, or comes."""
+    if number < HIGH_FIRST:
+        return varint(number)
+    number -= HIGH_FIRST
+    groups = [number & 0x7F]
+    while number := number >> 7:
+        groups.append(number & 0x7F | 0x80)
+    return bytes(reversed(groups))
 
 
 def _data(kind: int, number: bytes, route: tuple[int, bytes], body: bytes) -> bytes:
@@ -173,17 +189,21 @@ def _route(route: int | str) -> tuple[int, bytes]:
 
 def _number(buffer: bytes, at: int, stop: int) -> tuple[int, int]:
     """The message id at *at*, and where it ends."""
-    number = 0
+    number = high_first = mark = 0
+    low = at < stop and buffer[at] & 0x7F
     for shift in range(0, 35, 7):
         if at == stop:
             raise refusal("message ends inside its id")
         byte = buffer[at]
         at += 1
         number |= (byte & 0x7F) << shift
+        high_first = high_first << 7 | byte & 0x7F
         if byte < 0x80:
+            if low and not byte and high_first <= _MOST_ID:
+                number, mark = high_first, HIGH_FIRST
             if number > _MOST_ID:
                 break
-            return number, at
+            return number + mark, at
     raise refusal(f"message id above {_MOST_ID}")
 
 
@@ -222,7 +242,7 @@ def scan(
             number = buffer[body]
             body += 1
             if number > 0x7F:
-                if body < stop and buffer[body] < 0x80:
+                if body < stop and 0 < buffer[body] < 0x80:
                     number = number & 0x7F | buffer[body] << 7
                     body += 1
                 else:

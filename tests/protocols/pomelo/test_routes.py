@@ -114,37 +114,63 @@ def test_unusable_files(tmp_path: Path, text: str | None) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
+        {},
         {"optional uInt32 id": 1},
+        {"optional string msg": 1},
         {"required uInt32 code": 1, "required string name": 2},
         {"optional string code": 1},
+        {"optional bool code": 1},
         {"repeated uInt32 code": 1},
     ],
 )
-def test_responses_that_can_not_say_whether_it_is_stored(
-    tmp_path: Path, answer: Any
-) -> None:
-    """Refusal and success would be the same bytes; the file and the route are named."""
-    path = tmp_path / "serverProtos.json"
-    path.write_text(json.dumps({"a.b.c": answer, "onPush": {"optional uInt32 id": 1}}))
-    requests = {"a.b.c": {"optional uInt32 n": 1}}
-    with pytest.raises(Unusable, match=r"serverProtos\.json: 'a\.b\.c'.* code"):
-        load(None, requests, path)
-    load(None, None, path)
+def test_responses_that_can_not_say_whether_it_is_stored(answer: Any) -> None:
+    """Their routes are mute, and those of them with requests are told apart."""
+    requests = {"a.b.c": {"optional uInt32 n": 1}, "other": {"optional uInt32 n": 1}}
+    found = load(None, requests, {"a.b.c": answer, "onPush": {"optional uInt32 id": 1}})
+    assert found.protos is not None
+    assert found.protos.mute == {"a.b.c", "onPush"}
+    assert found.protos.mute_requests == ["a.b.c"]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        {"required uInt32 code": 1, "required string msg": 2},
+        {"required uInt32 code": 1},
         {"optional int32 code": 1},
+        {"optional double code": 1},
         {"optional uInt32 code": 1, "optional string name": 2},
     ],
 )
 def test_responses_that_can(answer: Any) -> None:
-    """A code is enough, and it is the only field that may be required."""
-    requests = {"a.b.c": {"optional uInt32 n": 1}}
-    if "required string msg" in answer:
-        with pytest.raises(Unusable, match="code"):
-            load(None, requests, {"a.b.c": answer})
-    else:
-        load(None, requests, {"a.b.c": answer})
+    """A number `code` is enough, if it is the only field that is required."""
+    found = load(None, {"a.b.c": {"optional uInt32 n": 1}}, {"a.b.c": answer})
+    assert found.protos is not None
+    assert not found.protos.mute
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    """Option, file, route, what it says, and what would be right."""
+    path = tmp_path / "definitions.json"
+    for option, text, why in (
+        ("routes", '{"a.b.c": 0}', "'a.b.c': code 0 is not 1 to 65535"),
+        (
+            "client_protos",
+            '{"a.b.c": {"requird uInt32 x": 1}}',
+            (
+                "a.b.c: 'requird uInt32 x' must be 'required|optional|repeated TYPE NAME' "
+                "or 'message NAME'"
+            ),
+        ),
+        (
+            "server_protos",
+            '{"a.b.c": {"message M": {}, "required uInt8 x": 1}}',
+            (
+                "a.b.c: required uInt8 x: the type must be one of bool, double, float, "
+                "int32, M, sInt32, sInt64, string, uInt32, uInt64, not 'uInt8'"
+            ),
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(Unusable) as caught:
+            load(**{option: path})
+        assert str(caught.value) == f"options.{option}: {path}: {why}"

@@ -78,12 +78,22 @@ def test_what_can_not_be_stored(reader: Any) -> None:
 
 
 def test_an_answer_that_can_not_say_so(make_reader: Callable[..., Any]) -> None:
-    """On a route that is for pushes, a request that is not stored ends in a kick."""
-    reader = make_reader(server_protos={"onX": {"optional uInt32 id": 1}})
-    reader.greet()
-    reader.deliver(wire.request(1, "onX", b"{}"))
-    reader.journal.refuse()
-    assert reader.sent == wire.response(1, b"") + _kick("not stored")
+    """On a route whose responses have no code, a request that is not stored ends in a
+    kick, and has no response: that would say what it says of a stored one, and nothing
+    else is said in the place of a code.
+    """
+    for answer in ({}, {"optional uInt32 id": 1}, {"optional string msg": 1}):
+        reader = make_reader(
+            client_protos={"a.b.c": {"optional uInt32 n": 1}},
+            server_protos={"a.b.c": answer},
+        )
+        reader.greet()
+        reader.deliver(wire.request(1, "a.b.c", b""))
+        reader.journal.store()
+        reader.deliver(wire.request(2, "a.b.c", b"") + wire.request(3, "x.y.z", b"{}"))
+        reader.journal.refuse()
+        failed = wire.response(3, b'{"code":500,"msg":"not stored"}')
+        assert reader.sent == wire.response(1, b"") + failed + _kick("not stored")
 
 
 def test_a_journal_that_stores_at_once(reader: Any, store_at_once: Any) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import text, wire
+from gateway.protocols.varint import varint
 
 Vectors = Callable[[str], list[dict[str, Any]]]
 
@@ -104,12 +105,46 @@ def test_every_id_of_32_bits(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "meant"), [("8100", 1), ("80808000", 0), ("ff80808000", 127)]
+    ("number", "meant"), [("80808000", 0), ("808100", 128), ("ff80808000", 127)]
 )
 def test_ids_longer_than_they_need_be(number: str, meant: int) -> None:
     """An id may have idle groups, up to five bytes."""
     body = bytes.fromhex(f"00{number}0161")
     assert _messages(wire.package(wire.DATA, body)) == [(meant, b"a", b"")]
+
+
+@pytest.mark.parametrize(
+    ("octets", "number"),
+    [
+        ("8100", 128),
+        ("8400", 512),
+        ("818000", 16384),
+        ("828500", 2 << 14 | 5 << 7),
+        ("8f80808000", 15 << 28),
+    ],
+)
+def test_ids_with_the_high_group_first(octets: str, number: int) -> None:
+    """What ends in an empty group is such an id; it is answered and repeated as it came."""
+    body = bytes.fromhex(f"00{octets}0161")
+    found = wire.HIGH_FIRST + number
+    assert _messages(wire.package(wire.DATA, body)) == [(found, b"a", b"")]
+    assert wire.request(found, "a", b"") == wire.package(wire.DATA, body)
+    answer = bytes.fromhex(f"04{octets}") + b"{}"
+    assert wire.response(found, b"{}") == wire.package(wire.DATA, answer)
+    assert wire.message(answer).id == found
+
+
+def test_ids_of_clients_with_the_high_group_first_are_told_apart() -> None:
+    """No two of such a client's ids are one number here, and each has its own octets."""
+    seen = {}
+    for number in range(1, 70_000):
+        octets = varint(number)
+        groups = bytes(octet & 0x7F for octet in reversed(octets))
+        sent = bytes((*(group | 0x80 for group in groups[:-1]), groups[-1]))
+        [(found, _, _)] = _messages(wire.package(wire.DATA, b"\0" + sent + b"\1a"))
+        assert wire.response(found, b"")[5:] == sent
+        seen[found % wire.HIGH_FIRST] = number
+    assert len(seen) == 69_999
 
 
 @pytest.mark.parametrize(

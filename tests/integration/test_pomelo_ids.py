@@ -1,0 +1,55 @@
+"""Published Pomelo clients that put the high group of an id first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, listener
+
+pytestmark = pytest.mark.needs_npm
+
+_REQUESTS = 520
+
+# Its first id is 1.  Prints the number that each answer's callback was given for.
+PROGRAM = """
+const fs = require("fs");
+for (const level of ["log", "debug", "info", "error"]) console[level] = () => {};
+const Pomelo = require("pomelo-client-websocket");
+const [port, requests] = process.argv.slice(2);
+const client = new Pomelo();
+let answered = 0;
+client.init({host: "127.0.0.1", port: +port, user: {uid: "alice"}}, () => {
+  for (let n = 1; n <= +requests; n++) client.request("a.b.c", {n}, body => {
+    fs.writeSync(1, JSON.stringify([n, body]) + "\\n");
+    if (++answered === +requests) process.exit(0);
+  });
+});
+setTimeout(() => { process.exit(5); }, 120000);
+"""
+
+
+def test_every_request_is_answered(
+    npm: Callable[..., Any], start: Callable[..., Daemon]
+) -> None:
+    """Each of 520, 128 and 256 too, by its own answer; no two have the same `seq`."""
+    run = npm("pomelo-client-websocket@1.0.13", "ws@8.18.0")
+    options = {"session_events": False}
+    game = listener("game", "pomelo", websocket={"path": "/"}, options=options)
+    daemon = start(listeners=[game])
+    heard = [
+        json.loads(line)
+        for line in run(PROGRAM, daemon.address("game")[1], _REQUESTS).splitlines()
+    ]
+    assert sorted(heard) == [[n, {"code": 200}] for n in range(1, _REQUESTS + 1)]
+    daemon.settled()
+    rows = daemon.rows()
+    assert [json.loads(row["payload"])["n"] for row in rows] == [
+        *range(1, _REQUESTS + 1)
+    ]
+    assert len({row["seq"] for row in rows}) == _REQUESTS
+    high = {row["seq"] for row in rows if json.loads(row["payload"])["n"] % 128 == 0}
+    assert high == {128, 256, 384, 512}

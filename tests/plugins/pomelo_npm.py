@@ -1,0 +1,26 @@
+"""Published Pomelo clients of npm, and the programs of tests that use them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["CLIENTS", "packages", "program_of"]
+
+CLIENTS = {
+    "pomelo-jsclient-websocket": "0.1.1",
+    "pomelo-nodejsclient-websocket": "0.0.2",
+    "pinus-robot-plugin": "1.7.3",
+}
+PARTS = ("pomelo-protocol@0.1.6", "pomelo-protobuf@0.4.0", "ws@8.18.0")
+
+
+def packages() -> list[str]:
+    """What npm is to install."""
+    return [*(f"{name}@{version}" for name, version in CLIENTS.items()), *PARTS]
+
+
+def program_of(name: str) -> str:
+    """A program of tests/integration, behind what loads the clients."""
+    here = Path(__file__).parents[1] / "integration"
+    names = ("pomelo_libraries.js", f"{name}.js")
+    return "".join((here / each).read_text() for each in names)
