@@ -230,16 +230,19 @@ def _opened(path: Place) -> Iterator[pq.ParquetFile]:
 
 
 def received_at(place: Place, node: str, incarnation: str, lsn: int) -> int | None:
-    """When an event in a file of the tables came, in µs since the epoch, if it says."""
-    names = ["node", "incarnation", "lsn", "received_at"]
+    """When an event in a file, of the tables or of the spool, came, in µs since the epoch,
+    if it says.
+    """
     with contextlib.suppress(Exception), _opened(place) as file:
+        names = ["node", "incarnation", "lsn", "received_at"]
+        names = [name for name in names if name in file.schema_arrow.names]
         for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
             mine = pc.and_(
                 pc.equal(batch["lsn"], lsn),
                 pc.equal(batch["node"].cast(pa.string()), node),
             )
             for row in batch.filter(mine).to_pylist():
-                if (row["incarnation"] or "") == incarnation:
+                if (row.get("incarnation") or "") == incarnation:
                     return int(row["received_at"].timestamp() * 1e6)
     return None
 

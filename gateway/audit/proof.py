@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -262,6 +263,16 @@ class _View:
             return []
         return self._runs[file]
 
+    def received(self, file: SpoolFile, lsn: int) -> int | None:
+        """When an event of a file in spool, archive or bucket came, if it can be told."""
+        bucket = self._spools.bucket_of(file)
+        with (
+            contextlib.suppress(OSError),
+            bucket.local(file) if bucket else contextlib.nullcontext(file) as there,
+        ):
+            return received_at(there.path, file.node, "", lsn)
+        return None
+
     def explain(self, report: Report) -> None:
         """Say of the first faults what is known, of the others where they are."""
         for node in report.nodes:
@@ -492,10 +503,35 @@ class _Judge:
         own = self._present(each)
         missing = asked - own
         if len(missing) and "" in self._counts:
-            old = self._present("")
-            if not len(own & old):
-                missing = missing - old
+            missing = missing - self._before(each, own)
         return missing
+
+    def _before(self, each: str, own: Ranges) -> Ranges:
+        """Which of the rows of no known incarnation are of this one.
+
+        All of them, as a rule: it was there when the tables got none.  But where a machine
+        had been rebuilt, the job of then took what it gave again for what was there, and
+        dropped it, up to where the one before had come.  The first events of files tell.
+        """
+        old = self._present("")
+        begin = 1 + max((last for _, last in own & old), default=0)
+        files = [
+            file
+            for file in self._files.of.get(each, ())
+            if file.last >= begin and old.touches(file.first, file.last)
+        ]
+        dropped = bisect_left(files, True, key=lambda file: self._is_among(file, old))
+        if dropped:
+            begin = files[dropped - 1].last + 1
+        return old & Ranges.of([(begin, GREATEST)])
+
+    def _is_among(self, file: SpoolFile, old: Ranges) -> bool:
+        """Whether a row of no known incarnation is the first event of *file* that could be,
+        as far as can be told.
+        """
+        (lsn, _), *_ = old & Ranges.of([(file.first, file.last)])
+        row, event = self._received("", lsn), self._view.received(file, lsn)
+        return row is None or event is None or row == event
 
     def _read(self, missing: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
         """What is in the spool of it, by incarnation."""

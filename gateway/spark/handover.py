@@ -27,7 +27,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ __all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "settle"]
 _log = logging.getLogger("gateway.spark")
 
 _INTENT = "handover.json"
+_CLOCKS_DIFFER = 600.0
+"""Seconds that a gateway's clock may be ahead of ours."""
 
 
 class HandOverFailed(Exception):
@@ -124,6 +126,8 @@ class HandOver(Sink):
         """See `Sink`; raises what the user's function raises, too."""
         self._disk.make_directory(self._path.parent)
         self.ledger = Ledger.load(self._disk, self._path)
+        if not self.ledger.named_since:
+            self._write_down(replace(self.ledger, named_since=time.time()))
         self.failure = None
         if self._disk.exists(self._intent):
             told = json.loads(self._disk.read(self._intent))
@@ -139,15 +143,17 @@ class HandOver(Sink):
 
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only its target knows: what an earlier version handed over is not handed over
-        again, and of what came later its ledger knows the incarnation.
+        again.  It came before this one began.
         """
-        for file in firsts:
+        before = datetime.fromtimestamp(self.ledger.named_since + _CLOCKS_DIFFER, UTC)
+        there = [file for file, at in firsts.items() if at <= before]
+        for file in there:
             _log.warning(
                 "%s: lsns %d to %d of node %s were handed over by an earlier version, which"
                 " did not note by which incarnation: they count as these events",
                 *(file.name, file.first, file.last, file.node),
             )
-        return firsts.keys()
+        return there
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}

@@ -262,7 +262,8 @@ class Job:
         for life, end in new.items():
             if end is None:
                 continue
-            _log.error(
+            _log.log(
+                logging.INFO if end.exact else logging.ERROR,
                 "incarnation %s of node %s has ended, and its disk is gone: it had"
                 " acknowledged events up to lsn %d when it was last heard of, %.1f s before"
                 " the next one began%s. gateway audit says which of them are in no table",

@@ -312,6 +312,9 @@ class Ledger:
     """What may be missing."""
     ends: Mapping[Life, End] = field(default_factory=dict)
     """Incarnations of which nothing more comes from their own disk."""
+    named_since: float = 0.0
+    """Since when it names incarnations, in seconds since the epoch, where that matters: a
+    function's target does not say which events it has.  0: not noted."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
 
@@ -348,6 +351,7 @@ class Ledger:
                     for node, ends in kept.get("ends", {}).items()
                     for incarnation, end in ends.items()
                 },
+                float(kept.get("named_since", 0.0)),
                 {"body": "variant"} if first else kept["types"],
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
@@ -459,6 +463,7 @@ class Ledger:
             "holes": [asdict(hole) for hole in self.holes],
             "accepted": [asdict(one) for one in self.accepted],
             "ends": _by_node(self.ends),
+            "named_since": self.named_since,
             "types": dict(self.types),
         }
 

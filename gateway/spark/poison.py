@@ -123,7 +123,11 @@ class Poison:
     def _rename(self, name: str, why: str) -> None:
         self._disk.make_directory(self._aside)
         reason = {"file": name, "why": why, "at": time.time()}
-        write_json(self._disk, self._aside / f"{name}.json", reason)
-        self._disk.rename(self._spool / name, self._aside / name)
+        target, number = self._aside / name, 1
+        while self._disk.exists(target):  # of another incarnation, perhaps: both stay
+            number += 1
+            target = self._aside / f"{name}.{number}"
+        write_json(self._disk, target.with_name(f"{target.name}.json"), reason)
+        self._disk.rename(self._spool / name, target)
         self._disk.sync_directory(self._aside)
         self._disk.sync_directory(self._spool)

@@ -297,6 +297,26 @@ def current(data: Path) -> str:
     return found.id
 
 
+def test_what_an_earlier_job_has_dropped_is_a_hole(tmp_path: Path) -> None:
+    """A machine had been rebuilt, and the job of then took its first files for what was in
+    the tables: their events are not the rows under these lsns, say the times of both.  What
+    it took behind these rows is there, under no incarnation either."""
+    publish(tmp_path, b"a,b,c", b"d,e", b"f,g")
+    spool, archive = tmp_path / "spool", tmp_path / "archive"
+    archive.mkdir(exist_ok=True)
+    files = sorted(spool.glob("events-*"))
+    for path in files:
+        path.rename(archive / path.name)
+    table(tmp_path, "a", (None, range(1, 6)), column=False, at=5)
+    taken = pq.ParquetFile(archive / files[2].name).read(["node", "lsn", "received_at"])
+    pq.write_table(taken, table(tmp_path, "b", (None, [6, 7]), column=False))
+    report = look(tmp_path)
+    [hole] = report.holes["gw"]
+    assert (hole.first, hole.last) == (1, 5)
+    assert len(hole.archive) == 2
+    assert not report.complete
+
+
 def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
     """A rebuilt node's file waits where one of before waits, or was archived, under the same
     name or over the same lsns: both are there, and none twice."""
