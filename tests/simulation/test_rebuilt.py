@@ -111,18 +111,23 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (name_events_by_node_and_lsn, range(40)),
-        (forget_what_was_heard, range(40)),
-        (say_too_little, range(40)),
-        (trust_listings, range(40)),
-        (overlook_names_that_are_given_again, range(40)),
-        (vouch_for_everybody, range(40)),
+        (name_events_by_node_and_lsn, (1, 3)),
+        (forget_what_was_heard, (4, 5, 7)),
+        (say_too_little, (17, 25)),
+        (trust_listings, (27, 40)),
+        (overlook_names_that_are_given_again, (44, 78)),
+        (vouch_for_everybody, (0, 17, 25)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_what_breaks_the_promise_is_found(
-    plant: Plant, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plant: Plant,
+    seeds: tuple[int, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each fault that was reported, planted again, is caught by a seed."""
+    """Each fault that was reported, planted again, is caught by one of these seeds.  A change
+    of the store may give them other histories: then look for new ones.
+    """
     plant(monkeypatch)
     assert any(rebuild(seed, tmp_path / str(seed), keep=0).broken for seed in seeds)
