@@ -101,7 +101,7 @@ def test_postgres_has_each_event_once(
     put = module.put
 
     def before(batch: Any, context: Any) -> None:
-        context = SimpleNamespace(events=context.events, rows=context.rows + 1)
+        context = SimpleNamespace(names=context.names, rows=context.rows + 1)
         put(batch, context)
 
     def after(batch: Any, context: Any) -> None:
