@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import Field
@@ -17,7 +18,8 @@ from gateway import cli, config, plugins
 from gateway.cli import check, init, send
 from gateway.config.fields import SHARED_BY_LISTENERS, ByteCount, FolderName
 from gateway.config.section import Section
-from gateway.protocol import Protocol
+from gateway.event import Decode, Rows
+from gateway.protocol import Port, Protocol, Service
 
 
 class Good(Protocol):
@@ -367,6 +369,16 @@ def test_a_check_that_fails(
 
     class Half(Protocol):
         name = "half"
+
+        def decoder(self, _: object) -> Decode:
+            return lambda body: Rows([body])
+
+        def service(self, _: object) -> Service:
+            return Silent()
+
+    class Silent(Service):
+        def ports(self, _: object) -> list[Port]:
+            return [Port(accept=Mock())]
 
     setattr(Half, hook, Failing._fail)
     only(Half())

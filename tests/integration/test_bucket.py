@@ -131,7 +131,7 @@ def _reached(server: SmallS3) -> Reached:
 def _lsns(objects: Mapping[str, bytes]) -> dict[int, str]:
     """Who gave each lsn that is in a file."""
     found: dict[int, str] = {}
-    for name, data in objects.items():
+    for name, data in dict(objects).items():  # the server may be at work
         if "/events-" in name:
             file = pq.ParquetFile(io.BytesIO(data))
             own = file.metadata.metadata[KEY].decode()
