@@ -647,10 +647,7 @@ class _Judge:
 
     def _is_accepted(self, unknown: Unknown) -> bool:
         return any(
-            one.node == self._name
-            and one.incarnation in ("", unknown.incarnation)
-            and one.first <= unknown.last + 1
-            and (one.last is None or one.last >= unknown.last)
+            one.has_end_of(self._name, unknown.incarnation, unknown.last)
             for one in self._view.ledgers.accepted
         )
 

@@ -434,10 +434,7 @@ class Ledger:
     def accepts(self, life: Life, end: End) -> bool:
         """Whether somebody has accepted what an incarnation left behind."""
         return any(
-            one.node == life.node
-            and one.incarnation in ("", life.incarnation)
-            and one.first <= end.acknowledged + 1
-            and (one.last is None or one.last >= end.acknowledged)
+            one.has_end_of(life.node, life.incarnation, end.acknowledged)
             for one in self.accepted
         )
 

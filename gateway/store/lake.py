@@ -86,6 +86,15 @@ class Accepted:
     at: float
     """When, in seconds since the epoch."""
 
+    def has_end_of(self, node: str, incarnation: str, last: int) -> bool:
+        """Whether it has what an incarnation left behind, heard of up to lsn *last*."""
+        return (
+            self.node == node
+            and self.incarnation in ("", incarnation)
+            and self.first <= last + 1
+            and (self.last is None or self.last >= last)
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class End:
