@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import struct
+from itertools import cycle, pairwise
+from operator import xor
 
 import pytest
 from hypothesis import given
@@ -39,7 +42,7 @@ def frame(
         length = b"\xfe" + struct.pack("!H", size)
     else:
         length = b"\xff" + struct.pack("!Q", size)
-    masked = bytes(byte ^ mask[at & 3] for at, byte in enumerate(payload))
+    masked = bytes(map(xor, payload, cycle(mask)))
     return bytes((fin << 7 | opcode,)) + length + mask + masked
 
 
@@ -221,6 +224,37 @@ def test_any_bytes_are_frames_or_refused(data: bytes) -> None:
 
     single = [data[at : at + 1] for at in range(len(data))]
     assert outcome([data]) == outcome(single)
+
+
+@given(
+    st.binary(min_size=4, max_size=4),
+    st.integers(0, 1 << 14),
+    st.lists(st.integers(0, 1 << 14), max_size=4),
+    st.randoms(use_true_random=False),
+)
+def test_a_long_message_is_unmasked_wherever_it_is_cut(
+    mask: bytes, size: int, cuts: list[int], chance: random.Random
+) -> None:
+    """Of any length, with any mask, each byte is what the client meant."""
+    payload = chance.randbytes(size)
+    whole = frame(2, payload, mask=mask)
+    edges = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    frames = FrameDecoder(LIMIT)
+    got = b"".join(frames.feed(whole[at:end]) for at, end in pairwise(edges))
+    assert got == payload
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_every_length_is_unmasked_from_every_byte_of_the_mask(turn: int) -> None:
+    """Where long pieces begin to be unmasked in another way, too."""
+    payload = random.Random(turn).randbytes(turn + 1400)
+    whole = frame(2, payload)
+    head = len(whole) - len(payload)
+    for size in range(1400):
+        frames = FrameDecoder(LIMIT)
+        got = frames.feed(whole[: head + turn])
+        got += frames.feed(whole[head + turn : head + turn + size])
+        assert got == payload[: turn + size]
 
 
 def test_a_close_reason_is_cut_to_fit() -> None:
