@@ -20,6 +20,7 @@ from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
 from gateway.protocol import Statistics
+from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage
 
@@ -101,7 +102,9 @@ class Flawed:
     """How many of the events that were published lately are not what they claim to be."""
 
     def __init__(self) -> None:
-        self._files: deque[tuple[float, int, int]] = deque(maxlen=_LATELY_FILES)
+        self._files: SharedDeque[tuple[float, int, int]] = SharedDeque(
+            maxlen=_LATELY_FILES
+        )
         self.lost = 0
         """Acknowledged events that the disk did not give back."""
 
@@ -114,7 +117,8 @@ class Flawed:
 
     def lately(self, now: float) -> tuple[int, int]:
         """Those, and all, of the last minutes."""
-        files = [one for one in [*self._files] if one[0] > now - _LATELY_SECONDS]
+        since = now - _LATELY_SECONDS
+        files = [one for one in self._files.snapshot() if one[0] > since]
         return sum(flawed for _, flawed, _ in files), sum(all_ for *_, all_ in files)
 
 

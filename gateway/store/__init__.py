@@ -17,5 +17,6 @@ word        what the bucket says of that, and whose files come too late
 names       of spool files
 summed      lines of JSON behind a checksum
 heap        gives the system back the memory that a burst took
+shared      what one thread changes and others look through
 directories, disk, lock, threads
 """

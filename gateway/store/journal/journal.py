@@ -49,6 +49,7 @@ from gateway.store.journal.queues import (
     telling,
 )
 from gateway.store.journal.shares import Shares
+from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Commit", "Journal"]
@@ -151,9 +152,9 @@ class Journal:
             self._durable,
         )
         # Shared with the thread.
-        self.copies: dict[int, Batch] = {}
+        self.copies: SharedDict[int, Batch] = SharedDict()
         """What waits for its file, by lsn: a disk that does not give it back loses none
-        of it.  Threads change it a key at a time."""
+        of it."""
         self._busy_since: float | None = None
         self._failed_syncs = 0
         self._thread = self._threads.thread("journal", self._run)

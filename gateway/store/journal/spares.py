@@ -21,11 +21,11 @@ nobody relies on a file after a sync of it that failed.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from pathlib import Path
 
 from gateway.store.disk import Disk, File
 from gateway.store.journal import segment
+from gateway.store.shared import SharedDeque
 
 __all__ = ["Spares", "is_spare"]
 
@@ -45,7 +45,7 @@ class Spares:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._free: deque[tuple[Path, int]] = deque()
+        self._free: SharedDeque[tuple[Path, int]] = SharedDeque()
         """With the size of each."""
 
     def keep(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Spares:
 
         Raises OSError.
         """
-        kept = sum(size for _, size in list(self._free))
+        kept = sum(size for _, size in self._free.snapshot())
         with contextlib.suppress(FileNotFoundError):
             size = self._disk.size(path)
             if kept and kept + size > _MOST_BYTES:

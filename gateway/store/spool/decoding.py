@@ -227,7 +227,7 @@ def fill_gaps(
 ) -> Iterator[Stored]:
     """Batches that hold each lsn from *first* to *last*, lost ones as such.
 
-    *copies* are batches that are still in memory, by lsn; other threads may change it.
+    *copies* are batches that are still in memory, by lsn.
 
     A file must have the events that its name promises: Spark's job relies on it, and
     a reader sees a loss as a row in quarantine instead of seeing nothing.
@@ -253,9 +253,9 @@ def _missing(
     first: int, end: int, received_at: int, copies: Mapping[int, Batch]
 ) -> Iterator[Stored]:
     """From *copies* what they have, and the rest as lost."""
-    for lsn in sorted(each for each in list(copies) if first <= each < end):
-        copy = copies.get(lsn)
-        if copy is not None and lsn + copy.count <= end:
+    for lsn in sorted(each for each in copies if first <= each < end):
+        copy = copies[lsn]
+        if lsn + copy.count <= end:
             yield from _lost(first, lsn, received_at)
             yield Stored(copy, lsn)
             first = lsn + copy.count

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from gateway.store.names import (
     parse_file_name,
     parse_hidden_name,
 )
+from gateway.store.shared import SharedDict
 from gateway.store.spool.catalog import Catalog, Entry
 from gateway.store.spool.writing import Task, Writer, WrittenFile
 
@@ -83,7 +84,7 @@ class Publisher:
         default=Factory(lambda self: Spares(self._disk), takes_self=True), kw_only=True
     )
     """Where the files of segments go that nobody needs."""
-    copies: Mapping[int, Batch] = field(factory=dict, kw_only=True)
+    copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
     _given_by: Callable[[int], str] = field(default=lambda _: "", kw_only=True)
@@ -279,7 +280,8 @@ class Publisher:
         """With what memory has of a segment that the disk does not give back whole."""
         written = found = self.writer.finish(task, self.link.sha256)
         lsns = range(sealed.first_lsn, sealed.last_lsn + 1)
-        copies = {lsn: one for lsn, one in [*self.copies.items()] if lsn in lsns}
+        there = self.copies.snapshot()
+        copies = {lsn: one for lsn, one in there.items() if lsn in lsns}
         if copies and not found.whole:
             task = replace(task, copies=copies)
             written = self.writer.finish(task, self.link.sha256)

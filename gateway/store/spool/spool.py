@@ -27,6 +27,7 @@ from gateway.config import model
 from gateway.store.disk import NO_ROOM, Disk
 from gateway.store.journal.log import Segment
 from gateway.store.names import parse_file_name
+from gateway.store.shared import SharedDict
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
@@ -150,9 +151,8 @@ class Spool:
         self._tick = _TICK_SECONDS
         self.publish_error: str | None = None
         """Why the file in hand can not be written now."""
-        self._told: dict[str, str] = {}
-        """What else fails now, and why."""
-        """What fails beside publishing, and was told."""
+        self._told: SharedDict[str, str] = SharedDict()
+        """What fails now beside publishing, and was told, and why."""
         # Shared between the threads, under the condition's lock; so is the backlog.
         self._condition = self._threads.condition()
         self._work: deque[Segment] = deque()
@@ -289,7 +289,7 @@ class Spool:
     @property
     def troubles(self) -> list[str]:
         """What fails now beside publishing, and why."""
-        return [f"{what}: {why}" for what, why in [*self._told.items()]]
+        return [f"{what}: {why}" for what, why in self._told.snapshot().items()]
 
     def _upcoming(self) -> list[Segment]:
         """What is to be published after the segment in hand, as far as is known."""
@@ -441,5 +441,5 @@ class Spool:
             full = self.levels.why_full(self.backlog_bytes)
             self._journal.hold("spool", full)
             if self.uploads is not None:
-                conflicts = [*self.uploads.conflicts.values()]
-                self._journal.hold("bucket", conflicts[0] if conflicts else None)
+                conflicts = self.uploads.conflicts.snapshot().values()
+                self._journal.hold("bucket", next(iter(conflicts), None))

@@ -29,6 +29,7 @@ from twisted.logger import Logger
 from gateway.store.bucket import Bucket, BucketError, Conflict, commit, probe
 from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
+from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Uploaded", "Uploads"]
@@ -135,9 +136,9 @@ class Uploads:
         """Files, and attempts."""
         self.bytes = 0
         """Of the files."""
-        self.conflicts: dict[str, str] = {}
+        self.conflicts: SharedDict[str, str] = SharedDict()
         """Why a file must not be there as it is, by its name: nobody may go on so."""
-        self.stuck: dict[str, str] = {}
+        self.stuck: SharedDict[str, str] = SharedDict()
         """Why a file can not be read or moved here, by its name."""
         self.why: str | None = None
         """Why nothing can be uploaded now, if that is so."""
@@ -205,8 +206,8 @@ class Uploads:
     @property
     def problem(self) -> str | None:
         """Why files do not get into the bucket now, if so."""
-        problems = [*self.conflicts.values(), *self.stuck.values()]
-        return next(iter(problems), self.why)
+        problems = self.conflicts.snapshot() or self.stuck.snapshot()
+        return next(iter(problems.values()), self.why)
 
     def finish(self, seconds: float) -> None:
         """Upload what is left, but try nothing twice, for so long; then let it be.

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.event import SCHEMA, Rows
 from gateway.store.journal.recovery import examine
+from gateway.store.shared import SharedDict
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog_lines import entries
 
@@ -178,7 +179,9 @@ def test_what_waits_for_its_file_is_not_lost(place: Any, rot: bytes | None) -> N
     damaged = data.replace(rot, b"?" * len(rot)) if rot else b"?" * len(data)
     sealed.path.write_bytes(damaged)
     publisher = place.publisher()
-    publisher.copies = {1: batches[0], 2: batches[1], 4: place.batch(b"later")}
+    publisher.copies = SharedDict(
+        {1: batches[0], 2: batches[1], 4: place.batch(b"later")}
+    )
     done = publisher.publish(sealed)
     assert done.flaws == {}
     assert [(r["lsn"], r["payload"]) for r in rows(place, FIRST)] == [
