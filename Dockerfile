@@ -17,7 +17,6 @@ RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY gateway ./gateway
 COPY twisted ./twisted
-COPY rsio-check ./rsio-check
 COPY conf ./conf
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /dist .
 

@@ -7,6 +7,9 @@ NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >=
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
 
+# Distributions of their own in this repository, beside the gateway's.
+BESIDE  = gateway-demo gateway-testkit rsio-check
+
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
@@ -33,16 +36,18 @@ $(PY):
 		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # One stamp per set of packages; a changed pyproject.toml installs again.
-$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check: pyproject.toml examples/syslog/pyproject.toml | $(PY)
+$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check: pyproject.toml $(BESIDE:=/pyproject.toml) examples/syslog/pyproject.toml | $(PY)
 	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
-		-e '.[$(EXTRAS)]' $(PLUGINS) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
+		-e '.[$(EXTRAS)]' $(PACKAGES) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
 	@touch $@
-$(VENV)/.run:   EXTRAS = spark,demo
-$(VENV)/.cluster: EXTRAS = cluster
-$(VENV)/.test:  EXTRAS = spark,demo,test,docs
-$(VENV)/.check: EXTRAS = spark,demo,test,docs,check
-$(VENV)/.test $(VENV)/.check: PLUGINS = -e examples/syslog
+$(VENV)/.run:     EXTRAS = spark
+$(VENV)/.cluster: EXTRAS = iceberg,s3
+$(VENV)/.test:    EXTRAS = spark,test,docs
+$(VENV)/.check:   EXTRAS = spark,test,docs,check
+PACKAGES = $(BESIDE:%=-e %)
+$(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
+$(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) -e examples/syslog
 
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from _report import Broken
 
-from gateway.testing import daemon
+from gateway_testkit import daemon
 
 __all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load", "spawn"]
 

@@ -31,7 +31,7 @@ from _report import Claim, Report, arguments, main, workplace
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 
 from attacks import ATTACKS
-from gateway.testing.attacks import Attack, Trial
+from gateway_testkit.attacks import Attack, Trial
 
 _MIB = 1 << 20
 

@@ -44,7 +44,7 @@ from gateway.store.journal.queues import Durable
 from gateway.store.spool import parquet
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder, fill_gaps
-from gateway.testing.disk import RecordingDisk
+from gateway_testkit.disk import RecordingDisk
 
 _CONNECTIONS = 100
 _TURN = 100

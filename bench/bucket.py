@@ -37,8 +37,8 @@ from _machine import floors, machine, processor_seconds
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
 from _run import Run, between
 
-from gateway.testing.daemon import free_port
-from gateway.testing.seaweed import NoSeaweed, Seaweed
+from gateway_testkit.daemon import free_port
+from gateway_testkit.seaweed import NoSeaweed, Seaweed
 
 _BUCKET = "gateway"
 _KEY = ("gateway", "secret-of-this-benchmark")

@@ -37,7 +37,7 @@ from _windows import build
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 
 from attacks import ATTACKS
-from gateway.testing.attacks import Attack
+from gateway_testkit.attacks import Attack
 
 _WRITE = 1 << 16
 _TIMES = 10

@@ -294,6 +294,8 @@ class Command:
     """Has `HELP`, `add_arguments` and `run`, as `gateway.cli` says."""
     help: str
     """One line for `gateway --help`."""
+    package: str = ""
+    """What pip installs for it, where the plug-in alone does not bring all it needs."""
 
 
 def tcp(host: str, port: int) -> str:

@@ -11,7 +11,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from gateway.store import finder
-from gateway.testing.certificates import Authority, Pair
+from gateway_testkit.certificates import Authority, Pair
 
 pytest_plugins = [
     "deadlines",

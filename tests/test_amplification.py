@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attacks import ATTACKS
-from gateway.testing.attacks import Attack, Trial
+from gateway_testkit.attacks import Attack, Trial
 
 KiB, MiB = 1 << 10, 1 << 20
 MOST_ROWS = 1 << 16

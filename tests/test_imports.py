@@ -96,9 +96,8 @@ def test_no_protocol_is_named(room: str) -> None:
     files = [path for path in (ROOT / room).rglob("*.*") if path.suffix != ".pyc"]
     assert files
     for path in files:
-        if path.name != "demo.py":
-            found = names.search(path.read_text())
-            assert found is None, f"{path}: {found}"
+        found = names.search(path.read_text())
+        assert found is None, f"{path}: {found}"
 
 
 def test_the_core_of_a_protocol_has_no_io() -> None:
@@ -136,6 +135,14 @@ def test_spark_knows_no_twisted() -> None:
     for path in MODULES:
         if own_part(path) == "spark":
             assert "twisted" not in tops(path), path
+
+
+def test_the_daemon_needs_no_package_beside_it() -> None:
+    """Demo, test kit and RS.io's kit are not in its wheel; one command wants the last."""
+    for path in MODULES:
+        if path.as_posix() != "protocols/rsio/commands/check.py":
+            beside = tops(path) & {"gateway_demo", "gateway_testkit", "rsio_check"}
+            assert not beside, path
 
 
 def test_the_kit_stands_alone() -> None:

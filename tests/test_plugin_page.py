@@ -26,10 +26,10 @@ from gateway.config.fields import ByteCount, Seconds, Secret
 from gateway.config.section import NEW_CONNECTIONS, Section, restart
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.protocols.batches import BatchListener
-from gateway.testing.contract import ProtocolContract
 from gateway.testing.plugins import lend
 from gateway_syslog.options import Options as SyslogOptions
 from gateway_syslog.session import Session
+from gateway_testkit.contract import ProtocolContract
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "syslog"

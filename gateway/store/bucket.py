@@ -5,7 +5,7 @@ request that fails if the name is taken; so a name is committed once, whoever as
 whoever asked and got no answer asks again: `commit`.
 
 Calls block, and any thread may make them.  `gateway.store.s3` makes them over HTTP,
-`gateway.testing.bucket` in memory.
+`gateway_testkit.bucket` in memory.
 """
 
 from __future__ import annotations

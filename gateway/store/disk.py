@@ -1,7 +1,7 @@
 """The file system calls that durability rests on, as an interface, and the real ones.
 
 Journal, spool and checkpoint write through nothing else, so a test can record every
-call, fail any one of them, or build what a crash would have left (`gateway.testing`).
+call, fail any one of them, or build what a crash would have left (`gateway_testkit`).
 Calls block; they run on the journal's, the spool's and the reactor's worker threads.
 """
 

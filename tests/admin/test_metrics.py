@@ -25,7 +25,7 @@ from gateway.plugins import installed
 from gateway.protocol import Statistic, Statistics
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
-from gateway.testing.settings import settings
+from gateway_testkit.settings import settings
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "conf" / "dashboard.json"

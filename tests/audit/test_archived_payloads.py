@@ -25,7 +25,7 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION
 from gateway.store.opening import open_node
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
 

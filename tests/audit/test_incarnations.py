@@ -24,7 +24,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, Incarnation
 from gateway.store.lake import INTERNAL, End, accepted_folder
 from gateway.store.opening import open_node
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 Lsns = Iterable[int]
 

@@ -30,7 +30,7 @@ from gateway.store.opening import open_node
 from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection, ManualJournal
-from gateway.testing.settings import settings
+from gateway_testkit.settings import settings
 
 
 def split(body: bytes) -> Rows:

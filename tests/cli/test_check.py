@@ -13,7 +13,7 @@ import yaml
 
 from gateway.cli import main
 from gateway.daemon.start import Options
-from gateway.testing.certificates import Pair
+from gateway_testkit.certificates import Pair
 from pomelo_shapes import SHAPES, Shape
 
 GOOD = """

@@ -13,7 +13,7 @@ import pytest
 
 from gateway import cli
 from gateway.protocols.rsio.streams import Served
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 from rsio_check import TESTS
 
 Run = Callable[..., tuple[int, str, str]]

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 
 def test_tls(

@@ -27,8 +27,8 @@ from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.opening import open_node
 from gateway.store.spool import parquet, parse_file_name
-from gateway.testing.crashes import crashes
-from gateway.testing.disk import Fault, RecordingDisk
+from gateway_testkit.crashes import crashes
+from gateway_testkit.disk import Fault, RecordingDisk
 
 T = TypeVar("T")
 DIRECTORIES = Directories.under(Path("/gw"))

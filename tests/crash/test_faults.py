@@ -13,8 +13,8 @@ import pytest
 from gateway.interfaces import NotStored
 from gateway.store.journal import Journal
 from gateway.store.journal import journal as journal_module
-from gateway.testing.disk import Fault, RecordingDisk
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.disk import Fault, RecordingDisk
+from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings
 
 FAULTS: dict[str, dict[str, Any]] = {

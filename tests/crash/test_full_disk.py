@@ -22,7 +22,7 @@ from gateway.store.journal import Log
 from gateway.store.journal import journal as journal_module
 from gateway.store.spool import spool as spool_module
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 ZIPPED = Origin("zipped", "l", "s-2", "[::1]:9")

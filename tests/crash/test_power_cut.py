@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.store.spool import catalog, catalog_lines
-from gateway.testing.crashes import crashes
-from gateway.testing.disk import Fault
+from gateway_testkit.crashes import crashes
+from gateway_testkit.disk import Fault
 
 Scenario = Callable[[Any], None]
 

@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 from gateway.interfaces import NotStored
 from gateway.store import checkpoint
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.testing.disk import RecordingDisk
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.disk import RecordingDisk
+from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings
 
 

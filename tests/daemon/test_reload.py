@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 import gateway_syslog
 from gateway import plugins
 from gateway.daemon.reload import Outcome, Reloads
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 from memory_daemon import Daemon, listener
 
 Start = Callable[..., Daemon]

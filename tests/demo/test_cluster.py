@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from gateway import config
-from gateway.cli import WrongUse, demo
+from gateway.cli import WrongUse
 from gateway.config.bucket import BucketUrl
-from gateway.demo.cluster import needs
-from gateway.demo.cluster.losses import Losses
-from gateway.demo.cluster.progress import NodeProgress, Progress
-from gateway.demo.cluster.setup import NODES, Setup, prepare
-from gateway.demo.setup import NotADemo
-from gateway.testing import seaweed
+from gateway_demo import command
+from gateway_demo.cluster import needs
+from gateway_demo.cluster.losses import Losses
+from gateway_demo.cluster.progress import NodeProgress, Progress
+from gateway_demo.cluster.setup import NODES, Setup, prepare
+from gateway_demo.setup import NotADemo
+from gateway_testkit import seaweed
 
 
 @pytest.fixture
@@ -102,14 +103,14 @@ def test_all_that_is_missing_is_told_at_once(
         "obstore",
         "pyiceberg",
         "weed",
-        "gateway[cluster]",
+        "gateway-demo[cluster]",
     ):
         assert word in text
     args = SimpleNamespace(
         cluster=True, directory=tmp_path / "demo", events=1, rate=1, jars=None
     )
-    with pytest.raises(WrongUse, match="gateway\\[cluster\\]"):
-        demo.run(args)  # type: ignore[arg-type]
+    with pytest.raises(WrongUse, match="gateway-demo\\[cluster\\]"):
+        command.run(args)  # type: ignore[arg-type]
     assert not (tmp_path / "demo").exists()
 
 
@@ -121,7 +122,7 @@ def test_jars_are_for_the_cluster(tmp_path: Path) -> None:
         {"cluster": True, "jars": tmp_path / "absent"},
     ):
         with pytest.raises(WrongUse, match="--jars"):
-            demo.run(SimpleNamespace(**plain, **more))  # type: ignore[arg-type]
+            command.run(SimpleNamespace(**plain, **more))  # type: ignore[arg-type]
 
 
 # -- what is lost, and when --------------------------------------------------------------

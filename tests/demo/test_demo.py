@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gateway import config
-from gateway.demo.players import PLAYERS
-from gateway.demo.processes import Process, Processes
-from gateway.demo.setup import NotADemo, prepare
 from gateway.protocols.pomelo.options import Options as Pomelo
 from gateway.protocols.rsio.options import Options as Rsio
+from gateway_demo.players import PLAYERS
+from gateway_demo.processes import Process, Processes
+from gateway_demo.setup import NotADemo, prepare
 
 
 def test_its_configuration_is_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.demo.traffic import Talker, draw, talkers, traffic
+from gateway_demo.traffic import Talker, draw, talkers, traffic
 
 FIRST = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 

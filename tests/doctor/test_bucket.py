@@ -12,7 +12,7 @@ from gateway.config import Config
 from gateway.doctor.bucket import examine
 from gateway.store.bucket import BucketError
 from gateway.store.s3 import Missing
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 Make = Callable[..., Config]
 

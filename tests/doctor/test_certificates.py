@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from gateway.config import Config
 from gateway.doctor.certificates import examine
 from gateway.doctor.look import Look
-from gateway.testing.certificates import Authority, Pair
+from gateway_testkit.certificates import Authority, Pair
 
 from .conftest import states, the
 

@@ -32,7 +32,7 @@ from gateway.store.incarnation import KEY
 from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
 from gateway.store.word import Reached, Word, decode, name_of
-from gateway.testing.seaweed import Seaweed
+from gateway_testkit.seaweed import Seaweed
 from programs import running
 from seaweeds import bucket_at, settings_of
 from small_s3 import SmallS3, small_s3

@@ -14,8 +14,8 @@ import pyspark
 import pytest
 
 from deadlines import run
-from gateway.demo.cluster import needs
 from gateway.spark.formats import FORMATS
+from gateway_demo.cluster import needs
 
 _SECONDS = 1200.0
 _FITS = pyspark.__version__.rpartition(".")[0] in FORMATS["iceberg"].jars

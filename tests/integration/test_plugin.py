@@ -77,6 +77,25 @@ def test_the_gateway_is_that_of_the_wheel(environment: Environment) -> None:
     assert [path.startswith(home) for path in found] == [True, True]
 
 
+def test_demo_and_kits_are_not_in_it(environment: Environment) -> None:
+    """Their commands say what to install; the tests of a configuration run."""
+    for command, package in (("demo", "gateway-demo"), ("rsio-check", "rsio-check")):
+        found = environment.gateway(command)
+        assert found.returncode == 2
+        assert f"pip install '{package}'" in found.stderr
+    config = environment.python.with_name("gateway.yaml")
+    config.write_text(
+        json.dumps({"listeners": [listener("syslog", "syslog", options=OPTIONS)]})
+    )
+    case = {"name": "a line", "listener": "syslog", "input": {"text": "<13>so\n"}}
+    trial = config.with_name("trial.yaml")
+    trial.write_text(
+        json.dumps({"config": config.name, "tests": [{**case, "expect": [{}]}]})
+    )
+    found = environment.gateway("test", trial)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def test_events_reach_the_spool(daemon: Daemon) -> None:
     """A daemon with `protocol: syslog` takes them, and publishes them as Parquet."""
     late, summer, odd = daemon.rows()

@@ -23,7 +23,7 @@ from gateway.spark.reading import files
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.word import Word, read
-from gateway.testing.seaweed import Seaweed
+from gateway_testkit.seaweed import Seaweed
 from seaweeds import bucket_at, settings_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]

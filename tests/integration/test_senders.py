@@ -17,7 +17,7 @@ from daemons import listener, tls
 from deadlines import environment, eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 REACTIVE = listener(
     "reactive", "rsio", options={"check_publishers": True, "window": 64}

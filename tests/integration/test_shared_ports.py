@@ -13,7 +13,7 @@ import pytest
 
 from daemons import Daemon, free_port, listener, tls
 from deadlines import run
-from gateway.testing.certificates import Authority, Pair
+from gateway_testkit.certificates import Authority, Pair
 
 WAYS = ("plain", "encrypted", "web")
 EVENTS = 400

@@ -16,7 +16,7 @@ from gateway.audit.acknowledged import search
 from gateway.audit.payloads import compare_payloads
 from gateway.audit.remote import Access
 from gateway.store.directories import Directories
-from gateway.testing.seaweed import NAMESPACE, Seaweed
+from gateway_testkit.seaweed import NAMESPACE, Seaweed
 from seaweeds import BUCKET, settings_of
 
 pytestmark = pytest.mark.slow

@@ -29,7 +29,7 @@ from gateway.interfaces import Connection, Refusal
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
 from gateway.protocol import Port
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
 

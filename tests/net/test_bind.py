@@ -94,7 +94,7 @@ def test_who_shares_a_port_takes_connections_once_it_has_started(
     share it, too.
     """
     result = with_reactor("""
-        from gateway.testing.daemon import free_port
+        from gateway_testkit.daemon import free_port
         def talk():
             listen = f"tcp:127.0.0.1:{free_port()}"
             one, other = (make(listen=listen, reuse_port=True) for _ in range(2))
@@ -127,7 +127,7 @@ def test_who_shares_a_port_takes_connections_once_it_has_started(
 def test_an_open_port_is_shared_when_a_reload_says_so(with_reactor: Run) -> None:
     """Its socket stays; from then on others may join."""
     result = with_reactor("""
-        from gateway.testing.daemon import free_port
+        from gateway_testkit.daemon import free_port
         def talk():
             listen = f"tcp:127.0.0.1:{free_port()}"
             one = make(listen=listen)
@@ -271,7 +271,7 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
 def test_processes_can_share_a_port(with_reactor: Run) -> None:
     """With reuse_port two listeners have one; both get connections."""
     result = with_reactor("""
-        from gateway.testing.daemon import free_port
+        from gateway_testkit.daemon import free_port
         def talk():
             listen = f"tcp:127.0.0.1:{free_port()}"
             one = make(listen=listen, reuse_port=True)

@@ -20,7 +20,7 @@ from gateway.protocols.pressure import Valve
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.testing import FakeConnection, ManualJournal
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings
 
 Make = Callable[..., Any]

@@ -96,7 +96,7 @@ def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
         from gateway.protocols.rsio.options import Options
         from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
-        from gateway.testing.settings import settings
+        from gateway_testkit.settings import settings
 
         def talk():
             path = os.environ["SCRATCH"] + "/rs.sock"
@@ -127,7 +127,7 @@ def test_a_subscriber_that_does_not_read_is_heard(
         from gateway.protocols.rsio.options import Options
         from gateway.protocols.rsio.server import accept as rsio
         from gateway.testing import ManualJournal
-        from gateway.testing.settings import settings
+        from gateway_testkit.settings import settings
 
         def talk():
             made = []

@@ -22,7 +22,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateway.net.handshake import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 TEST = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "Test")])
 WEB_1 = x509.Name([*TEST, x509.NameAttribute(x509.NameOID.COMMON_NAME, "web-1")])

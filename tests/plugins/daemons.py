@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 import pytest
 
 import deadlines
-from gateway.testing import daemon
-from gateway.testing.certificates import Pair
-from gateway.testing.daemon import free_port, listener, spawn
+from gateway_testkit import daemon
+from gateway_testkit.certificates import Pair
+from gateway_testkit.daemon import free_port, listener, spawn
 
 __all__ = [
     "ROLLING",

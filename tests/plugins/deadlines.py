@@ -24,7 +24,7 @@ import hypothesis
 import pytest
 import pytest_timeout
 
-from gateway.testing.daemon import environment
+from gateway_testkit.daemon import environment
 
 __all__ = [
     "PATIENCE",

@@ -17,7 +17,7 @@ from gateway.config.endpoint import Tcp, conflict
 from gateway.daemon.reload import Outcome
 from gateway.daemon.service import Gateway
 from gateway.net.connection import AcceptedConnection
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 
 __all__ = ["Daemon", "Peer", "Reactor", "Terminal", "listener"]
 

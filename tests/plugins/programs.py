@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from gateway.testing.daemon import environment
+from gateway_testkit.daemon import environment
 
 __all__ = [
     "Script",

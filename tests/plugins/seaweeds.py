@@ -14,8 +14,8 @@ from deadlines import eventually
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.store.s3 import S3
-from gateway.testing.seaweed import NoSeaweed, Seaweed
-from gateway.testing.settings import options_of
+from gateway_testkit.seaweed import NoSeaweed, Seaweed
+from gateway_testkit.settings import options_of
 from programs import end
 
 __all__ = ["BUCKET", "TABLES", "bucket_at", "settings_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.config import model
-from gateway.testing.settings import options_of
+from gateway_testkit.settings import options_of
 
 __all__ = ["journal_settings"]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gateway.testing import ManualJournal
-from gateway.testing.streams import sliced, slices
+from gateway_testkit.streams import sliced, slices
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from gateway.config.listener import NoOptions
 from gateway.protocols.batches import BatchListener, Ready
 from gateway.testing import FakeConnection, ManualJournal
-from gateway.testing.settings import settings
+from gateway_testkit.settings import settings
 
 
 @pytest.mark.parametrize("ack", ["ok", None, 7])

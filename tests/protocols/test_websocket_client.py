@@ -19,7 +19,7 @@ from wsproto.events import (
 )
 
 from gateway.protocols.websocket_client import WebSocketClient
-from gateway.testing.streams import sliced
+from gateway_testkit.streams import sliced
 
 
 class Pair:

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from gateway.spark import job, session
-from gateway.testing.daemon import listener
+from gateway_testkit.daemon import listener
 from played_spark import SparkLogs
 from spools import SpoolFolder, envelope
 

@@ -32,8 +32,8 @@ from gateway.store.lake import End
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
 from gateway.store.word import UNDECIDED, Reached, Word, name_of
-from gateway.testing.bucket import MemoryBucket
-from gateway.testing.settings import options_of
+from gateway_testkit.bucket import MemoryBucket
+from gateway_testkit.settings import options_of
 from played_spark import PowerCut
 from small_s3 import SmallS3, small_s3
 

@@ -19,7 +19,7 @@ from gateway.store import claim, s3
 from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.names import file_name
 from gateway.store.word import Holder
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.spark import s3a
 from gateway.spark.ledger import Broken
-from gateway.testing.settings import options_of
+from gateway_testkit.settings import options_of
 
 _S3A = "spark.hadoop.fs.s3a."
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.demo.scores import ROUTE, start_scores
+from gateway_demo.scores import ROUTE, start_scores
 
 pytestmark = pytest.mark.spark
 

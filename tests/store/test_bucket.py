@@ -23,8 +23,8 @@ from gateway.store.bucket import (
 from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
 from gateway.store.s3 import S3, Missing
-from gateway.testing.bucket import MemoryBucket
-from gateway.testing.settings import options_of
+from gateway_testkit.bucket import MemoryBucket
+from gateway_testkit.settings import options_of
 from small_s3 import SmallS3, small_s3
 
 

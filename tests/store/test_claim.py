@@ -15,7 +15,7 @@ from gateway.store.bucket import BucketError
 from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.incarnation import Incarnation
 from gateway.store.word import UNDECIDED, Holder, Word, encode, name_of
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 
 class Time:

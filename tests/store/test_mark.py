@@ -14,7 +14,7 @@ from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Synced, segment
 from gateway.store.mark import Mark, Marker, decode
 from gateway.store.opening import Opened, open_node
-from gateway.testing.disk import Fault, RecordingDisk
+from gateway_testkit.disk import Fault, RecordingDisk
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 

@@ -35,8 +35,8 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
 from gateway.store.names import file_name, parse_file_name
-from gateway.testing.daemon import Daemon, environment, listener
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.daemon import Daemon, environment, listener
+from gateway_testkit.reactor import QueuedReactor
 
 LISTENERS = [
     listener("beats", "lumberjack"),

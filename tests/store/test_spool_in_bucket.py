@@ -34,9 +34,9 @@ from gateway.store.s3 import S3
 from gateway.store.spool import uploads
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway.store.word import Holder, Reached, Word, encode, name_of
-from gateway.testing.bucket import MemoryBucket
-from gateway.testing.reactor import QueuedReactor
-from gateway.testing.settings import options_of
+from gateway_testkit.bucket import MemoryBucket
+from gateway_testkit.reactor import QueuedReactor
+from gateway_testkit.settings import options_of
 from small_s3 import small_s3
 
 

@@ -13,7 +13,7 @@ from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 
 
 class NoRoomForFiles(RealDisk):

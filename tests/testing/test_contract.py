@@ -18,7 +18,7 @@ from gateway.event import Decode, Rows, Stored
 from gateway.interfaces import Refusal
 from gateway.protocol import Context, Port, Protocol, Service
 from gateway.protocols.batches import BatchListener, BatchServer, Ready
-from gateway.testing.contract import ProtocolContract
+from gateway_testkit.contract import ProtocolContract
 
 READY = [name for name in dir(ProtocolContract) if name.startswith("test_")]
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from gateway.plugins import installed
-from gateway.testing.certificates import Authority
-from gateway.testing.daemon import Daemon, listener
+from gateway_testkit.certificates import Authority
+from gateway_testkit.daemon import Daemon, listener
 
 pytestmark = pytest.mark.skipif(
     "syslog" not in installed().protocols, reason="gateway-syslog is not installed"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.testing.contract import ProtocolContract
 from gateway_syslog import protocol
+from gateway_testkit.contract import ProtocolContract
 
 RFC5424 = b"<165>1 2026-11-22T08:00:00Z web1 app 12 ID47 - it begins"
 RFC3164 = b"<34>Nov 22 08:00:01 web1 su[77]: it goes on"

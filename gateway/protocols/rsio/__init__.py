@@ -93,6 +93,7 @@ class _Rsio(Protocol):
             "rsio-check": Command(
                 "gateway.protocols.rsio.commands.check",
                 "test an implementation of RS.io",
+                package="rsio-check",
             ),
         }
 

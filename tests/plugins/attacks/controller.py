@@ -9,7 +9,7 @@ from typing import Any
 from h2.connection import H2Connection
 from hpack import Encoder
 
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway_testkit.attacks import Attack, Units, repeated
 
 _DATA, _HEADERS, _PRIORITY, _RESET, _SETTINGS, _PUSH, _PING, _GOAWAY, _WINDOW, _MORE = (
     range(10)

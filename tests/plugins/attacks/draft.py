@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.protocols.pravega import draft_wire as d
 from gateway.protocols.pravega.frames import frame
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway_testkit.attacks import Attack, Units, repeated
 
 _W = b"w" * 16
 _OPENING = (d.setup_append(_W, "s"),)

@@ -8,7 +8,7 @@ from typing import Any
 
 from attacks import tables
 from gateway.protocols.lumberjack import wire
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway_testkit.attacks import Attack, Units, repeated
 
 V1, V2 = b"12"
 KiB = 1 << 10

@@ -10,7 +10,7 @@ from typing import Any
 
 from attacks import tables
 from gateway.protocols.pomelo import wire
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway_testkit.attacks import Attack, Units, repeated
 
 MiB = 1 << 20
 

@@ -11,7 +11,7 @@ from gateway.protocols.pravega import wire_segments as s
 from gateway.protocols.pravega import wire_tables as t
 from gateway.protocols.pravega.codec import Entry, encode
 from gateway.protocols.pravega.frames import frame
-from gateway.testing.attacks import READ, Attack, Units, repeated
+from gateway_testkit.attacks import READ, Attack, Units, repeated
 
 KiB, MiB = 1 << 10, 1 << 20
 _W = b"w" * 16

@@ -11,7 +11,7 @@ from typing import Any
 from attacks import tables
 from gateway.protocols.rsio import messages as m
 from gateway.protocols.rsio import wire
-from gateway.testing.attacks import Attack, Units, repeated
+from gateway_testkit.attacks import Attack, Units, repeated
 
 KiB, MiB = 1 << 10, 1 << 20
 _WIDE = {"window": 1 << 24}

@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.store.disk import File
-from gateway.testing.crashes import random_content, random_names
-from gateway.testing.disk import Change, Directory, Inode, NameChange
+from gateway_testkit.crashes import random_content, random_names
+from gateway_testkit.disk import Change, Directory, Inode, NameChange
 from simulation.scheduler import Killed, Scheduler
 
 __all__ = ["Faults", "Session", "SimulatedDisk"]

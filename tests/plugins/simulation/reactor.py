@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.posixbase import _DisconnectSelectableMixin, _PollLikeMixin
 from twisted.internet.task import Clock
 
-from gateway.testing.reactor import deferred_to
+from gateway_testkit.reactor import deferred_to
 from simulation.scheduler import Scheduler
 from simulation.sockets import Port
 

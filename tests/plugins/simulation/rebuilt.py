@@ -53,8 +53,8 @@ from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.storage import Settings, Storage, StorageCallbacks
-from gateway.testing.bucket import MemoryBucket
-from gateway.testing.settings import options_of
+from gateway_testkit.bucket import MemoryBucket
+from gateway_testkit.settings import options_of
 from played_spark import PowerCut, SparkLogs
 from simulation.disk import Session, SimulatedDisk
 from simulation.judge import Broken
@@ -601,7 +601,7 @@ class _World:
         """The operator makes the empty file that a start asks for."""
         self.unpromised.add("a journal")
         path = _ROOT / "journal" / NODE / CATALOG[0]
-        from gateway.testing.disk import NameChange
+        from gateway_testkit.disk import NameChange
 
         if path.name not in machine.names[str(path.parent)]:
             machine.change_names(

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from gateway.config import model
-from gateway.testing.settings import options_of
+from gateway_testkit.settings import options_of
 
 __all__ = ["Settings"]
 

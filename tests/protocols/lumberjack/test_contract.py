@@ -6,7 +6,7 @@ from itertools import count
 
 from gateway.plugins import installed
 from gateway.protocols.lumberjack import wire
-from gateway.testing.contract import ProtocolContract
+from gateway_testkit.contract import ProtocolContract
 
 _V1, _V2 = b"12"
 _SEQ = count(1)

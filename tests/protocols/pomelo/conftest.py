@@ -25,7 +25,7 @@ from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.session import Session
 from gateway.testing import FakeConnection
-from gateway.testing.settings import settings as settings_of
+from gateway_testkit.settings import settings as settings_of
 
 Vectors = Callable[[str], list[dict[str, Any]]]
 

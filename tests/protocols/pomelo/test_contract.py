@@ -6,7 +6,7 @@ import json
 
 from gateway.plugins import installed
 from gateway.protocols.pomelo import wire
-from gateway.testing.contract import ProtocolContract
+from gateway_testkit.contract import ProtocolContract
 
 _HELLO = {"sys": {"type": "test", "version": "0.0.1"}, "user": {}}
 

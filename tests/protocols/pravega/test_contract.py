@@ -16,7 +16,7 @@ from gateway.protocols.pravega.wire import (
     SetupAppend,
 )
 from gateway.protocols.pravega.wire_segments import CreateSegment
-from gateway.testing.contract import ProtocolContract
+from gateway_testkit.contract import ProtocolContract
 
 _WRITER = b"w" * 16
 

@@ -17,7 +17,7 @@ from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
-from gateway.testing.settings import settings as settings_of
+from gateway_testkit.settings import settings as settings_of
 from rsio_check import Target
 
 HELLO = messages.ClientHello(0, ())

@@ -13,7 +13,7 @@ from gateway.protocols.rsio.messages import (
     OnSubscribe,
     Request,
 )
-from gateway.testing.contract import ProtocolContract
+from gateway_testkit.contract import ProtocolContract
 
 
 class TestRsio(ProtocolContract):

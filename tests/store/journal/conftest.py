@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.event import Batch, Origin
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 from journals import FailingDisk, Running
 
 

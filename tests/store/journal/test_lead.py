@@ -11,7 +11,7 @@ from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.store.journal.lead import Lead
-from gateway.testing.reactor import QueuedReactor
+from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings
 
 Make = Callable[..., Batch]

@@ -12,7 +12,7 @@ from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Recovered, Synced, segment
 from gateway.store.journal.recovery import examine
-from gateway.testing.disk import Fault, RecordingDisk
+from gateway_testkit.disk import Fault, RecordingDisk
 from losses import losses
 
 Make = Callable[..., Batch]

@@ -14,7 +14,7 @@ from gateway.store.finder import segment_files
 from gateway.store.journal import Log, Segment, segment
 from gateway.store.journal.recovery import examine
 from gateway.store.journal.spares import Spares
-from gateway.testing.disk import Fault, RecordingDisk
+from gateway_testkit.disk import Fault, RecordingDisk
 
 
 @pytest.fixture

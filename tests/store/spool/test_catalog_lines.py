@@ -10,7 +10,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, parse
 from gateway.store.summed import encode
-from gateway.testing.disk import RecordingDisk
+from gateway_testkit.disk import RecordingDisk
 
 
 def entry(first: int, last: int) -> Entry:

@@ -17,8 +17,8 @@ from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
 from gateway.store.spool import Spool, file_name
 from gateway.store.spool.writing import Here, Task, WrittenFile
-from gateway.testing.reactor import QueuedReactor
-from gateway.testing.settings import options_of
+from gateway_testkit.reactor import QueuedReactor
+from gateway_testkit.settings import options_of
 
 
 class FakeJournal:

@@ -16,7 +16,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import Uploaded, Uploads
-from gateway.testing.bucket import MemoryBucket
+from gateway_testkit.bucket import MemoryBucket
 
 
 class Killed(BaseException):

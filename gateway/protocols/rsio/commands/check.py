@@ -1,7 +1,7 @@
-"""`gateway rsio-check`: the command of the package `rsio_check`, which is in the wheel.
+"""`gateway rsio-check`: the command of the package `rsio_check`, if that is installed.
 
-The kit is a package of its own (`rsio-check/`), so that it shares no code with what it
-tests, and runs where there is no gateway.
+The kit is a distribution of its own (`rsio-check/`), so that it shares no code with what
+it tests, and runs where there is no gateway.
 """
 
 from __future__ import annotations

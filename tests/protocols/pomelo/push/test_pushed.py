@@ -8,8 +8,8 @@ import pytest
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.store.disk import Disk
-from gateway.testing.crashes import crashes
-from gateway.testing.disk import Fault, RecordingDisk
+from gateway_testkit.crashes import crashes
+from gateway_testkit.disk import Fault, RecordingDisk
 
 PATH = Path("/outbox/.pushed")
 DAY = 86_400.0

@@ -21,7 +21,7 @@ from twisted.internet.testing import StringTransport
 from gateway.config.endpoint import parse_endpoint
 from gateway.net.listen import Listener
 from gateway.protocol import Port
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 Make = Callable[..., Any]
 

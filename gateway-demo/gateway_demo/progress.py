@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.demo import tables
+from gateway_demo import tables
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gateway.demo.processes import Processes
+    from gateway_demo.processes import Processes
 
 __all__ = ["Progress"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from gateway.demo.cluster.setup import Node
+from gateway_demo.cluster.setup import Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.demo.cluster.processes import Processes
-    from gateway.demo.cluster.progress import Progress
+    from gateway_demo.cluster.processes import Processes
+    from gateway_demo.cluster.progress import Progress
 
 __all__ = ["Losses"]
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
-from gateway.demo import tables, traffic
 from gateway.store.directories import Directories
+from gateway_demo import tables, traffic
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gateway.demo.processes import Processes, Sender
-    from gateway.demo.setup import Setup
+    from gateway_demo.processes import Processes, Sender
+    from gateway_demo.setup import Setup
 
 __all__ = ["report", "show_senders"]
 

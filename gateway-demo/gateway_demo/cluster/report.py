@@ -9,15 +9,15 @@ from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.audit.remote import access_of
 from gateway.config import load
-from gateway.demo.cluster.setup import CATALOG, TABLE, Setup
-from gateway.demo.report import show_senders
 from gateway.plugins import decoders
 from gateway.store.directories import Directories
+from gateway_demo.cluster.setup import CATALOG, TABLE, Setup
+from gateway_demo.report import show_senders
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gateway.demo.cluster.processes import Processes
+    from gateway_demo.cluster.processes import Processes
 
 __all__ = ["report"]
 

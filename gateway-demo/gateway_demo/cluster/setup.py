@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from gateway.demo.setup import Traffic, empty
-from gateway.testing.daemon import free_port
-from gateway.testing.seaweed import NAMESPACE, Seaweed
+from gateway_demo.setup import Traffic, empty
+from gateway_testkit.daemon import free_port
+from gateway_testkit.seaweed import NAMESPACE, Seaweed
 
 __all__ = ["CATALOG", "NODES", "TABLE", "Node", "Setup", "prepare"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gateway.spark import java
 from gateway.spark.formats import FORMATS
 from gateway.spark.ledger import Broken
-from gateway.testing import seaweed
+from gateway_testkit import seaweed
 
 __all__ = ["Missing", "check"]
 
@@ -30,7 +30,7 @@ def check() -> None:
         lines = "".join(f"\n  {one}" for one in lacking)
         raise Missing(
             f"gateway demo --cluster needs more than there is:{lines}\n"
-            "pip install 'gateway[cluster]' brings all of it, best in an environment of"
+            "pip install 'gateway-demo[cluster]' brings all of it, best in an environment of"
             " its own; in a clone: make demo-cluster"
         )
 

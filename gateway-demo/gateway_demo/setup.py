@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.testing.certificates import Authority
+from gateway_testkit.certificates import Authority
 
 __all__ = ["NotADemo", "Setup", "Traffic", "empty", "prepare"]
 

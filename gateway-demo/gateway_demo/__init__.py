@@ -1,5 +1,6 @@
-"""What `gateway demo` runs and shows; the command itself is `gateway.cli.demo`.
+"""What `gateway demo` runs and shows, a distribution of its own.
 
+command    `gateway demo` itself
 setup      the demo's directory, certificates and configuration; what each sender sends
 processes  the child processes: daemon, Spark job, senders, game clients, `gateway tap`
 scores     the Spark job, with a streaming query whose results are pushed to players

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.testing.disk import Change, Directory, Inode, Moment, RecordingDisk
+from gateway_testkit.disk import Change, Directory, Inode, Moment, RecordingDisk
 
 __all__ = ["crashes", "random_content", "random_names"]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from gateway.demo.setup import Setup, Traffic
+from gateway_demo.setup import Setup, Traffic
 
 __all__ = ["Demo", "Failed", "Process", "Processes", "Sender", "status_of", "tail"]
 
@@ -204,7 +204,7 @@ class Processes(Demo):
         self.spark = Process(
             "the Spark job",
             [
-                sys.executable, "-m", "gateway.demo.scores", str(setup.config),
+                sys.executable, "-m", "gateway_demo.scores", str(setup.config),
             ],
             setup.directory / "spark.log",
         )  # fmt: skip
@@ -221,7 +221,7 @@ class Processes(Demo):
         ]
         self.players = Process(
             "the players",
-            [sys.executable, "-m", "gateway.demo.players", addresses["game"]],
+            [sys.executable, "-m", "gateway_demo.players", addresses["game"]],
             self.setup.directory / "players.log",
         )
         self.tap = Process(

@@ -18,7 +18,7 @@ from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.store.bucket import BucketError
 from gateway.store.s3 import S3
-from gateway.testing.settings import options_of
+from gateway_testkit.settings import options_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog

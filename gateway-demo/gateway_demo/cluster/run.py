@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.demo.cluster.losses import Losses
-from gateway.demo.cluster.processes import Processes
-from gateway.demo.cluster.progress import Progress
-from gateway.demo.cluster.report import report
-from gateway.demo.cluster.setup import prepare
-from gateway.demo.processes import Failed
+from gateway_demo.cluster.losses import Losses
+from gateway_demo.cluster.processes import Processes
+from gateway_demo.cluster.progress import Progress
+from gateway_demo.cluster.report import report
+from gateway_demo.cluster.setup import prepare
+from gateway_demo.processes import Failed
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,7 +1,7 @@
 """An in-memory disk for crash tests: it records every step and fails on command.
 
 `RecordingDisk` is a `gateway.store.disk.Disk`.  It keeps a `Moment` for every step that was
-taken on it: what is durable, and what is at risk.  `gateway.testing.crashes` makes of a
+taken on it: what is durable, and what is at risk.  `gateway_testkit.crashes` makes of a
 moment the disks that a power cut may leave; `RecordingDisk.after_kill` is the one that
 kill -9 leaves, with nothing lost and nothing made durable either.
 """
