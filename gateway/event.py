@@ -36,6 +36,7 @@ __all__ = [
     "Stored",
     "Together",
     "address_of",
+    "client_of",
     "network_of",
 ]
 
@@ -143,6 +144,16 @@ def address_of(peer: str) -> str:
     if peer.startswith("unix:"):
         return peer.partition(",")[0]
     return network_of((peer.rpartition(":")[0] or peer).strip("[]"))
+
+
+def client_of(origin: Origin) -> str:
+    """Whom a peer is counted with where each client has a share: who it proved to be, or
+    else its address: a host, the /64 of an IPv6 one, or a user of this machine.  Empty for
+    the gateway's own pages.
+    """
+    if origin.principal:
+        return f"name {origin.principal}"
+    return address_of(origin.peer)
 
 
 #: What a batch that waits for the disk takes in memory beside its body, with whoever

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Command, Protocol, Sender
+from gateway.sdk.protocol import Command, Protocol, Sender
 
 if TYPE_CHECKING:
     from gateway.event import Decode
@@ -160,7 +160,7 @@ def _load(name: str, points: list[EntryPoint]) -> Protocol:
     if not isinstance(found, Protocol):
         raise TypeError(
             f"{point.value} is of type {type(found).__name__}, not an object of a "
-            "subclass of gateway.protocol.Protocol"
+            "subclass of gateway.sdk.protocol.Protocol"
         )
     if not isinstance(found.limits, Mapping):
         raise TypeError(f"{point.value}: limits are {found.limits!r}, not a mapping")

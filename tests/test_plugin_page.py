@@ -20,12 +20,13 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock, LoopingCall
 
 import gateway_syslog
-from gateway import cli, config, plugins, protocol
-from gateway.admin.site import Answer
-from gateway.config.fields import ByteCount, Seconds, Secret
-from gateway.config.section import NEW_CONNECTIONS, Section, restart
+from gateway import cli, config, plugins
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.protocols.batches import BatchListener
+from gateway.sdk import protocol
+from gateway.sdk.batches import BatchListener
+from gateway.sdk.fields import ByteCount, Seconds, Secret
+from gateway.sdk.protocol import Answer
+from gateway.sdk.section import NEW_CONNECTIONS, Section, restart
 from gateway.testing.plugins import lend
 from gateway_syslog.options import Options as SyslogOptions
 from gateway_syslog.session import Session

@@ -16,10 +16,10 @@ from pydantic import Field
 
 from gateway import cli, config, plugins
 from gateway.cli import check, init, send
-from gateway.config.fields import SHARED_BY_LISTENERS, ByteCount, FolderName
-from gateway.config.section import Section
 from gateway.event import Decode, Rows
-from gateway.protocol import Port, Protocol, Service
+from gateway.sdk.fields import SHARED_BY_LISTENERS, ByteCount, FolderName
+from gateway.sdk.protocol import Port, Protocol, Service
+from gateway.sdk.section import Section
 
 
 class Good(Protocol):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli import WrongUse
+from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
     from rich.console import Console

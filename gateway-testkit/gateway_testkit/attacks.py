@@ -22,9 +22,9 @@ from typing import Any
 
 from isal import igzip_lib, isal_zlib
 
-from gateway.interfaces import Refusal
 from gateway.plugins import installed
-from gateway.protocol import Protocol
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Protocol
 from gateway.store.journal.segment import Encoder, Header
 from gateway.testing.plugins import FakeDaemon
 

@@ -30,7 +30,7 @@ from twisted.internet.defer import Deferred
 
 from gateway.config import Limits
 from gateway.event import DecodeTogether
-from gateway.protocol import Protocol
+from gateway.sdk.protocol import Protocol
 from gateway.store.journal.segment import Encoder, Header, Scan
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import SecretStr
 
 from gateway.config import Limits
-from gateway.config.section import Section
+from gateway.sdk.section import Section
 
 __all__ = ["options_of", "settings"]
 
@@ -24,7 +24,7 @@ def settings(
 ) -> Any:
     """Limits with their defaults but for *limits*, and *options* of this *kind*.
 
-    Implements `gateway.protocol.Settings`.
+    Implements `gateway.sdk.protocol.Settings`.
     """
     return SimpleNamespace(
         name="test",

@@ -23,7 +23,7 @@ import hmac
 import re
 from collections.abc import Sequence
 
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
+from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
 
 __all__ = [
     "Misconfigured",

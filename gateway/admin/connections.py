@@ -22,7 +22,7 @@ from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel, Request
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["AdminChannel", "Guard", "LimitedFactory", "Line", "address_of"]
 

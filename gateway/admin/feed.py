@@ -17,9 +17,10 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.history import History
-from gateway.admin.site import AdminRequest, Answer
+from gateway.admin.site import AdminRequest
 from gateway.admin.status import Probe, as_json
 from gateway.admin.stream import KIND, EventStream
+from gateway.sdk.protocol import Answer
 
 __all__ = ["Feed"]
 

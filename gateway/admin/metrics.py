@@ -33,7 +33,7 @@ from gateway.admin.status import (
     Probe,
     Status,
 )
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistic, Statistics
 
 __all__ = ["Metrics", "ReactorLag"]
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from gateway.admin.site import AdminRequest, Answer, Page
+from gateway.admin.site import AdminRequest, Page
+from gateway.sdk.protocol import Answer
 
 __all__ = ["live_pages"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.site import Answer
+from gateway.sdk.protocol import Answer
 
 __all__ = ["Peers"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 
-from gateway.admin.site import Answer, Post
+from gateway.sdk.protocol import Answer, Post
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -19,9 +19,10 @@ from gateway.admin.access import browser_url, check
 from gateway.admin.connections import Guard, LimitedFactory
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import live_pages
-from gateway.admin.site import AdminRequest, AdminSite, Answer, Page, Post
+from gateway.admin.site import AdminRequest, AdminSite, Page
 from gateway.admin.status import Probe, as_json
-from gateway.config.endpoint import Endpoint, Tcp, Unix
+from gateway.sdk.endpoint import Endpoint, Tcp, Unix
+from gateway.sdk.protocol import Answer, Post
 
 __all__ = ["Admin", "admin_site"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import BytesIO
 from typing import Any, cast
 from weakref import WeakSet
@@ -25,18 +25,16 @@ from twisted.web.server import Request, Site
 
 from gateway.admin.access import authorized, host_allowed, trusted
 from gateway.admin.connections import AdminChannel, Guard, address_of
-from gateway.config.endpoint import Tcp, Unix
 from gateway.config.model import Admin
 from gateway.plugins import RAISED
+from gateway.sdk.endpoint import Tcp, Unix
+from gateway.sdk.protocol import Answer, Get, Post
 
 __all__ = [
     "OWN_PATHS",
     "UNTRUSTED",
     "AdminSite",
-    "Answer",
-    "Get",
     "Page",
-    "Post",
     "page_of",
 ]
 
@@ -49,24 +47,8 @@ _POST_BYTES = 2**20
 _REFUSED_POST_BYTES = 16 * 2**20  # of a post that is too long; then likewise
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole response."""
-
-    body: bytes
-    content_type: str = _TEXT
-    code: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wait: float = 0.0
-    """Seconds until it is sent."""
-
-
 #: Answers GET and HEAD on one path; None means it writes and finishes by itself.
 Page = Callable[["AdminRequest"], Answer | None]
-#: Answers GET and HEAD on one path, from the fields of the query, the last of each name.
-Get = Callable[[Mapping[str, str]], Answer]
-#: Answers POST on one path, from the JSON that was posted.
-Post = Callable[[bytes], "Answer | Deferred[Answer]"]
 
 
 #: Paths below /api/ that no protocol can have: the daemon has them itself.
@@ -91,7 +73,7 @@ def page_of(get: Get) -> Page:
 def _checked(answer: object) -> Answer:
     """What a protocol's code answered; raises TypeError if that is no answer."""
     if not isinstance(answer, Answer):
-        raise TypeError(f"it answers {answer!r}, and not a gateway.admin.site.Answer")
+        raise TypeError(f"it answers {answer!r}, and not a gateway.sdk.protocol.Answer")
     return answer
 
 

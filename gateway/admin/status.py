@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.admin.freshness import Freshness
-from gateway.protocol import Statistics
+from gateway.sdk.protocol import Statistics
 
 __all__ = [
     "ArchiveStatus",

@@ -23,10 +23,11 @@ from typing import NoReturn
 
 from gateway import __version__
 from gateway.plugins import installed
-from gateway.protocol import Command
+from gateway.sdk.command import INTERRUPTED, WrongUse
+from gateway.sdk.protocol import Command
 from gateway.standard import hold_descriptors
 
-__all__ = ["COMMANDS", "WrongUse", "commands", "main"]
+__all__ = ["COMMANDS", "commands", "main"]
 
 #: The gateway's own.
 COMMANDS: Mapping[str, Command] = {
@@ -70,13 +71,9 @@ def commands() -> dict[str, Command]:
     return {**installed().commands(), **COMMANDS}
 
 
-FINE, FOUND, WRONG_USE = 0, 1, 2
+FINE, WRONG_USE = 0, 2
 #: What a shell reports for a program that such a signal ended.
-INTERRUPTED, PIPE_CLOSED = 130, 141
-
-
-class WrongUse(Exception):
-    """A command can not start; the message is for whoever typed it."""
+PIPE_CLOSED = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:

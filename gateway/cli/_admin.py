@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse
 from gateway.cli._data_dir import DEFAULT_CONFIG
+from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
     from gateway.config.model import Admin
@@ -203,7 +203,7 @@ def _configured(file: str, token: str | None) -> AdminPort:
 
 def port_of(file: str | Path, admin: Admin, token: str | None = None) -> AdminPort:
     """As *file* configures it; another *token* goes before.  Raises `WrongUse`."""
-    from gateway.config.endpoint import Tcp, Unix
+    from gateway.sdk.endpoint import Tcp, Unix
 
     if token is None and admin.token is not None:
         token = admin.token.get_secret_value()

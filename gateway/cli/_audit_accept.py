@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.cli import WrongUse, _data_dir
-from gateway.cli._text import printable
+from gateway.cli import _data_dir
+from gateway.sdk.command import WrongUse, printable
 from gateway.store.disk import RealDisk, replace_file
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse
+from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
     from gateway.audit.remote import Access

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.cli._text import printable
+from gateway.sdk.command import printable
 
 __all__ = ["as_json", "line"]
 

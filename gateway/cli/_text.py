@@ -1,37 +1,12 @@
-"""Text for people: nothing that comes from outside may play tricks on a terminal."""
+"""Tables, sizes and ages as commands print them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["age", "printable", "size", "spoken", "table"]
+from gateway.sdk.command import printable
 
-_ERRNO = re.compile(r"^[^:]*: \d+: (\w)(.*?)\.?$", re.DOTALL)
-
-
-def printable(text: str) -> str:
-    r"""*text*, with what is not printable spelled as in JSON (`\u001b`)."""
-    return text if text.isprintable() else "".join(map(_spell, text))
-
-
-def spoken(trouble: str) -> str:
-    """A failure as people say it: `Connection was refused by other side: 111:
-    Connection refused.` is `connection refused`.
-    """
-    found = _ERRNO.match(trouble)
-    text = found[1].lower() + found[2] if found else trouble.removesuffix(".")
-    return printable(text)
-
-
-def _spell(char: str) -> str:
-    if char.isprintable():
-        return char
-    code = ord(char)
-    if code <= 0xFFFF:
-        return f"\\u{code:04x}"
-    code -= 0x10000
-    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+__all__ = ["age", "size", "table"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]]) -> str:

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.admin.spoken import duration, size
-from gateway.cli._text import printable
 from gateway.cli.status import verdict
+from gateway.sdk.command import printable
 
 __all__ = ["View"]
 

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse, _admin, _audit_accept, _data_dir
-from gateway.cli._text import printable, table
+from gateway.cli import _admin, _audit_accept, _data_dir
+from gateway.cli._text import table
 from gateway.cli._working import working
+from gateway.sdk.command import WrongUse, printable
 
 if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report

@@ -11,8 +11,8 @@ from typing import Any
 
 from gateway import config
 from gateway.config.problems import spell
-from gateway.config.units import format_size
 from gateway.plugins import RAISED, failure, installed
+from gateway.sdk.units import format_size
 from gateway.store.directories import Directories
 from gateway.store.names import odd_for_spark
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from gateway.cli._data_dir import DEFAULT_CONFIG
-from gateway.cli._text import printable
+from gateway.sdk.command import printable
 
 if TYPE_CHECKING:
     from gateway.doctor import Look

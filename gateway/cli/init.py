@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
-from gateway.cli import WrongUse
 from gateway.plugins import RAISED, failure, installed
+from gateway.sdk.command import WrongUse
 
 __all__ = ["HELP", "add_arguments", "run"]
 

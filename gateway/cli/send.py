@@ -16,9 +16,10 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from gateway.cli import WrongUse, target
 from gateway.plugins import installed
-from gateway.protocol import Sender
+from gateway.sdk import command
+from gateway.sdk.command import WrongUse
+from gateway.sdk.protocol import Sender
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         _add_source(one)
         each.add_options(one)
-        target.add_transport(one, web=each.websocket)
+        command.add_transport(one, web=each.websocket)
         _add_record(one)
 
 
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     if args.file is not None:
         _check_file(args.file)
-    target.check(args)
+    command.check(args)
     if args.rate is not None and not args.rate > 0:
         raise WrongUse("--rate must be above 0")
     module, _, name = _senders()[args.speak].sending.partition(":")
@@ -89,23 +90,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    target.add_target(parser)
+    command.add_target(parser)
     parser.set_defaults(reactor=None, events=None)  # what `gateway test` has of its own
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--file", type=Path, metavar="F", help="send its lines")
     source.add_argument("--stdin", action="store_true", help="send standard input")
     source.add_argument(
         "--generate",
-        type=target.positive,
+        type=command.positive,
         metavar="N",
         help="send N made-up events (default: 1000)",
     )
     add = parser.add_argument
-    add("--size", type=target.positive, default=0, metavar="BYTES",
+    add("--size", type=command.positive, default=0, metavar="BYTES",
         help="the least size of a made-up event")  # fmt: skip
     add("--rate", type=float, metavar="R", help="at most R events a second")
     add(
-        "--connections", type=target.positive, default=1, metavar="C", help="default: 1"
+        "--connections",
+        type=command.positive,
+        default=1,
+        metavar="C",
+        help="default: 1",
     )
 
 

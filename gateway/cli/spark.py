@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse
+from gateway.sdk.command import WrongUse
 from gateway.spark import job
 
 if TYPE_CHECKING:

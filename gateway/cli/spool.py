@@ -13,9 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import WrongUse, _data_dir
-from gateway.cli._text import age, printable, size, table
+from gateway.cli import _data_dir
+from gateway.cli._text import age, size, table
 from gateway.cli._working import working
+from gateway.sdk.command import WrongUse, printable
 
 if TYPE_CHECKING:
     from gateway.audit.verify import Verified

@@ -9,7 +9,8 @@ from typing import Any
 
 from gateway.admin.spoken import duration, past, size
 from gateway.cli import _admin
-from gateway.cli._text import printable, table
+from gateway.cli._text import table
+from gateway.sdk.command import printable
 
 __all__ = ["HELP", "add_arguments", "lines", "run", "verdict"]
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.cli import WrongUse, _data_dir
-from gateway.cli._text import printable
-from gateway.cli.target import positive
+from gateway.cli import _data_dir
+from gateway.sdk.command import WrongUse, positive, printable
 
 __all__ = ["HELP", "add_arguments", "run"]
 

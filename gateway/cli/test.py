@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError
 
-from gateway.cli._text import printable
 from gateway.cli._working import working
+from gateway.sdk.command import printable
 
 if TYPE_CHECKING:
     from gateway.cli._trial import Outcome, Row

@@ -13,7 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.cli import WrongUse, _admin
+from gateway.cli import _admin
+from gateway.sdk.command import WrongUse
 
 __all__ = ["HELP", "add_arguments", "run"]
 

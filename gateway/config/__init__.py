@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 from gateway.config.dump import dump
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.listener import Limits, Listener
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.config.schema import json_schema
+from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
 
 __all__ = [
     "Config",

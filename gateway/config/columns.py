@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
-from gateway.config.fields import Name, OneOrSeveral, Text
-from gateway.config.problems import Place
-from gateway.config.section import Section
+from gateway.config.fields import OneOrSeveral
+from gateway.sdk.fields import Name, Text
+from gateway.sdk.section import Place, Section
 
 __all__ = [
     "EVENT_TIME",

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from gateway.config.model import Config
-from gateway.config.reader import Filled
+from gateway.sdk.fields import Filled
 
 __all__ = ["dump"]
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from gateway.config.fields import OF_ONE, OF_SEVERAL
 from gateway.config.listener import Listener, options_of, options_of_all
 from gateway.config.model import Config
-from gateway.config.problems import Place, spell
-from gateway.config.section import Misfits, Section
+from gateway.config.problems import spell
+from gateway.sdk.section import Misfits, Place, Section
 
 __all__ = ["explain", "without"]
 

@@ -19,8 +19,8 @@ from pydantic import (
 )
 
 from gateway import plugins
-from gateway.config.endpoint import Systemd, Tcp, Unix
-from gateway.config.fields import (
+from gateway.sdk.endpoint import Systemd, Tcp, Unix
+from gateway.sdk.fields import (
     ByteCount,
     Count,
     FilePath,
@@ -33,9 +33,8 @@ from gateway.config.fields import (
     UrlPath,
     WebOrigin,
 )
-from gateway.config.problems import Place
-from gateway.config.section import NEW_CONNECTIONS, Section
-from gateway.config.units import Size
+from gateway.sdk.section import NEW_CONNECTIONS, Place, Section
+from gateway.sdk.units import Size
 
 __all__ = [
     "Limits",
@@ -250,9 +249,7 @@ def options_of(protocol: object) -> type[Section] | None:
     try:
         kind = known.options() or NoOptions
         if not (isinstance(kind, type) and issubclass(kind, Section)):
-            raise TypeError(
-                f"{kind!r} is no subclass of gateway.config.section.Section"
-            )
+            raise TypeError(f"{kind!r} is no subclass of gateway.sdk.section.Section")
     except plugins.RAISED as why:
         raise ValueError(plugins.failure(str(protocol), "options", why)) from why
     return kind

@@ -6,7 +6,7 @@ once, and reading it again makes another one.
 
 Whoever adds a key gives it a description here and a line in conf/gateway.yaml;
 tests hold both.  Those of a listener are in `listener`; what `listeners[].options`
-takes is the installed protocol's to say (`gateway.protocol`).
+takes is the installed protocol's to say (`gateway.sdk.protocol`).
 """
 
 from __future__ import annotations
@@ -24,32 +24,34 @@ from pydantic.fields import FieldInfo
 from gateway import plugins
 from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column, ColumnName, disagreeing
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.config.fields import (
+    JvmMemory,
+    NodeName,
+    OneOrSeveral,
+    SinkName,
+    SparkValue,
+    SpoolPlace,
+    WebServer,
+    default_node,
+)
+from gateway.config.listener import Listener
+from gateway.config.problems import spell
+from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, conflict
+from gateway.sdk.fields import (
     BELOW_DATA_DIR,
     SHARED_BY_LISTENERS,
     ByteCount,
     Count,
     FolderName,
     FolderPath,
-    JvmMemory,
     Listen,
-    NodeName,
-    OneOrSeveral,
     Seconds,
     Secret,
-    SinkName,
-    SparkValue,
-    SpoolPlace,
     Switch,
     Text,
-    WebServer,
-    default_node,
 )
-from gateway.config.listener import Listener
-from gateway.config.problems import Place, spell
-from gateway.config.section import AT_ONCE, Misfits, Reload, Section, restart
-from gateway.config.units import Number, Size, Time, format_size
+from gateway.sdk.section import AT_ONCE, Misfits, Place, Reload, Section, restart
+from gateway.sdk.units import Number, Size, Time, format_size
 
 __all__ = [
     "S3",

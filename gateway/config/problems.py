@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Invalid", "Place", "Problem", "Unreadable", "spell"]
+from gateway.sdk.section import Place
 
-#: Keys and list positions from the top of the file: `("listeners", 2, "tls")`.
-Place = tuple[str | int, ...]
+__all__ = ["Invalid", "Problem", "Unreadable", "spell"]
 
 
 def spell(place: Place) -> str:

@@ -17,13 +17,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import yaml
 
-from gateway.config.problems import Invalid, Place, Problem, Unreadable
+from gateway.config.problems import Invalid, Problem, Unreadable
+from gateway.sdk.fields import Filled
+from gateway.sdk.section import Place
 
-__all__ = ["UNRESOLVED", "Document", "Filled", "read"]
+__all__ = ["UNRESOLVED", "Document", "read"]
 
 MAX_FILE_BYTES = 1 << 20
 MAX_VALUES = 10_000
@@ -44,23 +46,6 @@ _WORDS = {
 
 #: Stands where a placeholder could not be filled in; the problem is reported already.
 UNRESOLVED = object()
-
-
-class Filled(str):
-    """Text that came from outside the file; messages show what the file says."""
-
-    __slots__ = ("source",)
-
-    def __new__(cls, value: str, source: str) -> Self:
-        """*source* is the text with its placeholders."""
-        filled = super().__new__(cls, value)
-        filled.source = source
-        return filled
-
-    source: str
-
-    def __repr__(self) -> str:
-        return self.source
 
 
 @dataclass(slots=True)

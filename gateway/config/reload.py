@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from gateway import plugins
 from gateway.config.listener import Listener, options_of_all
 from gateway.config.model import Config
-from gateway.config.section import AT_ONCE, Reload, Section, restart
+from gateway.sdk.section import AT_ONCE, Reload, Section, restart
 
 __all__ = ["Plan", "plan", "rules", "table"]
 

@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from gateway.config.listener import options_of_all
 from gateway.config.model import Config
-from gateway.config.units import PLACEHOLDER_PATTERN, format_size, format_time
+from gateway.sdk.units import PLACEHOLDER_PATTERN, format_size, format_time
 
 __all__ = ["json_schema"]
 

@@ -18,8 +18,8 @@ from gateway.daemon.listeners import Listeners
 from gateway.daemon.protocols import Protocols
 from gateway.feeds.live import Tap
 from gateway.feeds.page import tap_page
-from gateway.interfaces import Refusal
 from gateway.net import Penalties, RejectionLog, Rejections, Turns
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["AdminParts", "make_site"]
 

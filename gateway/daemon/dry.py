@@ -21,13 +21,13 @@ from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.net.tls import ServerTls, UnusableCertificate
-from gateway.protocol import Context, Unusable
+from gateway.sdk.protocol import Context, Unusable
 from gateway.store.directories import Directories
 
 if TYPE_CHECKING:
     from gateway.event import Batch, Origin
-    from gateway.feeds.publisher import Publisher
-    from gateway.interfaces import Told
+    from gateway.sdk.interfaces import Told
+    from gateway.sdk.publisher import Publisher
 
 __all__ = ["try_start"]
 

@@ -19,7 +19,7 @@ from gateway.daemon.lake import LakeWatch
 from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
-from gateway.protocol import Statistics
+from gateway.sdk.protocol import Statistics
 from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
 from gateway.event import Stored
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.finder import spool_files
 from gateway.store.lake import BEAT, health_path
 

@@ -17,13 +17,13 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from gateway import config
-from gateway.config.endpoint import Tcp
 from gateway.daemon.ports import settings_of
 from gateway.daemon.protocols import Protocols
 from gateway.net import Listener
 from gateway.net.seen import Seen
 from gateway.net.traffic import Traffic
-from gateway.protocol import Port
+from gateway.sdk.endpoint import Tcp
+from gateway.sdk.protocol import Port
 
 __all__ = ["Change", "Listeners", "Make"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway import config
-from gateway.protocol import Port
+from gateway.sdk.protocol import Port
 
 __all__ = ["session_names", "settings_of"]
 

@@ -15,13 +15,13 @@ from twisted.logger import Logger
 
 from gateway.admin.site import OWN_PATHS
 from gateway.plugins import RAISED, Installed, failure
-from gateway.protocol import Context, Port, Service, Statistics, Unusable
+from gateway.sdk.protocol import Context, Port, Service, Statistics, Unusable
 
 if TYPE_CHECKING:
-    from gateway.admin.site import Get, Post
     from gateway.config import Listener
     from gateway.event import Decode
-    from gateway.interfaces import Memory
+    from gateway.sdk.interfaces import Memory
+    from gateway.sdk.protocol import Get, Post
 
 __all__ = ["Broken", "Protocols"]
 

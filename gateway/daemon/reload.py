@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from gateway import config
 from gateway.admin.status import ReloadStatus
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistic, Statistics
 
 __all__ = ["Outcome", "Reloads", "refused"]
 

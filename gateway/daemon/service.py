@@ -30,7 +30,7 @@ from gateway.admin.history import EVERY, History
 from gateway.admin.metrics import Metrics
 from gateway.admin.reload import reload_post
 from gateway.admin.service import Admin
-from gateway.admin.site import Page, Post, page_of
+from gateway.admin.site import Page, page_of
 from gateway.admin.status import Status
 from gateway.config.model import Logging
 from gateway.config.problems import spell
@@ -61,7 +61,7 @@ from gateway.net import (
 from gateway.net.loops import Loops
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
-from gateway.protocol import Context, Port, Statistics, Unusable
+from gateway.sdk.protocol import Context, Port, Post, Statistics, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, what_to_do
 from gateway.store.heap import Bursts

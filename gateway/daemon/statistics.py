@@ -20,7 +20,7 @@ from gateway.admin.status import (
 from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
 from gateway.net import Listener, MemoryBudget
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.config import Config
-from gateway.config.units import format_size
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.sdk.units import format_size
 from gateway.store.directories import Directories
 from gateway.store.disk import NO_ROOM
 from gateway.store.journal.spares import is_spare

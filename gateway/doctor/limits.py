@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.config import Config
-from gateway.config.units import format_size
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.sdk.units import format_size
 
 __all__ = ["examine"]
 

@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.config import Config
-from gateway.config.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.config.model import values
-from gateway.config.problems import Place, spell
+from gateway.config.problems import spell
 from gateway.doctor.look import Look, fail, ok
+from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
+from gateway.sdk.section import Place
 from gateway.store.lock import is_locked
 
 __all__ = ["examine", "running"]

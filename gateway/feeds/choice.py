@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.event import SCHEMA
-from gateway.feeds.publisher import Fault
+from gateway.sdk.publisher import Fault
 
 __all__ = ["FIND", "Choice", "is_gap"]
 

@@ -20,13 +20,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.event import Decode, Stored
+from gateway.event import Decode, Stored, client_of
 from gateway.feeds import encoding
 from gateway.feeds.encoding import Encoded
-from gateway.feeds.publisher import Elements, Fault, Request
 from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
-from gateway.feeds.shares import Shares, client_of
+from gateway.feeds.shares import Shares
+from gateway.sdk.publisher import Elements, Fault, Request
 from gateway.store.incarnation import Incarnation
 from gateway.store.spool.decoding import Decoder
 
@@ -231,7 +231,7 @@ def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:
 
 
 class TapSource:
-    """What a tap's subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
+    """What a tap's subscriber gets.  Implements `gateway.sdk.publisher.Source`."""
 
     size = 0
 
@@ -287,7 +287,7 @@ class Tap:
         self._live = live
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> TapSource:
-        """See `gateway.feeds.publisher.Publisher`."""
+        """See `gateway.sdk.publisher.Publisher`."""
         reject_unknown_keys(request.query)
         query = parse(request.query)
         if request.offset:

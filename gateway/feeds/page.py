@@ -23,12 +23,13 @@ from urllib.parse import parse_qsl
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.admin.site import UNTRUSTED, AdminRequest, Answer, Page
+from gateway.admin.site import UNTRUSTED, AdminRequest, Page
 from gateway.admin.stream import KIND, EventStream
 from gateway.event import Origin
 from gateway.feeds.choice import FIND, Choice, is_gap
 from gateway.feeds.live import Tap, TapSource
-from gateway.feeds.publisher import Elements, Fault, Request
+from gateway.sdk.protocol import Answer
+from gateway.sdk.publisher import Elements, Fault, Request
 
 __all__ = ["tap_page"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from gateway.event import Origin, Rows
-from gateway.feeds.publisher import Fault
+from gateway.sdk.publisher import Fault
 
 __all__ = ["ARROW", "JSON", "Query", "parse", "reject_unknown_keys"]
 

@@ -19,13 +19,14 @@ from twisted.internet.defer import Deferred, DeferredSemaphore, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway.event import client_of
 from gateway.feeds.files import EventFiles
 from gateway.feeds.live import Live
-from gateway.feeds.publisher import Elements, Fault, Finished, Request
 from gateway.feeds.query import JSON, Query, parse, reject_unknown_keys
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Chunk, Follower, Lagged
-from gateway.feeds.shares import Shares, client_of
+from gateway.feeds.shares import Shares
+from gateway.sdk.publisher import Elements, Fault, Finished, Request
 from gateway.store.directories import Directories
 from gateway.store.finder import Gone
 
@@ -59,7 +60,7 @@ class Replay:
         self._shares = Shares(_READERS, _OF_CLIENT, "subscriptions to events at a time")
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> ReplaySource:
-        """See `gateway.feeds.publisher.Publisher`."""
+        """See `gateway.sdk.publisher.Publisher`."""
         given, live = request.query, self.live
         reject_unknown_keys(given, "node", "incarnation", "from", "to")
         query = parse(given)
@@ -156,7 +157,7 @@ def _counted(query: Query, offset: int) -> int:
 
 
 class ReplaySource:
-    """What one subscriber gets.  Implements `gateway.feeds.publisher.Source`."""
+    """What one subscriber gets.  Implements `gateway.sdk.publisher.Source`."""
 
     size = 0
     _log = Logger()

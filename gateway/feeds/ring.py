@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gateway.feeds import columns
-from gateway.feeds.publisher import Elements
 from gateway.feeds.query import ARROW, Query
+from gateway.sdk.publisher import Elements
 
 __all__ = ["Chunk", "Follower", "Lagged", "Ring"]
 

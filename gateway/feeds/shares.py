@@ -1,24 +1,15 @@
 """Fair shares: how many of the few replays and queries one client may have.
 
-A client is who it proved to be, or else its address: a host, the /64 of an IPv6 one, or
-a user of this machine.  So nobody takes all there is by connecting often.
+A client is `gateway.event.client_of` its peer.  So nobody takes all there is by connecting often.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from gateway.event import Origin, address_of
-from gateway.feeds.publisher import Fault
+from gateway.sdk.publisher import Fault
 
-__all__ = ["Shares", "client_of"]
-
-
-def client_of(origin: Origin) -> str:
-    """Whom a peer is counted with; empty for the gateway's own pages."""
-    if origin.principal:
-        return f"name {origin.principal}"
-    return address_of(origin.peer)
+__all__ = ["Shares"]
 
 
 class Shares:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gateway.config.listener import Limits, ProxyProtocol
 from gateway.event import network_of
-from gateway.interfaces import Refusal
 from gateway.net.limits import (
     ConnectionCounts,
     descriptor_ceiling,
     next_descriptor,
 )
 from gateway.net.proxy import TrustedNetworks
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Admission"]
 

@@ -23,9 +23,9 @@ from twisted.internet.tcp import Port as SocketPort
 from twisted.internet.tcp import makeBinding
 
 from gateway import config
-from gateway.config.endpoint import Systemd, Tcp, Unix
 from gateway.net.sends import Sends
 from gateway.net.transport import address_text
+from gateway.sdk.endpoint import Systemd, Tcp, Unix
 
 __all__ = ["Bound", "CannotListen", "bind", "listen", "share"]
 

@@ -24,12 +24,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.interfaces import Refusal
 from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
 from gateway.net.seen import Seen
 from gateway.net.transport import NO_TRANSPORT, Transport, unix_credentials
 from gateway.net.websocket_frames import close_frame
 from gateway.net.writing import STALL_SECONDS, Writing
+from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener

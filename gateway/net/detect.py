@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from gateway.interfaces import Refusal
 from gateway.net.proxy import SIGNATURE_V1, SIGNATURE_V2
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "Expected",

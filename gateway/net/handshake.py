@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from gateway.event import Origin
-from gateway.interfaces import Refusal, Server
 from gateway.net.detect import (
     Expected,
     ForeignProtocol,
@@ -29,6 +28,7 @@ from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import NO_TRANSPORT, Transport, address_text
 from gateway.net.websocket_frames import FrameDecoder
 from gateway.net.websocket_upgrade import UpgradeParser
+from gateway.sdk.interfaces import Refusal, Server
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener

@@ -35,7 +35,6 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from gateway import config
-from gateway.interfaces import Refusal
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.connection import READ_BYTES, AcceptedConnection
@@ -52,7 +51,8 @@ from gateway.net.traffic import Traffic
 from gateway.net.transport import address_text
 from gateway.net.turns import Turns
 from gateway.net.websocket_upgrade import UpgradeParser
-from gateway.protocol import Port
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Port
 
 __all__ = ["CannotListen", "Listener"]
 

@@ -33,7 +33,7 @@ from itertools import count
 from typing import Protocol
 
 from gateway.event import network_of
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Account", "MemoryBudget"]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "SIGNATURE_V1",

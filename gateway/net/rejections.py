@@ -12,8 +12,8 @@ from collections.abc import Callable
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.interfaces import Refusal
 from gateway.net.rejection_log import RejectionLog
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Rejections"]
 

@@ -32,7 +32,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from gateway.config.listener import Tls
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["ServerTls", "UnusableCertificate", "error_text"]
 

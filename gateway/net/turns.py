@@ -1,6 +1,6 @@
 """Turns: connections whose input costs much are served a bit at a time, one by one.
 
-A connection may do a few milliseconds of work in one go (`gateway.protocols.turn`).  One
+A connection may do a few milliseconds of work in one go (`gateway.sdk.costs`).  One
 that has input left then waits here, unread, for its next turn.  Between two turns the
 reactor serves everybody else, so that what one peer sends delays the others by one turn,
 however much it is.  What all others have ready by then (batches for the journal, answers to

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["FrameDecoder", "binary_message", "binary_messages", "close_frame"]
 

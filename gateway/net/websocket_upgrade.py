@@ -13,8 +13,8 @@ from wsproto.events import AcceptConnection, Request
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import RemoteProtocolError
 
-from gateway.interfaces import Refusal
 from gateway.net.detect import http_response
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Upgrade", "UpgradeParser"]
 

@@ -6,11 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from gateway.interfaces import Publishing, Refusal
 from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
 from gateway.net.reading import Reading
 from gateway.net.transport import unsent_bytes
 from gateway.net.websocket_frames import binary_message, binary_messages
+from gateway.sdk.interfaces import Publishing, Refusal
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener

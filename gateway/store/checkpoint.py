@@ -48,8 +48,8 @@ from twisted.internet.defer import (
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from gateway.interfaces import Memory
 from gateway.plugins import RAISED, failure
+from gateway.sdk.interfaces import Memory
 from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal import Segment, segment
 

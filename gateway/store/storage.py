@@ -25,7 +25,7 @@ from twisted.internet.threads import deferToThread
 from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
-from gateway.interfaces import Memory, Retaining
+from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store.bucket import Bucket
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.claim import REQUEST_SECONDS, Claim, claimed

@@ -1,7 +1,7 @@
 """Test doubles for protocol servers: a connection without a network, and a journal that
 stores when the test says so.
 
-They keep the promises of `gateway.interfaces` that servers rely on: a paused or
+They keep the promises of `gateway.sdk.interfaces` that servers rely on: a paused or
 closed connection delivers nothing, a `Refusal` is caught and answered, the journal
 stores in the order of submission.
 """
@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored, address_of
-from gateway.interfaces import NotStored, Refusal, Server, Told
 from gateway.net.memory import MemoryBudget
+from gateway.sdk.interfaces import NotStored, Refusal, Server, Told
 
 __all__ = ["FakeConnection", "ManualJournal"]
 

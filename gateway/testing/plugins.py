@@ -1,4 +1,4 @@
-r"""A protocol's service without a daemon: what `gateway.protocol.Context` lends, doubled.
+r"""A protocol's service without a daemon: what `gateway.sdk.protocol.Context` lends, doubled.
 
 daemon = FakeDaemon(protocol, tmp_path, options={"timezone": "Europe/Oslo"})
 connection = daemon.connect()
@@ -18,12 +18,12 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
 from gateway.config import Limits, Listener
-from gateway.config.endpoint import Tcp
 from gateway.config.listener import NoOptions
 from gateway.event import Decode, DecodeTogether, Origin, Rows, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
-from gateway.protocol import Context, Protocol
+from gateway.sdk.endpoint import Tcp
+from gateway.sdk.protocol import Context, Protocol
 from gateway.store.directories import Directories
 from gateway.testing import FakeConnection, ManualJournal
 

@@ -15,7 +15,7 @@ from gateway.admin.access import check
 from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
-from gateway.admin.site import Page, Post
+from gateway.admin.site import Page
 from gateway.admin.status import (
     ArchiveStatus,
     ChainStatus,
@@ -24,9 +24,9 @@ from gateway.admin.status import (
     SpoolStatus,
     Status,
 )
-from gateway.config.endpoint import parse_endpoint
 from gateway.net.turns import Turns
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.endpoint import parse_endpoint
+from gateway.sdk.protocol import Post, Statistic, Statistics
 
 
 class Daemon:

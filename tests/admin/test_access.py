@@ -15,7 +15,7 @@ from gateway.admin.access import (
     check,
     host_allowed,
 )
-from gateway.config.endpoint import Systemd, Tcp, Unix, parse_endpoint
+from gateway.sdk.endpoint import Systemd, Tcp, Unix, parse_endpoint
 
 
 def where(listen: str) -> Tcp | Unix:

@@ -14,10 +14,10 @@ from gateway.admin.access import check
 from gateway.admin.connections import Guard, LimitedFactory
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import admin_site
-from gateway.admin.site import Answer
-from gateway.config.endpoint import parse_endpoint
-from gateway.interfaces import Refusal
 from gateway.net.turns import Turns
+from gateway.sdk.endpoint import parse_endpoint
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Answer
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

@@ -16,9 +16,9 @@ from gateway.admin.connections import Guard
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
 from gateway.admin.site import AdminSite
-from gateway.config.endpoint import Tcp
 from gateway.config.model import Admin
 from gateway.net.turns import Turns
+from gateway.sdk.endpoint import Tcp
 
 
 class Viewer:

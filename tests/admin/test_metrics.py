@@ -22,7 +22,7 @@ from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
 from gateway.net import MemoryBudget
 from gateway.plugins import installed
-from gateway.protocol import Statistic, Statistics
+from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings

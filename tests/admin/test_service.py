@@ -16,8 +16,8 @@ from gateway.admin.access import Misconfigured
 from gateway.admin.connections import Guard
 from gateway.admin.metrics import Metrics
 from gateway.admin.service import Admin, admin_site
-from gateway.config.endpoint import Tcp, parse_endpoint
 from gateway.net.turns import Turns
+from gateway.sdk.endpoint import Tcp, parse_endpoint
 
 
 def make(

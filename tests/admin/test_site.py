@@ -14,7 +14,8 @@ from twisted.internet.error import ConnectionDone
 from twisted.python.failure import Failure
 
 from gateway.admin.freshness import Facts, Job, judge
-from gateway.admin.site import AdminRequest, Answer, page_of
+from gateway.admin.site import AdminRequest, page_of
+from gateway.sdk.protocol import Answer
 
 OPEN = ["/healthz", "/readyz"]
 GUARDED = ["/", "/metrics", "/api/status"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.admin.site import Answer, page_of
+from gateway.admin.site import page_of
+from gateway.sdk.protocol import Answer
 
 
 def test_a_page_gets_the_fields_of_the_query() -> None:

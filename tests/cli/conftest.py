@@ -22,7 +22,7 @@ from deadlines import eventually, finish
 from gateway import cli
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.plugins import installed
-from gateway.protocol import Context
+from gateway.sdk.protocol import Context
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment

@@ -13,7 +13,7 @@ import pytest
 
 from deadlines import ROOT, environment, run
 from gateway import __version__, cli, config
-from gateway.protocol import Command
+from gateway.sdk.protocol import Command
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_the_plugin_is_quick() -> None:
 def test_a_closed_pipe() -> None:
     """`gateway … | head -1` shows no trace, whatever is left to write."""
     code = (
-        "import sys; from gateway import cli; from gateway.protocol import Command; "
+        "import sys; from gateway import cli; from gateway.sdk.protocol import Command; "
         "from types import SimpleNamespace as N; "
         'sys.modules["probe"] = N(HELP="", add_arguments=lambda p: None, '
         'run=lambda a: [print("x" * 1000) for _ in range(5000)] and 0); '

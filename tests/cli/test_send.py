@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gateway import cli
-from gateway.cli.source import Lines
-from gateway.cli.totals import Totals
+from gateway.sdk.sending import Totals
+from gateway.sdk.source import Lines
 
 Make = Callable[..., Any]
 SEGMENT = ("--segment", "a/b/0.#epoch.0")

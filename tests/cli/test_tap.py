@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from gateway import cli
-from gateway.cli import WrongUse
 from gateway.event import SCHEMA
 from gateway.feeds import columns
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.client import Disconnected, StreamFailed
 from gateway.protocols.rsio.commands import tap
 from gateway.protocols.rsio.messages import OnComplete, OnError, OnSubscribe
+from gateway.sdk.command import WrongUse
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.cli import target
 from gateway.cli._working import working
 from gateway.protocols.rsio.commands import tap
+from gateway.sdk import command
 
 
 @pytest.fixture
@@ -79,5 +79,5 @@ def test_what_tap_waits_for(words: list[str], opened: bool, says: str) -> None:
     parser = argparse.ArgumentParser()
     tap.add_arguments(parser)
     args = parser.parse_args(["gw:7400", *words])
-    assert isinstance(args.target, target.Target)
+    assert isinstance(args.target, command.Target)
     assert tap.waiting_for(args, opened=opened).endswith(says)

@@ -14,7 +14,7 @@ from pydantic import Field
 from gateway import config
 from gateway.config import reload
 from gateway.config.listener import Listener
-from gateway.config.section import NEW_CONNECTIONS, Section, restart
+from gateway.sdk.section import NEW_CONNECTIONS, Section, restart
 
 PAGE = Path(__file__).parents[2] / "docs" / "reload.md"
 

@@ -13,8 +13,8 @@ from jsonschema import Draft7Validator
 
 from gateway import config
 from gateway.config.model import Config
-from gateway.config.section import Section
-from gateway.config.units import Number, Size, Time
+from gateway.sdk.section import Section
+from gateway.sdk.units import Number, Size, Time
 
 EXAMPLE = Path(__file__).parents[2] / "conf" / "gateway.yaml"
 

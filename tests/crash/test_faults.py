@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import NotStored
+from gateway.sdk.interfaces import NotStored
 from gateway.store.journal import Journal
 from gateway.store.journal import journal as journal_module
 from gateway_testkit.disk import Fault, RecordingDisk

@@ -24,7 +24,6 @@ import pytest
 
 from daemons import ROLLING, listener, spawn
 from deadlines import eventually, finish
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.session import Session
@@ -36,6 +35,7 @@ from gateway.protocols.rsio.signals import (
     SubscribeReceived,
 )
 from gateway.protocols.rsio.streams import Served
+from gateway.sdk.interfaces import Refusal
 
 SEED = int(
     os.environ.get("GATEWAY_KILL_SEED", str(random.SystemRandom().getrandbits(32)))

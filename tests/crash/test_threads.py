@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from gateway.interfaces import NotStored
+from gateway.sdk.interfaces import NotStored
 from gateway.store import checkpoint
 from gateway.store.storage import Settings, Storage, StorageCallbacks
 from gateway_testkit.disk import RecordingDisk

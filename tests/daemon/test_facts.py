@@ -14,7 +14,7 @@ from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
 from gateway.net.recent import Recent
-from gateway.protocol import Statistics
+from gateway.sdk.protocol import Statistics
 from gateway.store.lake import End
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published

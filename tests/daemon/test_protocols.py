@@ -15,11 +15,11 @@ from twisted.logger import globalLogPublisher
 from gateway import config
 from gateway.admin.site import OWN_PATHS
 from gateway.daemon.protocols import Broken, Protocols
-from gateway.feeds.publisher import Fault
-from gateway.interfaces import Memory
 from gateway.plugins import Installed, installed
-from gateway.protocol import Port, Protocol, Service, Unusable
 from gateway.protocols.pravega.segments import Segments
+from gateway.sdk.interfaces import Memory
+from gateway.sdk.protocol import Port, Protocol, Service, Unusable
+from gateway.sdk.publisher import Fault
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import lend
 from memory_daemon import Daemon, listener

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gateway import config
-from gateway.cli import WrongUse
 from gateway.config.bucket import BucketUrl
+from gateway.sdk.command import WrongUse
 from gateway_demo import command
 from gateway_demo.cluster import needs
 from gateway_demo.cluster.losses import Losses

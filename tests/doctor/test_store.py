@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.doctor import damage, examine, leftovers
 from gateway.doctor.look import Look
 from gateway.plugins import Installed
-from gateway.protocol import Protocol
+from gateway.sdk.protocol import Protocol
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
 from gateway.store.lock import lock_directory

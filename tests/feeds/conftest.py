@@ -17,8 +17,8 @@ from twisted.internet.task import Clock
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.feeds import columns
 from gateway.feeds.live import Live, Tap
-from gateway.feeds.publisher import Finished, Request
 from gateway.feeds.replay import Replay
+from gateway.sdk.publisher import Finished, Request
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import log
@@ -193,7 +193,7 @@ class Subscriber:
         )
 
     def wake(self) -> None:
-        """See `gateway.feeds.publisher.Publisher.subscribe`."""
+        """See `gateway.sdk.publisher.Publisher.subscribe`."""
         assert not self._taking, "wake from within take"
         self.woken += 1
         self.take()

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.event import Batch, Origin, Rows, Stored
-from gateway.feeds.publisher import Fault
-from gateway.feeds.shares import client_of
+from gateway.event import Batch, Origin, Rows, Stored, client_of
 from gateway.protocols.rsio import wire
+from gateway.sdk.publisher import Fault
 
 UNBOUNDED = 2**63 - 1
 

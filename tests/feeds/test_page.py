@@ -12,9 +12,9 @@ from twisted.python.failure import Failure
 
 from gateway.admin.connections import Guard
 from gateway.admin.site import AdminSite
-from gateway.config.endpoint import Tcp
 from gateway.feeds.page import tap_page
 from gateway.net.turns import Turns
+from gateway.sdk.endpoint import Tcp
 
 
 class Viewer:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from gateway.event import Origin
 from gateway.feeds import columns
-from gateway.feeds.publisher import Fault
+from gateway.sdk.publisher import Fault
 from gateway.store.incarnation import KEY, Incarnation
 from gateway.store.journal import segment
 

@@ -20,13 +20,13 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
     from h2.config import H2Configuration
     from h2.connection import H2Connection
 
-    from gateway.interfaces import Refusal
     from gateway.protocols.pravega.container import Container
     from gateway.protocols.pravega.controller import messages
     from gateway.protocols.pravega.controller.controller import Controller
     from gateway.protocols.pravega.controller.grpc import Calls, Failed
     from gateway.protocols.pravega.controller.methods import Caller
-    from gateway.protocols.turn import Turn
+    from gateway.sdk.costs import Turn
+    from gateway.sdk.interfaces import Refusal
     from gateway.testing import ManualJournal
 
 _SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"

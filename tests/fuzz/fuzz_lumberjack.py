@@ -16,9 +16,9 @@ import atheris
 from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.lumberjack"]):
-    from gateway.interfaces import Refusal
     from gateway.protocols.lumberjack.events import decode
     from gateway.protocols.lumberjack.session import Limits, Session
+    from gateway.sdk.interfaces import Refusal
 
 _LIMITS = Limits(
     message_bytes=200, inflated_bytes=100_000, compressed_bytes=50_000,

@@ -15,7 +15,6 @@ import atheris
 from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
-    from gateway.interfaces import Refusal
     from gateway.protocols.pomelo import wire
     from gateway.protocols.pomelo.auth import admission
     from gateway.protocols.pomelo.events import decode
@@ -23,6 +22,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pomelo"]):
     from gateway.protocols.pomelo.ready import Ready
     from gateway.protocols.pomelo.routes import load
     from gateway.protocols.pomelo.session import Session
+    from gateway.sdk.interfaces import Refusal
 
 _FIRST, *_VALUES = vectors("pomelo-protobuf")
 _ROUTES = [key for key in _FIRST["source"] if not key.startswith("message ")]

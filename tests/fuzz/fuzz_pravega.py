@@ -17,7 +17,6 @@ import atheris
 from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
-    from gateway.interfaces import Refusal
     from gateway.protocols.pravega import draft_wire, snapshot
     from gateway.protocols.pravega import wire_segments as ws
     from gateway.protocols.pravega import wire_tables as wt
@@ -40,6 +39,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega"]):
         KeepAlive,
         SetupAppend,
     )
+    from gateway.sdk.interfaces import Refusal
 
 _LIMITS = Limits(
     message_bytes=2000, segments=20, transaction_bytes=1000, table_bytes=500,

@@ -15,7 +15,6 @@ import atheris
 from _run import fuzz, sliced, vectors
 
 with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
-    from gateway.interfaces import Refusal
     from gateway.protocols.rsio import events, wire
     from gateway.protocols.rsio.decoder import Run
     from gateway.protocols.rsio.events import Part
@@ -23,6 +22,7 @@ with atheris.instrument_imports(include=["gateway.protocols.rsio"]):
     from gateway.protocols.rsio.messages import ClientHello, Extension, OnSubscribe
     from gateway.protocols.rsio.session import Session
     from gateway.protocols.rsio.signals import SubscribeReceived
+    from gateway.sdk.interfaces import Refusal
 
 _LIMITS = Limits(
     element_bytes=200, declared_bytes=1000, part_bytes=100, unfinished_elements=4,

@@ -24,11 +24,11 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
 
 from deadlines import environment, run
-from gateway.config.endpoint import parse_endpoint
-from gateway.interfaces import Connection, Refusal
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
-from gateway.protocol import Port
+from gateway.sdk.endpoint import parse_endpoint
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
 
 _NOTHING = os.open(os.devnull, os.O_RDONLY)
@@ -418,9 +418,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
-from gateway.config.endpoint import parse_endpoint
+from gateway.sdk.endpoint import parse_endpoint
 from gateway.net import Listener, CannotListen, raise_descriptor_limit
-from gateway.protocol import Port
+from gateway.sdk.protocol import Port
 
 class Echo:
     made = []

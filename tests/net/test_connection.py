@@ -9,7 +9,7 @@ from typing import Any
 
 from twisted.internet.address import IPv6Address, UNIXAddress
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from wsproto.events import BytesMessage
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from budgets import Budget, keep
-from gateway.interfaces import Refusal
 from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
 from gateway.net.memory import Account, MemoryBudget
+from gateway.sdk.interfaces import Refusal
 
 MakeNet = Callable[..., Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from gateway.interfaces import Connection, Refusal
 from gateway.net import penalties
 from gateway.net.penalties import Penalties
+from gateway.sdk.interfaces import Connection, Refusal
 
 Texts = Callable[[], list[str]]
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.net.proxy import (
     SIGNATURE_V2,
     ProxyHeader,
     ProxyHeaderParser,
     TrustedNetworks,
 )
+from gateway.sdk.interfaces import Refusal
 
 V1 = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
 V1_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 40000 5044\r\n"

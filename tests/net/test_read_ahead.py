@@ -12,11 +12,11 @@ import pytest
 from twisted.internet.task import Clock
 from wsproto.events import BytesMessage, CloseConnection
 
-from gateway.interfaces import Refusal
 from gateway.net.memory import MemoryBudget
 from gateway.net.read_ahead import STEP
-from gateway.protocols.batches import BatchListener, Ready
-from gateway.protocols.pressure import Valve
+from gateway.sdk.batches import BatchListener, Ready
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.pressure import Valve
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.testing import FakeConnection, ManualJournal

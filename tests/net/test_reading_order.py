@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgets import Budget, keep
-from gateway.interfaces import Refusal
 from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
+from gateway.sdk.interfaces import Refusal
 
 MakeNet = Callable[..., Any]
 

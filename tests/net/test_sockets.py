@@ -11,7 +11,7 @@ Run = Callable[..., dict[str, Any]]
 def test_the_last_words_arrive_though_we_did_not_read_all(with_reactor: Run) -> None:
     """FIN, not RST: a refused peer reads its reply with megabytes of its own unread."""
     result = with_reactor("""
-        from gateway.interfaces import Refusal
+        from gateway.sdk.interfaces import Refusal
 
         class Refuses(Echo):
             def received(self, data):

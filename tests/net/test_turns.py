@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import Refusal
 from gateway.net import MemoryBudget
+from gateway.sdk.interfaces import Refusal
 
 Make = Callable[..., Any]
 

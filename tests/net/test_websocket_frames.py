@@ -20,13 +20,13 @@ from wsproto.events import (
     TextMessage,
 )
 
-from gateway.interfaces import Refusal
 from gateway.net.websocket_frames import (
     FrameDecoder,
     binary_message,
     binary_messages,
     close_frame,
 )
+from gateway.sdk.interfaces import Refusal
 
 LIMIT = 1 << 20
 

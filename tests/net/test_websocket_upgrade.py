@@ -11,8 +11,8 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, RejectConnection, Request
 from wsproto.extensions import PerMessageDeflate
 
-from gateway.interfaces import Refusal
 from gateway.net.websocket_upgrade import UpgradeParser
+from gateway.sdk.interfaces import Refusal
 
 
 def client(**request: object) -> tuple[WSConnection, bytes]:

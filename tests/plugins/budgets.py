@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.interfaces import Connection, Refusal
 from gateway.net.memory import Account, MemoryBudget
+from gateway.sdk.interfaces import Connection, Refusal
 
 
 @dataclass(eq=False)

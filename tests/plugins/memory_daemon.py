@@ -13,10 +13,10 @@ from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from gateway.config.endpoint import Tcp, conflict
 from gateway.daemon.reload import Outcome
 from gateway.daemon.service import Gateway
 from gateway.net.connection import AcceptedConnection
+from gateway.sdk.endpoint import Tcp, conflict
 from gateway_testkit.reactor import QueuedReactor
 
 __all__ = ["Daemon", "Peer", "Reactor", "Terminal", "listener"]

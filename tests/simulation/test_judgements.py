@@ -23,7 +23,7 @@ from gateway.net.listen import Listener
 from gateway.net.memory import MemoryBudget
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.protocols.pomelo.listener import Pomelo
-from gateway.protocols.pressure import Valve
+from gateway.sdk.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal, Log
 from gateway.store.spool import Spool

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.cli import WrongUse
 from gateway.cli import spark as command
+from gateway.sdk.command import WrongUse
 from gateway.spark.ledger import Hole, Ledger, Ranges
 from gateway.spark.nodes import NotDrained, Unknown, forget, states
 from gateway.store import claim, s3

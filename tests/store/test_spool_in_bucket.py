@@ -19,7 +19,7 @@ from gateway.audit.acknowledged import search
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.interfaces import Memory
+from gateway.sdk.interfaces import Memory
 from gateway.store import claim
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.claim import Claim

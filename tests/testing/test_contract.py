@@ -12,12 +12,12 @@ import pytest
 from pydantic import Field
 from twisted.internet.defer import Deferred, succeed
 
-from gateway.config.fields import Count
-from gateway.config.section import Section
 from gateway.event import Decode, Rows, Stored
-from gateway.interfaces import Refusal
-from gateway.protocol import Context, Port, Protocol, Service
-from gateway.protocols.batches import BatchListener, BatchServer, Ready
+from gateway.sdk.batches import BatchListener, BatchServer, Ready
+from gateway.sdk.fields import Count
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Context, Port, Protocol, Service
+from gateway.sdk.section import Section
 from gateway_testkit.contract import ProtocolContract
 
 READY = [name for name in dir(ProtocolContract) if name.startswith("test_")]
@@ -75,7 +75,7 @@ class Sound(Protocol):
     """What the faults are variations of."""
 
     name = "sound"
-    __module__ = "gateway.protocol"  # where `test_importing_it_is_cheap` looks
+    __module__ = "gateway.sdk.protocol"  # where `test_importing_it_is_cheap` looks
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.event import Batch
-from gateway.interfaces import Accept, Connection, Journal, NotStored, Refusal
+from gateway.sdk.interfaces import Accept, Connection, Journal, NotStored, Refusal
 from gateway.testing import FakeConnection, ManualJournal
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Service, SinglePort, tcp
+from gateway.sdk.protocol import Context, Protocol, Service, SinglePort, tcp
 
 if TYPE_CHECKING:
-    from gateway.config.section import Section
     from gateway.event import Decode
+    from gateway.sdk.section import Section
 
 __all__ = ["protocol"]
 
@@ -36,7 +36,7 @@ class Syslog(Protocol):
         return decode
 
     def service(self, context: Context) -> Service:
-        from gateway.protocols.batches import BatchListener
+        from gateway.sdk.batches import BatchListener
         from gateway_syslog.session import Session
 
         accept = partial(BatchListener, session=Session)

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, field_validator
 
-from gateway.config.fields import Text
-from gateway.config.section import NEW_CONNECTIONS, Section
+from gateway.sdk.fields import Text
+from gateway.sdk.section import NEW_CONNECTIONS, Section
 
 __all__ = ["Options"]
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.interfaces import Refusal
-from gateway.protocol import Settings
-from gateway.protocols.batches import Ready
+from gateway.sdk.batches import Ready
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Settings
 from gateway_syslog.messages import pack
 from gateway_syslog.options import Options
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import (
+from gateway.sdk.protocol import (
     Context,
     Protocol,
     Sender,
@@ -22,8 +22,8 @@ from gateway.protocol import (
 )
 
 if TYPE_CHECKING:
-    from gateway.config.section import Section
     from gateway.event import Decode
+    from gateway.sdk.section import Section
 
 __all__ = ["protocol"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from twisted.internet import interfaces
 
 from gateway.protocols.lumberjack.writer import Writer
-from gateway.protocols.sender import Sender, Unacknowledged
+from gateway.sdk.sender import Sender, Unacknowledged
 
 __all__ = ["Client", "Unacknowledged"]
 

@@ -32,8 +32,8 @@ import msgspec
 
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
-from gateway.protocols.payload import check, flaw_of
-from gateway.protocols.varint import varint
+from gateway.sdk.payload import check, flaw_of
+from gateway.sdk.varint import varint
 
 __all__ = ["decode", "elements", "head", "pack", "part", "sized"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "MOST_SIZES",

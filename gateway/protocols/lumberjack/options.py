@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from gateway.config.section import NEW_CONNECTIONS, Section
-from gateway.config.units import Number, Size, Time
+from gateway.sdk.section import NEW_CONNECTIONS, Section
+from gateway.sdk.units import Number, Size, Time
 
 __all__ = ["Options"]
 

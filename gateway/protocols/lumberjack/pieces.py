@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.frames import Array, Frames, Limits, Stream, Window
-from gateway.protocols.turn import BYTE, FRAME, inflating
+from gateway.sdk.costs import BYTE, FRAME, inflating
 
 __all__ = ["Cutter", "Piece"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from gateway.cli.sending import Feeding
-from gateway.cli.target import endpoint, websocket
 from gateway.protocols.lumberjack.client import Client
 from gateway.protocols.lumberjack.sample import access_log
 from gateway.protocols.lumberjack.writer import Writer
+from gateway.sdk.command import endpoint, websocket
+from gateway.sdk.sending import Feeding
 
 __all__ = ["Sending"]
 

@@ -18,13 +18,13 @@ from __future__ import annotations
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import Stored
-from gateway.interfaces import Connection, Journal, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.batches import BatchListener, BatchServer
-from gateway.protocols.deadlines import Deadlines
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
+from gateway.sdk.batches import BatchListener, BatchServer
+from gateway.sdk.deadlines import Deadlines
+from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.protocol import Settings
 
 __all__ = ["Lumberjack", "LumberjackServer", "accept"]
 

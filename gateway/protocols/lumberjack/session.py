@@ -21,7 +21,7 @@ have no number, so that it is not seen in the events how they arrived.
 An event outside any window is *loose*.  Adjacent loose events make one batch, and each
 of them is acknowledged, as if it were a window of its own.
 
-What all of it costs is counted (`gateway.protocols.turn`).  No I/O, no clock.
+What all of it costs is counted (`gateway.sdk.costs`).  No I/O, no clock.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
-from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.pieces import Cutter, Piece
 from gateway.protocols.lumberjack.wire import (
@@ -44,7 +42,9 @@ from gateway.protocols.lumberjack.wire import (
     NoRoom,
     Window,
 )
-from gateway.protocols.turn import BYTE, EVENT, FRAME, REPLY
+from gateway.sdk.batches import Ready
+from gateway.sdk.costs import BYTE, EVENT, FRAME, REPLY
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Figures", "Limits", "Session"]
 

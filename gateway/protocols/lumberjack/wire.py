@@ -29,7 +29,6 @@ from typing import Any, cast
 
 from isal import igzip_lib, isal_zlib
 
-from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack.frames import (
     MOST_SIZES,
     A,
@@ -46,7 +45,8 @@ from gateway.protocols.lumberjack.frames import (
     W,
     Window,
 )
-from gateway.protocols.turn import inflating
+from gateway.sdk.costs import inflating
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "Array",

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from gateway.protocols.lumberjack import wire
-from gateway.protocols.sender import Batch, Unexpected
+from gateway.sdk.sender import Batch, Unexpected
 
 __all__ = ["Writer", "WrongAck"]
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gateway.protocol import Context, Protocol, Sender, Service, tcp
+from gateway.sdk.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.config.listener import Listener
-    from gateway.config.problems import Place
-    from gateway.config.section import Section
     from gateway.event import Decode
+    from gateway.sdk.section import Place, Section
 
 __all__ = ["protocol"]
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.admin.site import Answer, Get, Post
 from gateway.protocols.pomelo.push.membership import Asked, membership_of
 from gateway.protocols.pomelo.registry import Member, Registry
+from gateway.sdk.protocol import Answer, Get, Post
 
 __all__ = ["change_groups_page", "groups_page", "kick_page", "sessions_page"]
 

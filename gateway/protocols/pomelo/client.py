@@ -20,8 +20,8 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.protocols.outgoing import Stream, Streams
 from gateway.protocols.pomelo import client_session
+from gateway.sdk.outgoing import Stream, Streams
 
 __all__ = ["Client", "Disconnected"]
 

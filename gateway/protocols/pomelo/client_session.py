@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable, Unusable
 from gateway.protocols.pomelo.text import ascii_json, text
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "ClientSession",

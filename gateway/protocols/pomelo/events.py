@@ -23,9 +23,9 @@ from itertools import accumulate
 import msgspec
 
 from gateway.event import Rows
-from gateway.protocols.payload import check, flaw_of
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.text import cesu8, text
+from gateway.sdk.payload import check, flaw_of
 
 __all__ = [
     "UNDECODABLE_PROTOBUF",

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import msgspec
 from attrs import define
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admit, Admitted, Denied
 from gateway.protocols.pomelo.protobuf import Schema, Unencodable
 from gateway.protocols.pomelo.routes import STORED, Definitions, Protos
 from gateway.protocols.pomelo.text import ascii_json, ascii_text, text
 from gateway.protocols.pomelo.wire import Route
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "OK",

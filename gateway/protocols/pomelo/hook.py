@@ -13,8 +13,7 @@ import math
 
 import msgspec
 
-from gateway.event import Origin
-from gateway.feeds.shares import client_of
+from gateway.event import Origin, client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
 from gateway.protocols.pomelo.backend import Backend, Unreachable
 

@@ -11,7 +11,7 @@ import math
 from gateway.protocols.pomelo import events
 from gateway.protocols.pomelo.handshake import KnownRoute
 from gateway.protocols.pomelo.wire import Messages
-from gateway.protocols.turn import inflating
+from gateway.sdk.costs import inflating
 
 __all__ = ["MOST_GROWTH", "Inflation"]
 

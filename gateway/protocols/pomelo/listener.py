@@ -11,10 +11,7 @@ from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from gateway.event import Origin
-from gateway.feeds.shares import client_of
-from gateway.interfaces import Connection, Journal, Refusal
-from gateway.protocol import Settings
+from gateway.event import Origin, client_of
 from gateway.protocols.pomelo import routes, wire
 from gateway.protocols.pomelo.answering import Answering
 from gateway.protocols.pomelo.auth import admission
@@ -30,7 +27,9 @@ from gateway.protocols.pomelo.registry import Client, Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
 from gateway.protocols.pomelo.sessions import SessionEvents
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import Turn
+from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.protocol import Settings
 
 __all__ = ["Pomelo", "accept"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from gateway.config.fields import (
+from gateway.sdk.fields import (
     SHARED_BY_LISTENERS,
     ByteCount,
     Definition,
@@ -18,9 +18,8 @@ from gateway.config.fields import (
     Switch,
     Text,
 )
-from gateway.config.problems import Place
-from gateway.config.section import NEW_CONNECTIONS, Section, restart
-from gateway.config.units import Size, Time
+from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
+from gateway.sdk.units import Size, Time
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener

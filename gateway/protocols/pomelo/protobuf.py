@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.protocols.pomelo.text import text
-from gateway.protocols.varint import varint
+from gateway.sdk.varint import varint
 
 __all__ = ["Schema", "Undecodable", "Unencodable", "Unusable", "parse"]
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from attrs import define, field
 
-from gateway.event import Stored
-from gateway.feeds.shares import client_of
-from gateway.interfaces import Journal
+from gateway.event import Stored, client_of
 from gateway.protocols.pomelo.answering import Answering, Question
 from gateway.protocols.pomelo.ready import Asked, Ready
 from gateway.protocols.pomelo.registry import Client
 from gateway.protocols.pomelo.wire import HIGH_FIRST
+from gateway.sdk.interfaces import Journal
 
 __all__ = ["Questions"]
 

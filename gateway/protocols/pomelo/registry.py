@@ -15,10 +15,10 @@ from typing import Protocol
 import msgspec
 
 from gateway.event import Origin
-from gateway.protocols.payload import check
 from gateway.protocols.pomelo.groups import Groups
 from gateway.protocols.pomelo.handshake import Terms
 from gateway.protocols.pomelo.index import AttributeIndex
+from gateway.sdk.payload import check
 
 __all__ = [
     "OUTCOMES",

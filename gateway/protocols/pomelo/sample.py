@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.protocols.samples import identified
+from gateway.sdk.source import identified
 
 __all__ = ["moves"]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from gateway.cli.sending import Sending as _Sending
-from gateway.cli.source import Events
-from gateway.cli.target import endpoint, websocket
 from gateway.protocols.pomelo.client import Client, Disconnected
 from gateway.protocols.pomelo.sample import moves
+from gateway.sdk.command import endpoint, websocket
+from gateway.sdk.sending import Sending as _Sending
+from gateway.sdk.source import Events
 
 __all__ = ["Sending"]
 
@@ -35,17 +35,17 @@ class Sending(_Sending):
         self._trouble = ""
 
     def begin(self) -> None:
-        """See `gateway.cli.sending.Sending`."""
+        """See `gateway.sdk.sending.Sending`."""
         for _ in range(self.args.connections):
             self.spawn(self._keep_connected())
 
     def close(self) -> Iterable[Deferred[None]]:
-        """See `gateway.cli.sending.Sending`."""
+        """See `gateway.sdk.sending.Sending`."""
         return [client.stop() for client in tuple(self._clients)]
 
     @property
     def trouble(self) -> str:
-        """See `gateway.cli.sending.Sending`."""
+        """See `gateway.sdk.sending.Sending`."""
         return self._trouble
 
     def _client(self) -> Client:

@@ -18,8 +18,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
-from gateway.interfaces import Connection, Refusal
-from gateway.protocols.closing import Closing
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
 from gateway.protocols.pomelo.backend import Unreachable
@@ -27,8 +25,10 @@ from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
 from gateway.protocols.pomelo.rates import Meter, Verdict
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
-from gateway.protocols.pressure import Valve
-from gateway.protocols.turn import TURN
+from gateway.sdk.closing import Closing
+from gateway.sdk.costs import TURN
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.pressure import Valve
 
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.listener import Pomelo

@@ -6,15 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gateway.protocol import (
-    Context,
-    Port,
-    Service,
-    Settings,
-    Statistic,
-    Statistics,
-    Unusable,
-)
 from gateway.protocols.pomelo.admin import (
     change_groups_page,
     groups_page,
@@ -34,11 +25,20 @@ from gateway.protocols.pomelo.push.page import page
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
+from gateway.sdk.protocol import (
+    Context,
+    Port,
+    Service,
+    Settings,
+    Statistic,
+    Statistics,
+    Unusable,
+)
 from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
-    from gateway.admin.site import Get, Post
     from gateway.config.listener import Listener
+    from gateway.sdk.protocol import Get, Post
 
 __all__ = ["PomeloService"]
 

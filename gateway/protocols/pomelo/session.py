@@ -19,7 +19,6 @@ from functools import lru_cache, partial
 
 import msgspec
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import events, wire
 from gateway.protocols.pomelo.handshake import (
     OK,
@@ -33,7 +32,8 @@ from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.text import text
 from gateway.protocols.pomelo.wire import Messages, Package, Route
-from gateway.protocols.turn import EVENT, FRAME, REPLY, Turn
+from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Session"]
 

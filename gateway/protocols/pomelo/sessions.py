@@ -19,9 +19,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.event import Batch
-from gateway.interfaces import Connection, Journal, Refusal
 from gateway.protocols.pomelo import events
 from gateway.protocols.pomelo.auth import Admitted
+from gateway.sdk.interfaces import Connection, Journal, Refusal
 
 __all__ = ["SessionEvents"]
 

@@ -26,9 +26,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo.text import ascii_json
-from gateway.protocols.varint import varint
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.varint import varint
 
 __all__ = [
     "ACK",

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.protocol import Context, Protocol, Sender, Service, tcp
+from gateway.sdk.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener
     from gateway.config.model import Config
-    from gateway.config.problems import Place
-    from gateway.config.section import Section
     from gateway.event import Decode
     from gateway.protocols.pravega.options import Options
+    from gateway.sdk.section import Place, Section
 
 __all__ = ["protocol"]
 

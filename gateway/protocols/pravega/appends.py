@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from attrs import define
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import Message, encode
 from gateway.protocols.pravega.errors import (
     ConditionFailed,
@@ -49,6 +48,7 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SetupAppend,
 )
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["LARGE", "Appends"]
 

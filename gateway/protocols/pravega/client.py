@@ -16,7 +16,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.codec import REPLIES, decode, encode
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
@@ -34,6 +33,7 @@ from gateway.protocols.pravega.wire import (
     SetupAppend,
 )
 from gateway.protocols.pravega.wire_segments import CreateSegment, SegmentCreated
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["DraftWriter", "EventWriter", "V17Writer"]
 

@@ -16,9 +16,9 @@ from dataclasses import MISSING, dataclass, fields
 from itertools import groupby
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import pieces
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "REPLIES",

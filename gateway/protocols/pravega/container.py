@@ -19,7 +19,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
-from gateway.interfaces import Journal, NotStored, Refusal
 from gateway.protocols.pravega.assembly import Assembly
 from gateway.protocols.pravega.cache import RECENT_BYTES, TailCache
 from gateway.protocols.pravega.reads import (
@@ -34,6 +33,7 @@ from gateway.protocols.pravega.reads import (
 from gateway.protocols.pravega.segment import Segment, Written
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
+from gateway.sdk.interfaces import Journal, NotStored, Refusal
 
 __all__ = ["PROTOCOL", "Container", "PendingRead", "Reader", "Submitter"]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import struct
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.events import MOST_EVENTS, cut
 from gateway.protocols.pravega.frames import HEADER_BYTES
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["DraftBlock", "Reassembly"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
 from gateway.protocols.pravega.errors import SegmentError
@@ -26,6 +25,7 @@ from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
 from gateway.protocols.pravega.tokens import NAME_IN_LOGS, TokenCheck, allow_all
 from gateway.protocols.pravega.wire import NEVER
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["DraftSession"]
 

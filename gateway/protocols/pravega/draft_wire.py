@@ -25,9 +25,9 @@ import struct
 
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import frame
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "APPEND_SETUP",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "BadKeyVersion",

@@ -152,7 +152,7 @@ class EventScan:
 
     def __init__(self, data: bytes | memoryview, at: int) -> None:
         self.cost = 0.0
-        """What the last step cost, in units of `gateway.protocols.turn`."""
+        """What the last step cost, in units of `gateway.sdk.costs`."""
         self._data = data
         self._at = at
         self._count = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator, Sequence
 
-from gateway.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame", "pieces"]
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from gateway.config.endpoint import Unix
-from gateway.config.fields import ByteCount, Count, Listen, Secret, Text
-from gateway.config.problems import Place
-from gateway.config.section import NEW_CONNECTIONS, Section, restart
-from gateway.config.units import Time
 from gateway.protocols.pravega.cache import RECENT_BYTES
+from gateway.sdk.endpoint import Unix
+from gateway.sdk.fields import ByteCount, Count, Listen, Secret, Text
+from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
+from gateway.sdk.units import Time
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener

@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.cache import TailCache
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Segments
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "Answer",

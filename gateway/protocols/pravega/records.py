@@ -24,10 +24,10 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
-from gateway.protocols.payload import flaws_of
 from gateway.protocols.pravega.events import equal_payloads, split
 from gateway.protocols.pravega.segment import KeptData, Segment, Written
 from gateway.protocols.pravega.tables import Table
+from gateway.sdk.payload import flaws_of
 
 if TYPE_CHECKING:
     from gateway.protocols.pravega.state import State

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import Message, encode
 from gateway.protocols.pravega.frames import HEADER_BYTES, MAX_LENGTH
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import DataAppended
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Replies", "Writer"]
 

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from attrs import define, field
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import errors, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
@@ -25,6 +24,7 @@ from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
 

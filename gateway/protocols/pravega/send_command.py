@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from gateway.cli.target import positive
-from gateway.protocol import Sender
+from gateway.sdk.command import positive
+from gateway.sdk.protocol import Sender
 
 __all__ = ["SENDER"]
 

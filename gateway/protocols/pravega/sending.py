@@ -5,12 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from uuid import uuid4
 
-from gateway.cli.sending import Feeding
-from gateway.cli.target import endpoint
 from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.sample import readings
 from gateway.protocols.pravega.writer import Writer
-from gateway.protocols.sender import Sender
+from gateway.sdk.command import endpoint
+from gateway.sdk.sender import Sender
+from gateway.sdk.sending import Feeding
 
 __all__ = ["Sending"]
 

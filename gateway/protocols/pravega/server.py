@@ -14,10 +14,6 @@ from typing import Protocol
 from uuid import uuid4
 
 from gateway.event import Stored
-from gateway.interfaces import Connection, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.closing import Closing
-from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
 from gateway.protocols.pravega.limits import Limits
@@ -26,8 +22,11 @@ from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
-from gateway.protocols.pressure import Valve, batch_bytes
-from gateway.protocols.turn import BYTE, Turn
+from gateway.sdk.closing import Closing
+from gateway.sdk.costs import BYTE, ControlBudget, Turn
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.pressure import Valve, batch_bytes
+from gateway.sdk.protocol import Settings
 
 __all__ = ["PravegaListener", "PravegaServer", "accept"]
 

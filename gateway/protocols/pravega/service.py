@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import SecretStr
 
-from gateway.protocol import Context, Port, Service, Settings, Statistic, Statistics
 from gateway.protocols.pravega import controller
 from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller.controller import Controller
@@ -19,6 +18,7 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.server import accept
+from gateway.sdk.protocol import Context, Port, Service, Settings, Statistic, Statistics
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener

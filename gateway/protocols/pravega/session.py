@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import LARGE, Appends
 from gateway.protocols.pravega.codec import (
@@ -52,7 +51,8 @@ from gateway.protocols.pravega.wire_tables import (
     TableKeysRead,
     TableRead,
 )
-from gateway.protocols.turn import BYTE
+from gateway.sdk.costs import BYTE
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Session", "Step"]
 

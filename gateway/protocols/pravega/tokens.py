@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["NAME_IN_LOGS", "TokenCheck", "allow_all", "check_token"]
 

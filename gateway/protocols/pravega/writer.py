@@ -1,4 +1,4 @@
-"""Writes to one segment for a `gateway.protocols.sender.Sender`, which reconnects."""
+"""Writes to one segment for a `gateway.sdk.sender.Sender`, which reconnects."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from gateway.protocols.pravega.client import EventWriter
-from gateway.protocols.sender import Batch
+from gateway.sdk.sender import Batch
 
 __all__ = ["Writer"]
 
 
 class Writer:
-    """Implements `gateway.protocols.sender.Writer`.  No I/O, no clock."""
+    """Implements `gateway.sdk.sender.Writer`.  No I/O, no clock."""
 
     def __init__(self, events: EventWriter, *, window: int = 4096) -> None:
         """When *window* events of *events* are in flight, further batches wait."""

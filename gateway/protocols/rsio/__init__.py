@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.protocol import (
+from gateway.sdk.protocol import (
     Command,
     Context,
     Port,
@@ -25,9 +25,9 @@ from gateway.protocol import (
 if TYPE_CHECKING:
     from gateway.config.listener import Listener
     from gateway.config.model import Config
-    from gateway.config.section import Section
     from gateway.event import Decode
     from gateway.protocols.rsio.options import Options
+    from gateway.sdk.section import Section
 
 __all__ = ["protocol"]
 
@@ -108,9 +108,9 @@ class _Service(Service):
         self.memory = self._offsets = Offsets()
 
     def ports(self, listener: Listener) -> Iterator[Port]:
-        from gateway.feeds.publisher import Publishers
         from gateway.protocols.rsio.messages import ALPN, SUBPROTOCOL
         from gateway.protocols.rsio.server import accept
+        from gateway.sdk.publisher import Publishers
 
         settings = cast("Settings[Options]", listener)
         context = self._context

@@ -21,14 +21,7 @@ from itertools import count
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.feeds.publisher import (
-    Elements,
-    Fault,
-    Finished,
-    Publisher,
-    Request,
-    Source,
-)
+from gateway.sdk.publisher import Elements, Fault, Finished, Publisher, Request, Source
 
 __all__ = ["check_publishers"]
 

@@ -10,7 +10,6 @@ No I/O, no clock.
 
 from __future__ import annotations
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.decoder import Overrun, Oversized, Run
 from gateway.protocols.rsio.demand import not_positive, saturating_add
@@ -18,6 +17,7 @@ from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.outbound import Outbound
 from gateway.protocols.rsio.signals import Accepted, Signal, Terminated, Violated
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed, LimitExceeded, Reassembly
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Consumer"]
 

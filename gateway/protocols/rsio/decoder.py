@@ -21,13 +21,13 @@ from typing import Protocol, TypeAlias, cast
 from attrs import define
 from isal import isal_zlib
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 from gateway.protocols.rsio.wire import Incomplete, read_varint
-from gateway.protocols.turn import BYTE, FRAME, Turn, inflating
+from gateway.sdk.costs import BYTE, FRAME, Turn, inflating
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["ENDLESS", "Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
 

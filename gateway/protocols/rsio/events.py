@@ -30,11 +30,11 @@ from itertools import repeat
 from isal import isal_zlib
 
 from gateway.event import Rows
-from gateway.protocols.payload import flaws_of
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import Code
 from gateway.protocols.rsio.wire import read_varint
-from gateway.protocols.varint import varint
+from gateway.sdk.payload import flaws_of
+from gateway.sdk.varint import varint
 
 __all__ = ["NAMED", "RESUMED", "Life", "Part", "decode", "life", "pack", "parts"]
 

@@ -19,8 +19,6 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
-from gateway.interfaces import Connection, Refusal
-from gateway.protocols.pressure import waits_no_more
 from gateway.protocols.rsio import events
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.demand import Credit
@@ -30,6 +28,8 @@ from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.shared import Shared
 from gateway.protocols.rsio.signals import Announced
 from gateway.protocols.rsio.streams import Consumed
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.pressure import waits_no_more
 
 __all__ = ["Ingest"]
 

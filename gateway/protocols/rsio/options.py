@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from gateway.config.endpoint import Unix
-from gateway.config.fields import ByteCount, Count, Secret, Switch, Text
-from gateway.config.section import NEW_CONNECTIONS, Section
-from gateway.config.units import Number, Time
+from gateway.sdk.endpoint import Unix
+from gateway.sdk.fields import ByteCount, Count, Secret, Switch, Text
+from gateway.sdk.section import NEW_CONNECTIONS, Section
+from gateway.sdk.units import Number, Time
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.demand import UNBOUNDED, not_positive
 from gateway.protocols.rsio.outbound import Outbound, State
@@ -25,6 +24,7 @@ from gateway.protocols.rsio.signals import (
     SubscribeRejected,
 )
 from gateway.protocols.rsio.streams import UNKNOWN, Served
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Producer"]
 

@@ -21,17 +21,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.event import Origin
-from gateway.feeds.publisher import (
-    Elements,
-    Fault,
-    Finished,
-    Publishers,
-    Source,
-)
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.parts import BEGUN_BYTES, PART_BYTES
 from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
+from gateway.sdk.publisher import Elements, Fault, Finished, Publishers, Source
 
 __all__ = ["Publishing"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gateway.protocols.samples import identified, timestamp
+from gateway.sdk.source import identified, timestamp
 
 __all__ = ["meters"]
 

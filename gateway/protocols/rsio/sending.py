@@ -6,13 +6,12 @@ import random
 from argparse import Namespace
 from collections.abc import Sequence
 
-from gateway.cli import WrongUse
-from gateway.cli.sending import Feeding
-from gateway.cli.target import endpoint, websocket
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.messages import ALPN
 from gateway.protocols.rsio.sample import meters
+from gateway.sdk.command import WrongUse, endpoint, websocket
+from gateway.sdk.sending import Feeding
 
 __all__ = ["Sending"]
 

@@ -11,12 +11,6 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.feeds.publisher import Publishers
-from gateway.interfaces import Connection, Journal, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.control import ControlBudget
-from gateway.protocols.deadlines import Deadlines
-from gateway.protocols.pressure import Valve
 from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.ingest import Ingest
@@ -39,7 +33,12 @@ from gateway.protocols.rsio.signals import (
     TokenReceived,
     Violated,
 )
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import ControlBudget, Turn
+from gateway.sdk.deadlines import Deadlines
+from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.pressure import Valve
+from gateway.sdk.protocol import Settings
+from gateway.sdk.publisher import Publishers
 
 __all__ = ["RsioListener", "RsioServer", "accept"]
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages
 from gateway.protocols.rsio.consumer import Consumer
 from gateway.protocols.rsio.decoder import ENDLESS, Decoder, Overrun, Oversized, Run
@@ -34,7 +33,8 @@ from gateway.protocols.rsio.signals import (
     Signal,
     TokenReceived,
 )
-from gateway.protocols.turn import REPLY, Turn
+from gateway.sdk.costs import REPLY, Turn
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Session", "State"]
 

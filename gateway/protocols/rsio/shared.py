@@ -8,14 +8,14 @@ from attrs import define
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
-from gateway.feeds.publisher import Publishers
-from gateway.interfaces import Journal
-from gateway.protocol import Settings
-from gateway.protocols.pressure import batch_bytes
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import Key, Offsets
 from gateway.protocols.rsio.options import Options
+from gateway.sdk.interfaces import Journal
+from gateway.sdk.pressure import batch_bytes
+from gateway.sdk.protocol import Settings
+from gateway.sdk.publisher import Publishers
 
 __all__ = ["Shared"]
 

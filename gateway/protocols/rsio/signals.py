@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.streams import Consumed, Served
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "Accepted",

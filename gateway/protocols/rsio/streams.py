@@ -17,9 +17,9 @@ from collections import deque
 
 from attrs import define, field
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio.demand import Demand, saturating_add
 from gateway.protocols.rsio.limits import Limits
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["UNKNOWN", "Consumed", "LimitExceeded", "Reassembly", "Served"]
 

@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import INSTANCE_BYTES, Code, Form, Message
-from gateway.protocols.varint import SMALL, varint
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.varint import SMALL, varint
 
 __all__ = [
     "MESSAGES",

@@ -35,7 +35,7 @@ from twisted.python.failure import Failure
 
 from gateway.config import model
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
-from gateway.interfaces import NotStored, Told
+from gateway.sdk.interfaces import NotStored, Told
 from gateway.store.disk import NO_ROOM
 from gateway.store.journal.holding import HoldingLog
 from gateway.store.journal.lead import Lead
@@ -92,7 +92,7 @@ def _tell(told: Callable[[_T], object], what: _T) -> None:
 
 @define(eq=False, slots=False)
 class Journal:
-    """Implements `gateway.interfaces.Journal`; call it from the reactor's thread.
+    """Implements `gateway.sdk.interfaces.Journal`; call it from the reactor's thread.
 
     *rolls* has `roll_*`, which say when a segment is sealed.  With `ack: spool`, which is
     *acknowledge_when_published*, nobody is told of a batch before its Parquet file is there.
@@ -235,7 +235,7 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         # Every read asks: in one expression, as a property's property is slow.
         return bool(self._holds) or self._held + self._reserved >= self._memory_bytes
 
@@ -298,26 +298,26 @@ class Journal:
         self._holding_log.update(self._holds)
 
     def when_room(self) -> Deferred[None]:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         waiter: Deferred[None] = Deferred(self._forget)
         self._room[waiter] = None
         self._make_room()
         return waiter
 
     def over_share(self, origin: Origin) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         # What holds the journal holds its queue: then `full` says who is read.
         return not self._holds and self._shares.over(origin)
 
     def when_share(self, origin: Origin) -> Deferred[None]:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         return self._shares.when_less(origin)
 
     def _forget(self, waiter: Deferred[None]) -> None:
         self._room.pop(waiter, None)
 
     def reserve(self, change: int) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         self._reserved += change
         self.reservable_bytes -= change
         if change < 0:
@@ -325,13 +325,13 @@ class Journal:
         return self.reservable_bytes >= 0
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         done: Deferred[Stored] = Deferred()
         self.submit_for(done, batch)
         return done
 
     def submit_for(self, told: Told, batch: Batch) -> None:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         _check(batch)
         if self._queues.stopping:
             _tell(told.errback, Failure(NotStored("the gateway is stopping")))
@@ -350,7 +350,7 @@ class Journal:
         self._queues.end_turn()
 
     def withdraw(self, batch: Batch) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         if not self._queues.withdraw(batch):
             return False
         self._shares.remove((batch,))

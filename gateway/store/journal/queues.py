@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from attrs import define
 
 from gateway.event import Batch
-from gateway.interfaces import Told
+from gateway.sdk.interfaces import Told
 from gateway.store.journal.log import Synced
 from gateway.store.threads import Threads
 

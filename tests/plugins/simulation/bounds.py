@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from twisted.internet.defer import Deferred
 
 from gateway.event import BATCH_BYTES, Batch, Stored
-from gateway.interfaces import Told
+from gateway.sdk.interfaces import Told
 from gateway.store.spool import parse_file_name
 from gateway.store.storage import Storage
 from simulation.judge import Broken
@@ -56,7 +56,7 @@ class _Handed(NamedTuple):
 class CountedJournal:
     """The journal as servers and senders have it, with what each handed to it counted.
 
-    Implements `gateway.interfaces.Journal`.
+    Implements `gateway.sdk.interfaces.Journal`.
     """
 
     def __init__(self, storage: Storage, bounds: Bounds) -> None:
@@ -76,27 +76,27 @@ class CountedJournal:
 
     @property
     def full(self) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         return self._journal.full
 
     @property
     def why_full(self) -> str | None:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         return self._journal.why_full
 
     def when_room(self) -> Deferred[None]:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         return self._journal.when_room().addCallback(self._has_room)
 
     def _has_room(self, _: None) -> None:
         self.handed_when_full.clear()
 
     def submit_for(self, told: Told, batch: Batch) -> None:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         self.submit(batch).addCallbacks(told.callback, told.errback)
 
     def submit(self, batch: Batch) -> Deferred[Stored]:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         self._bounds.submits(self, batch)
         when_full = self._journal.full
         one = _Handed(batch.origin.session, len(batch.body), when_full)
@@ -108,7 +108,7 @@ class CountedJournal:
         return done.addBoth(self._done, batch)
 
     def withdraw(self, batch: Batch) -> bool:
-        """See `gateway.interfaces.Journal`."""
+        """See `gateway.sdk.interfaces.Journal`."""
         withdrawn = self._journal.withdraw(batch)
         if withdrawn and id(batch) in self._handed:  # else the stop has refused it
             self._done(None, batch)

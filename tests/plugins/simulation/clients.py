@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from gateway.protocols.backoff import Backoff
 from gateway.protocols.lumberjack import client as lumberjack
 from gateway.protocols.lumberjack.writer import Writer as LumberjackWriter
 from gateway.protocols.pomelo.client import Client as PomeloClient
@@ -20,7 +19,7 @@ from gateway.protocols.pravega.writer import Writer as PravegaWriter
 from gateway.protocols.rsio.client import Fenced
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender as RsioSender
-from gateway.protocols.sender import Sender
+from gateway.sdk.sender import Backoff, Sender
 from simulation.judge import Broken
 from simulation.network import Target
 from simulation.ways import Way

@@ -13,11 +13,11 @@ from twisted.python.failure import Failure
 from gateway.config import Listener
 from gateway.daemon.protocols import Protocols
 from gateway.event import Batch, Decode, Origin, Stored
-from gateway.interfaces import Memory, NotStored, Refusal, Retaining
 from gateway.net import CannotListen
 from gateway.plugins import Installed
-from gateway.protocol import Context, Protocol, Unusable
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
+from gateway.sdk.interfaces import Memory, NotStored, Refusal, Retaining
+from gateway.sdk.protocol import Context, Protocol, Unusable
 from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
 from gateway.store.journal import Loss

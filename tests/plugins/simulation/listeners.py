@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import Listener as Configured
-from gateway.config.endpoint import Tcp
 from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
-from gateway.interfaces import Refusal
 from gateway.net import CannotListen, Listener, MemoryBudget, Penalties, RejectionLog
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
-from gateway.protocol import Port as Served
-from gateway.protocol import Protocol, Unusable
+from gateway.sdk.endpoint import Tcp
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.protocol import Port as Served
+from gateway.sdk.protocol import Protocol, Unusable
 from gateway.testing.plugins import listener_of
 from simulation.judge import Broken
 from simulation.sockets import Port

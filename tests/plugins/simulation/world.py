@@ -17,10 +17,10 @@ from unittest.mock import patch
 from twisted.internet.task import Clock
 
 from gateway.net import bind, transport, writing
-from gateway.protocols import backoff
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.protocols.rsio.client import outbox
+from gateway.sdk import sender as sender_module
 from gateway.store import disk as disk_module
 from gateway.store import incarnation, mark
 from gateway.store.directories import Directories
@@ -213,7 +213,7 @@ class World:
             stall = patch.object(writing, "STALL_SECONDS", STALL_SECONDS)
             stack.enter_context(stall)
             stack.enter_context(patch.object(disk_module, "time", pauses))
-            stack.enter_context(patch.object(backoff, "random", self.chance))
+            stack.enter_context(patch.object(sender_module, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)
             stack.enter_context(patch.object(catalog, "os", numbers))
             instances = random.Random(f"{self.seed} instances")

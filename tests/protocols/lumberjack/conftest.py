@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from doubles import OneConnection
 from gateway.event import Rows
-from gateway.interfaces import Refusal
-from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.server import accept
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
+from gateway.sdk.batches import Ready
+from gateway.sdk.interfaces import Refusal
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
+from gateway.sdk.interfaces import Refusal
 
 _V1, _V2 = b"12"
 _KEEPALIVE = b"2A\0\0\0\0"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
-from gateway.protocols.batches import Ready
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode, head
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
+from gateway.sdk.batches import Ready
+from gateway.sdk.interfaces import Refusal
 
 _V1, _V2 = b"12"
 _BODY = b'{"message":"hi"}'

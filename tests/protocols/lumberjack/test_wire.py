@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.lumberjack import frames, wire
 from gateway.protocols.lumberjack.wire import Decoder, Limits
+from gateway.sdk.interfaces import Refusal
 
 _V1, _V2 = b"12"
 _BODY = b'{"message":"hi"}'

@@ -15,7 +15,7 @@ from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.session import Limits, Session
 from gateway.protocols.lumberjack.writer import Writer, WrongAck
-from gateway.protocols.sender import Batch
+from gateway.sdk.sender import Batch
 
 _V1, _V2 = b"12"
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from doubles import OneConnection
 from gateway.event import Origin, Rows
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.events import decode
@@ -24,6 +23,7 @@ from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.routes import load
 from gateway.protocols.pomelo.session import Session
+from gateway.sdk.interfaces import Refusal
 from gateway.testing import FakeConnection
 from gateway_testkit.settings import settings as settings_of
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.handshake import PROFILES, Handshake, Handshaker
 from gateway.protocols.pomelo.routes import Definitions, load
+from gateway.sdk.interfaces import Refusal
 
 from .conftest import ALICE
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.protocol import Unusable
 from gateway.protocols.pomelo import protocol
 from gateway.protocols.pomelo.service import PomeloService
+from gateway.sdk.protocol import Unusable
 from gateway.testing.plugins import lend, listener_of
 
 

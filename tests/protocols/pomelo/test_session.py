@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Session
+from gateway.sdk.interfaces import Refusal
 
 ACK = wire.package(wire.ACK)
 MOVE, SAY = "area.player.move", "chat.room.say"

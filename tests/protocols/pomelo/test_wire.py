@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pomelo import text, wire
-from gateway.protocols.varint import varint
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.varint import varint
 
 Vectors = Callable[[str], list[dict[str, Any]]]
 

@@ -10,7 +10,6 @@ import pytest
 from twisted.internet.defer import Deferred, fail
 
 from gateway.event import Batch, Origin, Stored
-from gateway.interfaces import NotStored
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER, AppendBlockEnd, Hello, SetupAppend
@@ -18,6 +17,7 @@ from gateway.protocols.pravega.wire_segments import (
     CreateTransientSegment,
     SegmentCreated,
 )
+from gateway.sdk.interfaces import NotStored
 from gateway.testing import ManualJournal
 
 from .conftest import W, X

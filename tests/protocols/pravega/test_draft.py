@@ -644,7 +644,7 @@ def test_a_client_and_its_reconnects(store: Any) -> None:
 
 def test_a_writer_believes_no_impossible_level() -> None:
     """A level that can not be closes the connection."""
-    from gateway.interfaces import Refusal
+    from gateway.sdk.interfaces import Refusal
 
     writer = DraftWriter(W, "s")
     with pytest.raises(Refusal):

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega import (
     codec,
     modified_utf8,
@@ -38,6 +37,7 @@ from gateway.protocols.pravega.frames import (
     Frames,
     frame,
 )
+from gateway.sdk.interfaces import Refusal
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "pravega-wire.jsonl"
 MODULES = (wire, wire_segments, wire_tables)

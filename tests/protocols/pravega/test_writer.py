@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.client import DraftWriter, EventWriter, V17Writer
 from gateway.protocols.pravega.codec import REQUESTS, decode, encode
 from gateway.protocols.pravega.frames import Frames
@@ -22,7 +21,8 @@ from gateway.protocols.pravega.wire import (
     SetupAppend,
 )
 from gateway.protocols.pravega.writer import Writer
-from gateway.protocols.sender import Batch
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.sender import Batch
 
 from .conftest import W
 

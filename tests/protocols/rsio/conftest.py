@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from doubles import OneConnection
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.decoder import Decoder, Run, elements
 from gateway.protocols.rsio.limits import Limits
@@ -17,6 +16,7 @@ from gateway.protocols.rsio.options import Options
 from gateway.protocols.rsio.server import accept
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
+from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
 from rsio_check import Target
 

@@ -14,7 +14,7 @@ from gateway.protocols.rsio.client import (
 )
 from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.events import decode
-from gateway.protocols.sender import Unacknowledged
+from gateway.sdk.sender import Unacknowledged
 
 
 class Server(asyncio.Protocol):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.decoder import Decoder, Overrun, Oversized, Run, elements
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code
 from gateway.protocols.rsio.streams import Consumed
+from gateway.sdk.interfaces import Refusal
 
 _ids = st.integers(0, 2**64 - 1) | st.integers(0, 200)
 _text = st.text(max_size=20)

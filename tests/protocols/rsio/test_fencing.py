@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from twisted.internet.defer import fail
 
-from gateway.interfaces import NotStored
 from gateway.protocols.rsio import _Service, events, wire
 from gateway.protocols.rsio.events import Life
 from gateway.protocols.rsio.messages import (
@@ -22,6 +21,7 @@ from gateway.protocols.rsio.messages import (
     Token,
 )
 from gateway.protocols.rsio.offsets import Key
+from gateway.sdk.interfaces import NotStored
 
 from .announcing import (
     HELLO,

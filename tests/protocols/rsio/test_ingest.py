@@ -7,7 +7,6 @@ from typing import Any
 from twisted.internet.defer import fail
 
 from gateway import event
-from gateway.interfaces import NotStored
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
@@ -29,6 +28,7 @@ from gateway.protocols.rsio.messages import (
     SubscribeFrom,
     Token,
 )
+from gateway.sdk.interfaces import NotStored
 
 from .conftest import HELLO
 

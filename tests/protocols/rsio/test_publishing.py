@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from gateway.feeds.publisher import Elements, Fault, Finished, Publishers
-from gateway.feeds.publisher import Request as Asked
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.messages import (
@@ -27,6 +24,9 @@ from gateway.protocols.rsio.messages import (
     Request,
     Subscribe,
 )
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.publisher import Elements, Fault, Finished, Publishers
+from gateway.sdk.publisher import Request as Asked
 
 from .conftest import HELLO
 

@@ -16,7 +16,7 @@ from gateway.protocols.rsio.client import (
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.events import decode
-from gateway.protocols.sender import Unacknowledged
+from gateway.sdk.sender import Unacknowledged
 from rsio_clients import Endpoint, Running
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.messages import (
     ClientHello,
@@ -23,6 +22,7 @@ from gateway.protocols.rsio.messages import (
     Subscribe,
     Token,
 )
+from gateway.sdk.interfaces import Refusal
 
 from .conftest import HELLO
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio import messages as m
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.session import Session, State
+from gateway.sdk.interfaces import Refusal
 
 ELEMENT = wire.on_next(1, [b"x"])
 SIGNALS = {

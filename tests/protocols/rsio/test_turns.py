@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.control import PER_SECOND
 from gateway.protocols.rsio import wire
 from gateway.protocols.rsio.events import decode
 from gateway.protocols.rsio.messages import (
@@ -27,7 +26,7 @@ from gateway.protocols.rsio.messages import (
     Token,
 )
 from gateway.protocols.rsio.offsets import Key, Offsets
-from gateway.protocols.turn import TURN
+from gateway.sdk.costs import PER_SECOND, TURN
 
 _READ = 1 << 18
 AT_ONCE = 1 << 14

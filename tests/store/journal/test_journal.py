@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
-from gateway.interfaces import NotStored
+from gateway.sdk.interfaces import NotStored
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, segment
 from gateway.store.journal.recovery import examine

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError, Deferred
 
 from gateway.event import Batch, Origin, Stored
-from gateway.protocols.pressure import Valve
+from gateway.sdk.pressure import Valve
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Commit, Journal, Log
 from gateway.store.journal.shares import Shares

@@ -17,11 +17,11 @@ from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from gateway.interfaces import Journal
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.folder import File, Folder
 from gateway.protocols.pomelo.push.rows import Row, Unreadable
 from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.interfaces import Journal
 
 __all__ = ["Outbox"]
 

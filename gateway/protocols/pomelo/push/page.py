@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 from twisted.internet.defer import Deferred
 
-from gateway.admin.site import Answer, Post
 from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.message import Push, push
 from gateway.protocols.pomelo.registry import Delivery, Registry
+from gateway.sdk.protocol import Answer, Post
 
 __all__ = ["page", "parse"]
 

@@ -8,7 +8,7 @@ No I/O, no clock.
 
 from __future__ import annotations
 
-from gateway.protocols.turn import BYTE, Turn
+from gateway.sdk.costs import BYTE, Turn
 
 __all__ = ["FrameCutter"]
 

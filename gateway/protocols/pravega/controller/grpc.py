@@ -33,9 +33,9 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import GoAwayFrame
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.frames import FrameCutter
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import Turn
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Call", "Calls", "Code", "Failed"]
 

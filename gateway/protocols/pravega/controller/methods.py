@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
+from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "FAILURE",

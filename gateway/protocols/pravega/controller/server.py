@@ -13,17 +13,16 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gateway.event import Stored
-from gateway.interfaces import Connection, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.control import ControlBudget
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
 from gateway.protocols.pravega.controller.methods import Caller, Unfinished
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
-from gateway.protocols.pressure import Valve
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import ControlBudget, Turn
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.pressure import Valve
+from gateway.sdk.protocol import Settings
 
 __all__ = ["ControllerAccept", "ControllerServer", "accept"]
 

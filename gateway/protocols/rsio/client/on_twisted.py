@@ -10,10 +10,10 @@ from twisted.internet import interfaces
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from gateway.protocols.outgoing import Stream, Streams
 from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 from gateway.protocols.rsio.messages import SUBPROTOCOL
+from gateway.sdk.outgoing import Stream, Streams
 
 __all__ = ["TwistedRuntime", "connect"]
 

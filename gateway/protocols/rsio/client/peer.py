@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from gateway.interfaces import Refusal
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.publishing import Publishing
 from gateway.protocols.rsio.client.runtime import (
@@ -31,6 +30,7 @@ from gateway.protocols.rsio.signals import (
     Violated,
 )
 from gateway.protocols.rsio.streams import Consumed, Served
+from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Peer", "connected"]
 

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from twisted.logger import Logger
 
-from gateway.protocols.backoff import Backoff
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
@@ -23,7 +22,7 @@ from gateway.protocols.rsio.client.runtime import (
     StreamFailed,
     sleep,
 )
-from gateway.protocols.sender import Unacknowledged
+from gateway.sdk.sender import Backoff, Unacknowledged
 
 __all__ = ["Reconnecting"]
 

@@ -24,7 +24,7 @@ __all__ = ["Sender"]
 
 
 class Sender(Reconnecting):
-    """As `gateway.protocols.sender.Sender`, and see `Reconnecting`."""
+    """As `gateway.sdk.sender.Sender`, and see `Reconnecting`."""
 
     failures: ClassVar = (
         *Reconnecting.failures,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from gateway.cli import WrongUse
+from gateway.sdk.command import WrongUse
 from rsio_check import command
 
 __all__ = ["HELP", "add_arguments", "run"]

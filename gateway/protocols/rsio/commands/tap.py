@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
-from gateway.cli import INTERRUPTED, WrongUse, target
-from gateway.cli._text import printable
+from gateway.sdk import command
+from gateway.sdk.command import INTERRUPTED, WrongUse, printable
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
-    from gateway.protocols.backoff import Backoff
     from gateway.protocols.rsio.client import Subscription
+    from gateway.sdk.sender import Backoff
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -49,7 +49,7 @@ _FILTERS = ("protocol", "listener", "channel", "kind")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    target.add_target(parser)
+    command.add_target(parser)
     add = parser.add_argument
     add("--from", dest="first", metavar="LSN",
         help="begin there: an lsn, earliest, or latest; lose nothing from there on")  # fmt: skip
@@ -65,12 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     token.add_argument("--token", metavar="T",
                        help="what the gateway asks for (options.tokens)")  # fmt: skip
     token.add_argument("--token-file", type=Path, metavar="FILE", help="the same")
-    target.add_transport(parser)
+    command.add_transport(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    target.check(args)
+    command.check(args)
     publisher = _publisher(args)
     if args.count is not None and args.count < 1:
         raise WrongUse("--count must be above 0")
@@ -272,7 +272,7 @@ class _Tapping:
     ) -> None:
         from twisted.internet import reactor
 
-        from gateway.cli._output import Output
+        from gateway.protocols.rsio.commands.output import Output
 
         self._args = args
         self._publisher = publisher
@@ -325,8 +325,8 @@ class _Tapping:
         from twisted.internet.error import ConnectError, DNSLookupError
         from twisted.internet.task import deferLater
 
-        from gateway.protocols.backoff import Backoff
         from gateway.protocols.rsio.client import Disconnected, StreamFailed
+        from gateway.sdk.sender import Backoff
 
         backoff = Backoff()
         while True:
@@ -352,9 +352,9 @@ class _Tapping:
             element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
         )
         connection = connect(
-            target.endpoint(self._reactor, self._args, [ALPN]),
+            command.endpoint(self._reactor, self._args, [ALPN]),
             clock=self._reactor,
-            websocket=target.websocket(self._args),
+            websocket=command.websocket(self._args),
             token=self._token,
             limits=limits,
         )

@@ -14,9 +14,9 @@ from h2.settings import SettingCodes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.interfaces import Refusal
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import Turn
+from gateway.sdk.interfaces import Refusal
 from pravega_messages import decode, new
 
 CREATE = new("ScopeInfo", scope="sc").SerializeToString()

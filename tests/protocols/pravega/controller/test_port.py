@@ -18,9 +18,9 @@ from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 
-from gateway.config.endpoint import parse_endpoint
 from gateway.net.listen import Listener
-from gateway.protocol import Port
+from gateway.sdk.endpoint import parse_endpoint
+from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
 
 Make = Callable[..., Any]

@@ -16,7 +16,7 @@ from hyperframe.frame import (
 )
 
 from gateway.protocols.pravega.controller.frames import FrameCutter
-from gateway.protocols.turn import Turn
+from gateway.sdk.costs import Turn
 from pravega_messages import new
 
 _READ = 1 << 18

@@ -26,12 +26,11 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
-from gateway.interfaces import Connection, Journal, Refusal
-from gateway.protocol import Settings
-from gateway.protocols.closing import Closing
-from gateway.protocols.control import ControlBudget
-from gateway.protocols.pressure import Valve, batch_bytes
-from gateway.protocols.turn import BATCH, BYTE, EVENT, REPLY, Turn
+from gateway.sdk.closing import Closing
+from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, ControlBudget, Turn
+from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.pressure import Valve, batch_bytes
+from gateway.sdk.protocol import Settings
 
 __all__ = ["BatchListener", "BatchServer", "Pending", "Ready", "Session"]
 

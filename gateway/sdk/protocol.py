@@ -24,28 +24,31 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser
     from pathlib import Path
 
-    from gateway.admin.site import Get, Post
-    from gateway.config.endpoint import Endpoint
+    from twisted.internet.defer import Deferred
+
     from gateway.config.listener import Limits, Listener
     from gateway.config.model import Config
-    from gateway.config.problems import Place
-    from gateway.config.section import Section
     from gateway.event import Decode
-    from gateway.feeds.publisher import Publisher
-    from gateway.interfaces import Accept, Journal, Memory
+    from gateway.sdk.endpoint import Endpoint
+    from gateway.sdk.interfaces import Accept, Journal, Memory
+    from gateway.sdk.publisher import Publisher
+    from gateway.sdk.section import Place, Section
     from gateway.store.directories import Directories
 
 __all__ = [
+    "Answer",
     "Command",
     "Context",
+    "Get",
     "Port",
+    "Post",
     "Protocol",
     "Sender",
     "Service",
@@ -192,6 +195,24 @@ class Statistics:
     worse is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response of the admin port."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    code: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    wait: float = 0.0
+    """Seconds until it is sent."""
+
+
+#: Answers GET and HEAD on one path, from the fields of the query, the last of each name.
+Get = Callable[[Mapping[str, str]], Answer]
+#: Answers POST on one path, from the JSON that was posted.
+Post = Callable[[bytes], "Answer | Deferred[Answer]"]
+
+
 class Service:
     """A protocol in one running daemon: what all its listeners share.
 
@@ -281,7 +302,7 @@ class Sender:
     examples: str
     add_options: Callable[[ArgumentParser], None]
     sending: str
-    """`MODULE:CLASS` of its `gateway.cli.sending.Sending`, imported when it is run."""
+    """`MODULE:CLASS` of its `gateway.sdk.sending.Sending`, imported when it is run."""
     websocket: bool = True
     """It sends over WebSocket, too."""
 
@@ -323,7 +344,7 @@ class Protocol:
         Fields have a default or are required, a description with the unit, and types of
         `gateway.config.fields`; configuration errors and the JSON Schema follow.  Those
         that only `Service.ports` reads may change while the daemon runs:
-        `reload: ClassVar = NEW_CONNECTIONS` says so (`gateway.config.section`).
+        `reload: ClassVar = NEW_CONNECTIONS` says so (`gateway.sdk.section`).
         """
         return None
 

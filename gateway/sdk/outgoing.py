@@ -16,7 +16,7 @@ from twisted.internet import endpoints, interfaces, protocol, ssl
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.protocols.websocket_client import WebSocketClient
+from gateway.sdk.websocket_client import WebSocketClient
 
 __all__ = ["Stream", "Streams", "User", "endpoint"]
 

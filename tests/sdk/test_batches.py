@@ -11,7 +11,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway.config.listener import NoOptions
-from gateway.protocols.batches import BatchListener, Ready
+from gateway.sdk.batches import BatchListener, Ready
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.endpoint import Systemd, Tcp, Unix, conflict, parse_endpoint
+from gateway.sdk.endpoint import Systemd, Tcp, Unix, conflict, parse_endpoint
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ class Server(Protocol):
     def received(self, data: bytes) -> None:
         """Take any slicing of the stream; empty after `Connection.again`.
 
-        A turn of the event loop is bounded (`gateway.protocols.turn`): what is too much
+        A turn of the event loop is bounded (`gateway.sdk.costs`): what is too much
         for one stays with the server, which asks for another.  May raise `Refusal`.
         """
 

@@ -18,7 +18,7 @@ from wsproto.events import (
     Request,
 )
 
-from gateway.protocols.websocket_client import WebSocketClient
+from gateway.sdk.websocket_client import WebSocketClient
 from gateway_testkit.streams import sliced
 
 

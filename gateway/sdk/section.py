@@ -8,9 +8,19 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from gateway.config.problems import Place
+__all__ = [
+    "AT_ONCE",
+    "NEW_CONNECTIONS",
+    "Misfits",
+    "Place",
+    "Reload",
+    "Section",
+    "restart",
+]
 
-__all__ = ["AT_ONCE", "NEW_CONNECTIONS", "Misfits", "Reload", "Section", "restart"]
+
+#: Keys and list positions from the top of the file: `("listeners", 2, "tls")`.
+Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.interfaces import Connection, Refusal
+from gateway.sdk.interfaces import Connection, Refusal
 
 __all__ = ["Closing"]
 

@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from gateway.event import BATCH_BYTES
-from gateway.interfaces import Connection, Journal
+from gateway.sdk.interfaces import Connection, Journal
 
 __all__ = ["Valve", "batch_bytes", "waits_no_more"]
 

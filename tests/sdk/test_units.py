@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config.units import (
+from gateway.sdk.units import (
     Size,
     Time,
     format_size,

@@ -1,20 +1,34 @@
-"""Where a command connects to, and how: `HOST:PORT` or `unix:PATH`, TLS, WebSocket."""
+"""What commands that a protocol brings have of the command line.
+
+Its module has `HELP`, `add_arguments` and `run`, as `gateway.cli` says, and may raise
+`WrongUse`.  Here is where it connects to, and how (`HOST:PORT` or `unix:PATH`, TLS,
+WebSocket), and text that may play no tricks on a terminal.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-from gateway.cli import WrongUse
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
 __all__ = [
-    "Target", "add_target", "add_transport", "check", "endpoint", "positive", "target", "websocket"
+    "INTERRUPTED", "Target", "WrongUse", "add_target", "add_transport", "check", "endpoint",
+    "positive", "printable", "spoken", "target", "websocket",
 ]  # fmt: skip
+
+#: What `run` returns after ^C, as a shell reports it.
+INTERRUPTED = 130
+
+_ERRNO = re.compile(r"^[^:]*: \d+: (\w)(.*?)\.?$", re.DOTALL)
+
+
+class WrongUse(Exception):
+    """A command can not start; the message is for whoever typed it."""
 
 
 class Target(NamedTuple):
@@ -63,7 +77,7 @@ def endpoint(
     """
     if args.endpoint is not None:
         return cast("IStreamClientEndpoint", args.endpoint)
-    from gateway.protocols import outgoing
+    from gateway.sdk import outgoing
 
     return outgoing.endpoint(
         reactor,
@@ -105,3 +119,27 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"not a number above 0: {text!r}")
     return number
+
+
+def printable(text: str) -> str:
+    r"""*text*, with what is not printable spelled as in JSON (`\u001b`)."""
+    return text if text.isprintable() else "".join(map(_spell, text))
+
+
+def spoken(trouble: str) -> str:
+    """A failure as people say it: `Connection was refused by other side: 111:
+    Connection refused.` is `connection refused`.
+    """
+    found = _ERRNO.match(trouble)
+    text = found[1].lower() + found[2] if found else trouble.removesuffix(".")
+    return printable(text)
+
+
+def _spell(char: str) -> str:
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    code -= 0x10000
+    return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

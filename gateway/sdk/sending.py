@@ -11,22 +11,23 @@ import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.cli._text import printable, spoken
-from gateway.cli.source import Events, Generated, Lines, Sample, source
-from gateway.cli.totals import Totals, progress
-from gateway.protocols.sender import Unacknowledged
+from gateway.sdk.command import printable, spoken
+from gateway.sdk.sender import Unacknowledged
+from gateway.sdk.source import Events, Generated, Lines, Sample, source
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
-__all__ = ["Feeding", "Sending"]
+__all__ = ["Client", "Feeding", "Sending", "Totals"]
 
 _READ_AHEAD = 256
 _WATCH_SECONDS = 0.2
@@ -34,6 +35,43 @@ _UNTRUSTED = "certificate verify failed"
 _SILENT_SECONDS = 0.5
 """Trouble that is over sooner is not worth a word."""
 _CLOSING_SECONDS = 2.0
+_LINE_SECONDS = 5.0
+
+
+@dataclass
+class Totals:
+    """What became of it."""
+
+    sent: int = 0
+    """Events that were handed to a connection."""
+    acknowledged: int = 0
+    resent: int = 0
+    """Events that went out again, on another connection."""
+    connections: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    """The source ended and everything was acknowledged."""
+    ended: bool = False
+    """The source ended: nothing is left unsent."""
+
+    def __str__(self) -> str:
+        rate = self.acknowledged / self.seconds if self.seconds else 0.0
+        plural = "" if self.connections == 1 else "s"
+        return (
+            f"{self.acknowledged} of {self.sent} events acknowledged in "
+            f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
+            f"{self.connections} connection{plural}{self._missing()}"
+        )
+
+    def _missing(self) -> str:
+        """What did not happen, if it did not."""
+        missing = self.sent - self.acknowledged
+        found = [f"{missing} NOT acknowledged"] if missing else []
+        if not self.ended:
+            found.append("stopped before the end of the input")
+        elif not self.complete and not missing:
+            found.append("it failed on the way")
+        return "".join(f"; {each}" for each in found)
 
 
 class Sending(ABC):
@@ -62,7 +100,7 @@ class Sending(ABC):
             self._acked = self.args.acked.open("a")
         self.reactor.callWhenRunning(self.begin)
         self.reactor.addSystemEventTrigger("before", "shutdown", self._halt)
-        with progress() as show:
+        with _progress() as show:
             self.reactor.callLater(0, self._watch, show)
             self.reactor.run()
         if self._acked is not None:
@@ -273,3 +311,30 @@ class Feeding(Sending):
             except Unacknowledged:
                 return
             self.safe(lot)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Totals], None]]:
+    """How far we are: a live line on a terminal, else a line every few seconds."""
+    if not sys.stderr.isatty():
+        shown = time.monotonic()
+
+        def line(totals: Totals) -> None:
+            nonlocal shown
+            if time.monotonic() - shown > _LINE_SECONDS:
+                shown = time.monotonic()
+                print(
+                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
+                    file=sys.stderr,
+                )
+
+        yield line
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), transient=True) as live:
+        yield lambda totals: live.update(
+            f"[bold]{totals.acknowledged:,}[/] acknowledged, "
+            f"{totals.sent - totals.acknowledged:,} on their way"
+        )

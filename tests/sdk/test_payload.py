@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.protocols.payload import flaw_of
+from gateway.sdk.payload import flaw_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from gateway.protocols.pressure import Valve
+from gateway.sdk.pressure import Valve
 from gateway.testing import FakeConnection, ManualJournal
 
 

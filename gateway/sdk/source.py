@@ -1,4 +1,8 @@
-"""Where the events of `gateway send` come from: made up, a file, standard input."""
+"""Where the events of `gateway send` come from: made up, a file, standard input.
+
+A protocol makes up its own events (`Sample`); `identified` and `timestamp` are what those
+of all protocols have in common.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,18 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from datetime import UTC, datetime
+from itertools import count, islice
 
-__all__ = ["Events", "Generated", "Lines", "Sample", "source"]
+__all__ = [
+    "Events",
+    "Generated",
+    "Lines",
+    "Sample",
+    "identified",
+    "source",
+    "timestamp",
+]
 
 _READ_BYTES = 1 << 16
 
@@ -22,6 +35,22 @@ Events = list[tuple[str, bytes]]
 
 Sample = Callable[[int], Iterator[tuple[str, bytes]]]
 """Makes up events from a seed."""
+
+
+def identified(seed: int) -> tuple[random.Random, Iterator[str]]:
+    """A source of randomness, and ids without end; both follow from *seed*.
+
+    An id is `RUN-NUMBER`: 12 hexadecimal digits that differ from seed to seed, and
+    12 decimal digits that count from 1.
+    """
+    chance = random.Random(seed)  # noqa: S311 - varied, not secret
+    run = f"{chance.getrandbits(48):012x}"
+    return chance, (f"{run}-{number:012d}" for number in count(1))
+
+
+def timestamp() -> str:
+    """Now, in UTC, as Beats write it: `2026-11-21T08:00:00.000Z`."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
 class Generated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from twisted.internet.task import Clock
 
-from gateway.protocols.deadlines import Deadlines
+from gateway.sdk.deadlines import Deadlines
 
 
 @pytest.fixture
