@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deadlines import run
+from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
@@ -139,6 +142,75 @@ def test_the_daemon_needs_no_package_beside_it() -> None:
         if path.as_posix() != "protocols/rsio/commands/check.py":
             beside = tops(path) & {"gateway_demo", "gateway_testkit", "rsio_check"}
             assert not beside, path
+
+
+#: Where names that Twisted keeps to itself are used; admin serves HTTP by them.
+INSIDE_TWISTED = {Path("net/twisted_internals.py"), Path("admin/connections.py")}
+PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
+
+
+def names_used(path: Path) -> set[str]:
+    """Private ones: attributes, also as texts for `getattr` and its kin, and imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "os":
+            found.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+            found |= {
+                str(one.value) for one in node.args if isinstance(one, ast.Constant)
+            }
+        elif isinstance(node, ast.ImportFrom) and "twisted" in (node.module or ""):
+            found |= {*str(node.module).split("."), *(one.name for one in node.names)}
+    return set(filter(PRIVATE.fullmatch, found))
+
+
+def names_defined(path: Path, *, attributes: bool = True) -> set[str]:
+    """What a module calls its functions and variables, and what it sets of objects."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found |= {node.attr} if attributes else set()
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def bases_from_twisted(path: Path) -> set[type]:
+    """Of a module's classes."""
+    name = ".".join(("gateway", *path.with_suffix("").parts)).removesuffix(".__init__")
+    module = vars(importlib.import_module(name)).values()
+    mine = [one for one in module if isinstance(one, type) and one.__module__ == name]
+    bases = {base for one in mine for base in one.__mro__}
+    return {base for base in bases if base.__module__.startswith("twisted.")}
+
+
+def test_what_is_private_of_twisted_is_used_in_one_module() -> None:
+    """Not one of its names with `_`, by attribute, text, import or inheritance."""
+    sources = Path(importlib.import_module("twisted").__file__ or "").parent.rglob(
+        "*.py"
+    )
+    theirs = {name for path in sources for name in PRIVATE.findall(path.read_text())}
+    rest = [path for path in MODULES if path not in INSIDE_TWISTED]
+    ours = set().union(*map(names_defined, rest))
+    for path in INSIDE_TWISTED:
+        assert names_used(path) & theirs, f"{path} needs no exception any more"
+    for path in rest:
+        if "twisted" in tops(path):
+            used = names_used(path)
+            assert not used & theirs - ours, path
+            for base in bases_from_twisted(path):
+                inherited = set(PRIVATE.findall(inspect.getsource(base)))
+                assert not used & inherited, f"{path}: {base}"
+
+
+def test_that_module_lists_what_it_uses() -> None:
+    """So that its own test can tell which of it another release of Twisted lacks."""
+    path = Path("net/twisted_internals.py")
+    listed = {name for names in twisted_internals.PRIVATE.values() for name in names}
+    used = names_used(path) - names_defined(path, attributes=False)
+    assert used == set(filter(PRIVATE.fullmatch, listed))
 
 
 def test_the_kit_stands_alone() -> None:

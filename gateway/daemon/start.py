@@ -102,8 +102,8 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor
 
     from gateway.daemon.clock import make_monotonic
-    from gateway.daemon.polling import poll_plainly
     from gateway.daemon.service import Gateway
+    from gateway.net.twisted_internals import poll_plainly
     from gateway.store.spool.columns import leave_pandas_out
 
     refuse_uvloop(reactor)
@@ -155,6 +155,7 @@ def _stop_once(reactor: Any) -> None:
 
 def refuse_uvloop(reactor: Any) -> None:
     """Refuse uvloop: it does not report a peer that resets with data in flight."""
-    loop = getattr(reactor, "_asyncioEventloop", None)
-    if type(loop).__module__.startswith("uvloop"):
+    from gateway.net.twisted_internals import event_loop
+
+    if type(event_loop(reactor)).__module__.startswith("uvloop"):
         leave("gateway does not run on uvloop, which loses disconnects; use epoll")

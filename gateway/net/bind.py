@@ -14,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from twisted.internet import unix
 from twisted.internet.address import UNIXAddress
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
 from twisted.internet.error import CannotListenError
@@ -25,6 +24,7 @@ from twisted.internet.tcp import makeBinding
 from gateway import config
 from gateway.net.sends import Sends
 from gateway.net.transport import address_text
+from gateway.net.twisted_internals import adopt_unix_port
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 
 __all__ = ["Bound", "CannotListen", "bind", "listen", "share"]
@@ -175,23 +175,11 @@ def _systemd(reactor: Any, name: str, factory: IProtocolFactory) -> IListeningPo
     with socket.socket(fileno=os.dup(endpoint.fileno)) as handed:
         handed.setblocking(False)
         if handed.family == socket.AF_UNIX:
-            port = _adopt_unix(reactor, endpoint.fileno, factory)
+            port = adopt_unix_port(reactor, endpoint.fileno, factory)
         else:
             port = reactor.adoptStreamPort(endpoint.fileno, handed.family, factory)
         handed.listen(_HANDED_BACKLOG)  # Twisted has made it 50
     return cast(IListeningPort, port)
-
-
-def _adopt_unix(reactor: Any, descriptor: int, factory: IProtocolFactory) -> unix.Port:
-    """Twisted would give it mode 0666, and at the end remove it and shut it down for all:
-    the next process, which has the same socket, could not be found any more.
-    """
-    make: Any = unix.Port._fromListeningDescriptor  # noqa: SLF001 - as its reactor does
-    port: Any = make(reactor, descriptor, factory)
-    port._bindPath = b"\0" + port._bindPath  # noqa: SLF001 - as if in no file system
-    port._shouldShutdown = False  # noqa: SLF001 - as of adopted TCP sockets
-    port.startListening()
-    return cast(unix.Port, port)
 
 
 def _tune(port: IListeningPort) -> None:

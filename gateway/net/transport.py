@@ -1,7 +1,7 @@
 """Twisted's socket transport, typed, and what has to be asked of the socket itself.
 
-That is: whether the peer is gone while reading is paused, how much output waits, and
-the credentials at the other end of a unix socket.
+That is: whether the peer is gone while reading is paused, and the credentials at the
+other end of a unix socket.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import termios
 from array import array
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 __all__ = [
     "NO_TRANSPORT",
@@ -25,7 +25,6 @@ __all__ = [
     "has_input",
     "look_at_peer",
     "unix_credentials",
-    "unsent_bytes",
 ]
 
 
@@ -36,6 +35,10 @@ class Transport(Protocol):
     """Of one read.  Twisted's has one number for this and for output that piles up."""
     bufferSize: int  # noqa: N815 - Twisted's
     """The latter."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes written that the kernel has not taken yet."""
 
     def write(self, data: bytes) -> None:
         """Buffers, then sends."""
@@ -73,6 +76,7 @@ class _NoTransport:
 
     read_bytes = 0
     bufferSize = 0  # noqa: N815 - Twisted's
+    unsent_bytes = 0
 
     def write(self, data: bytes) -> None: ...
 
@@ -160,17 +164,6 @@ def has_input(transport: Transport) -> bool:
     except (OSError, ValueError):  # it is no socket any more
         return False
     return waiting[0] > 0
-
-
-def unsent_bytes(transport: Transport) -> int:
-    """Bytes written to a Twisted socket that the kernel has not taken yet."""
-    own: Any = transport
-    try:
-        size: int = own._tempDataLen  # noqa: SLF001 - joined to dataBuffer later
-        size += len(own.dataBuffer) - own.offset
-    except AttributeError:  # it is not Twisted's
-        return getattr(transport, "_tempDataLen", 0)
-    return size
 
 
 def unix_credentials(transport: Transport) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
 from gateway.net.reading import Reading
-from gateway.net.transport import unsent_bytes
 from gateway.net.websocket_frames import binary_message, binary_messages
 from gateway.sdk.interfaces import Publishing, Refusal
 
@@ -122,7 +121,7 @@ class Writing(Reading):
     @property
     def unsent_bytes(self) -> int:
         """See `interfaces.Connection`."""
-        return unsent_bytes(self._transport)
+        return self._transport.unsent_bytes
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Connection`."""
@@ -158,7 +157,7 @@ class Writing(Reading):
                 transport.write(b"".join(pieces))
         finally:
             self._writing = False
-        unsent = unsent_bytes(self._transport)
+        unsent = self._transport.unsent_bytes
         if unsent > OUTPUT_BYTES:
             self._count_output(unsent)
 

@@ -39,12 +39,7 @@ class MemoryTransport(StringTransport):
 
     finished = False
     """FIN was asked for."""
-    unsent = 0
-    """What the kernel has not taken."""
-
-    @property
-    def _tempDataLen(self) -> int:
-        return self.unsent
+    unsent_bytes = 0
 
     def loseWriteConnection(self) -> None:
         self.finished = True
@@ -97,7 +92,7 @@ class Peer:
 
     def stop_reading(self) -> None:
         """Let more wait for it than the transport likes."""
-        self.transport.unsent = READ_BYTES + 1
+        self.transport.unsent_bytes = READ_BYTES + 1
         self.transport.producer.pauseProducing()
 
     def upgrade(self, **request: Any) -> WSConnection:

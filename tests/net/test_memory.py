@@ -171,7 +171,7 @@ def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> N
     budget.most = 2 * READ_BYTES
     net = make_net(keywords={"memory": budget.budget})
     quiet = net.peer("192.0.2.1")
-    quiet.transport.unsent = 1000
+    quiet.transport.unsent_bytes = 1000
     net.pass_time(3)
     assert budget.held == 1000
     deaf = net.peer("198.51.100.7")
@@ -181,7 +181,7 @@ def test_output_that_nobody_takes_counts(make_net: MakeNet, budget: Budget) -> N
     net.server.connection.hold(READ_BYTES - 10)
     assert deaf.transport.disconnected or deaf.transport.aborting
     assert net.listener.rejected["memory"] == 1
-    quiet.transport.unsent = 0
+    quiet.transport.unsent_bytes = 0
     quiet.transport.producer.resumeProducing()
     assert budget.held == READ_BYTES - 10
 

@@ -522,7 +522,7 @@ def test_a_peer_that_does_not_read_is_not_answered(held: Make) -> None:
     net.clock.advance(0)
     assert len(net.server.data) == 1 + STEP
     net.server.act = lambda connection, data: None
-    peer.transport.unsent = 0
+    peer.transport.unsent_bytes = 0
     peer.transport.producer.resumeProducing()
     net.clock.advance(0)
     assert len(net.server.data) == 1 + 3 * STEP

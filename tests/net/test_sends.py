@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from gateway.net import sends
+from gateway.net import twisted_internals
 from gateway.net.sends import Sends
 
 Run = Callable[..., dict[str, Any]]
@@ -173,7 +173,6 @@ def test_pieces_of_any_size_arrive_in_their_order(
     result = with_reactor(
         COUNTS
         + f"""
-        from gateway.net.transport import unsent_bytes
         SIZES = {sizes!r}
         PIECES = [os.urandom(size) for size in SIZES]
 
@@ -192,7 +191,7 @@ def test_pieces_of_any_size_arrive_in_their_order(
                 got = received(client, sum(SIZES))
                 result["got"].append(got == b"".join(PIECES))
             transport = Pieces.made[0].connection._transport
-            until(lambda: unsent_bytes(transport) == 0)
+            until(lambda: transport.unsent_bytes == 0)
             result["peer"] = transport.getPeer().port == client.getsockname()[1]
         run(talk)
     """
@@ -268,6 +267,8 @@ def test_a_peer_that_is_gone_does_not_disturb_the_others(with_reactor: Run) -> N
 class Writer:
     """In place of an accepted socket."""
 
+    unsent_bytes = 0
+
     def __init__(self, sends: Sends, sent: list[Writer], error: bool = False) -> None:
         self.sends, self.sent, self.error = sends, sent, error
 
@@ -312,4 +313,4 @@ def test_who_raises_keeps_nobody_from_being_sent_to() -> None:
 def test_the_rest_of_some_pieces(sent: int) -> None:
     """Wherever the kernel has stopped: within a piece, between two, before empty ones."""
     pieces = [b"", b"abc", memoryview(b"xdefx")[1:4], b"", b"", memoryview(b"ghi"), b""]
-    assert b"".join(sends._rest(pieces, sent)) == b"abcdefghi"[sent:]
+    assert b"".join(twisted_internals._rest(pieces, sent)) == b"abcdefghi"[sent:]

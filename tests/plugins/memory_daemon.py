@@ -27,7 +27,7 @@ _NOTHING = os.open(os.devnull, os.O_RDONLY)
 class Transport(StringTransport):
     """A socket."""
 
-    _tempDataLen = 0  # noqa: N815 - Twisted's
+    unsent_bytes = 0
     finished = False
     """FIN was sent."""
 

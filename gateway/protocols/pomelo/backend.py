@@ -25,10 +25,10 @@ from twisted.internet.error import (
 from twisted.internet.protocol import Protocol
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web._newclient import RequestNotSent
-from twisted.web.client import (
+from twisted.web.client import (  # type: ignore[attr-defined] # one is not in `__all__`
     Agent,
     HTTPConnectionPool,
+    RequestNotSent,
     RequestTransmissionFailed,
     ResponseNeverReceived,
 )

@@ -33,10 +33,7 @@ class Wire(StringTransport):
     """What a link writes to."""
 
     finished = False
-
-    @property
-    def _tempDataLen(self) -> int:
-        return 0
+    unsent_bytes = 0
 
     def loseWriteConnection(self) -> None:
         self.finished = True

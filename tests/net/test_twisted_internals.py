@@ -1,7 +1,8 @@
-"""The reactor serves what is ready, whatever one of those connections raises."""
+"""What is private of Twisted is there, and does what we use it for."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from typing import cast
@@ -10,11 +11,70 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.main import CONNECTION_DONE
+from twisted.internet.testing import MemoryReactor, StringTransport
 from twisted.logger import ILogObserver, LogEvent, globalLogPublisher
 from twisted.python.failure import Failure
+from twisted.python.reflect import namedAny
 from zope.interface import implementer
 
-from gateway.daemon.polling import poll_plainly
+import twisted
+from gateway.net.twisted_internals import PRIVATE, AcceptedSocket, poll_plainly
+
+
+def names_of(kind: type) -> set[str]:
+    """Of its attributes, and of what its methods set or ask of themselves."""
+    found = set(dir(kind))
+    for base in kind.__mro__:
+        for value in vars(base).values():
+            if code := getattr(value, "__code__", None):
+                found |= set(code.co_names)
+    return found
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_twisted_has_what_is_private_and_used(name: str) -> None:
+    """Another release may not: then `gateway.net.twisted_internals` is to be read again
+    beside it, before `pyproject.toml` allows it."""
+    missing = set(PRIVATE[name]) - names_of(namedAny(name))
+    assert not missing, (
+        f"Twisted {twisted.__version__}: {name} has no {', '.join(sorted(missing))} any "
+        "more, which gateway/net/twisted_internals.py uses"
+    )
+
+
+class Outbox:
+    """Sends nothing of its own accord."""
+
+    def add(self, server: AcceptedSocket) -> None:
+        self.waits = True
+
+    def remove(self, server: AcceptedSocket) -> None:
+        self.waits = False
+
+
+def test_what_the_kernel_has_not_taken_is_unsent() -> None:
+    """Before a socket is sent to, while the kernel is full, and when it took all."""
+    own, peer = socket.socketpair()
+    server = AcceptedSocket(
+        own, StringTransport(), ("192.0.2.1", 4000), None, 1, MemoryReactor()
+    )
+    server.sends = Outbox()
+    server.write(b"12345")
+    assert server.unsent_bytes == 5
+    size, got = 1 << 22, 0
+    server.write(bytes(size))
+    server.send()
+    peer.setblocking(False)
+    while server.unsent_bytes:
+        with contextlib.suppress(BlockingIOError):
+            got += len(peer.recv(size))
+        server.doWrite()
+    with contextlib.suppress(BlockingIOError):
+        while data := peer.recv(size):
+            got += len(data)
+    assert got == 5 + size
+    own.close()
+    peer.close()
 
 
 @implementer(IReadDescriptor)

@@ -1,0 +1,302 @@
+"""All that is private of Twisted and used here: its sockets, its ports, its epoll loop.
+
+What Twisted does not promise may change with any release.  So `pyproject.toml` allows
+those that `PRIVATE` was read in, no other module uses such names (`tests/test_imports.py`),
+and a test says which of them another release lacks.
+
+Sockets: Twisted asks the kernel whether a socket can be written to before it sends;
+`AcceptedSocket` sends first (`gateway.net.sends`, ADR 11).
+
+Ports: Twisted would remove a unix socket that systemd has handed over.
+
+The loop: Twisted makes a log context for every read, for log calls of the old kind that do
+not say who logs: six calls, a tenth of what it costs to take a small message and answer it.
+In `poll_plainly` only Twisted's `_doReadOrWrite` logs like that, of what raises, and our
+log (`gateway.daemon.logs`) never writes what the context would say, `system`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from select import EPOLLIN
+from typing import Any, Protocol, cast
+
+from twisted.internet import main, tcp, unix
+from twisted.internet.address import UNIXAddress
+from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.interfaces import IAddress, IProtocolFactory
+from twisted.logger import Logger
+
+__all__ = [
+    "PRIVATE",
+    "AcceptedSocket",
+    "AcceptedUnixSocket",
+    "adopt_unix_port",
+    "event_loop",
+    "poll_plainly",
+]
+
+PRIVATE: Mapping[str, tuple[str, ...]] = {
+    "twisted.internet.tcp.Server": (
+        "_addressType",
+        "_maybePauseProducer",
+        "_tempDataBuffer",
+        "_tempDataLen",
+        "_writeDisconnected",
+        "dataBuffer",
+        "offset",
+        "producerPaused",
+    ),
+    "twisted.internet.unix.Port": (
+        "_bindPath",
+        "_fromListeningDescriptor",
+        "_shouldShutdown",
+    ),
+    "twisted.internet.epollreactor.EPollReactor": (
+        "_disconnectSelectable",
+        "_doReadOrWrite",
+        "_poller",
+        "_selectables",
+        "doIteration",
+    ),
+    "twisted.internet.asyncioreactor.AsyncioSelectorReactor": ("_asyncioEventloop",),
+}
+"""What is used of each class: names with `_`, and others that no document has."""
+
+_log = Logger()
+
+_MOST_PIECES = 1024
+"""The kernel takes no more in one call (IOV_MAX)."""
+
+
+class Outbox(Protocol):
+    """Who sends to sockets at the end of the turn: `sends.Sends`."""
+
+    def add(self, server: AcceptedSocket, /) -> None:
+        """It has something to send."""
+
+    def remove(self, server: AcceptedSocket, /) -> None:
+        """It has nothing to send any more."""
+
+
+_NOTHING: list[bytes] = []
+"""What one has to send that has nothing; never changed."""
+
+
+class AcceptedSocket(tcp.Server):
+    """An accepted socket, as Twisted has it, that does not wait to be writable.
+
+    Ten thousand of them have nothing to say most of the time, so it keeps no names for
+    logs that nobody reads, no address of its peer, and no empty list.
+    """
+
+    sends: Outbox
+    read_bytes = tcp.Server.bufferSize
+    """See `transport.Transport`."""
+    _waits = False
+    """The reactor says when it can be written to."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.logstr = self.repstr = type(self.protocol).__name__
+        self.client, self.hostname, self.sessionno = (), "", 0
+        self._tempDataBuffer = _NOTHING
+
+    def getPeer(self) -> IAddress:
+        """See ITransport."""
+        kind: Callable[..., IAddress] = self._addressType
+        return kind("TCP", *self.socket.getpeername()[:2])
+
+    def doRead(self) -> Exception | None:  # type: ignore[override]
+        """See IReadDescriptor."""
+        room: int = self.protocol.room()  # type: ignore[attr-defined]
+        if not room:  # the protocol has paused us
+            return None
+        try:
+            data = self.socket.recv(min(self.read_bytes, room))
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if not data:
+            return main.CONNECTION_DONE
+        self.protocol.dataReceived(data)
+        return None
+
+    def write(self, data: bytes) -> None:
+        """See ITransport.  As Twisted's does, without its TLS, in one call."""
+        if not isinstance(data, bytes):
+            raise TypeError(f"no bytes are to be sent: {data!r}"[:200])
+        if not data or not self.connected or self._writeDisconnected:
+            return
+        if self._tempDataLen:
+            self._tempDataBuffer.append(data)
+        else:
+            self._tempDataBuffer = [data]
+        self._tempDataLen += len(data)
+        if len(self.dataBuffer) + self._tempDataLen > self.bufferSize:
+            self._maybePauseProducer()
+        if self._waits:
+            self.startWriting()
+        else:
+            self.sends.add(self)
+
+    def writeSequence(self, iovec: Iterable[bytes | memoryview]) -> None:
+        """See ITransport.  What is much is sent now, from where it lies: its producer need
+        not pause if the kernel takes all of it.
+        """
+        pieces: list[Any] = list(iovec)
+        much = sum(map(len, pieces)) > self.bufferSize
+        if not much or not self.connected or self._writeDisconnected or self._behind:
+            self.write(b"".join(pieces))
+            return
+        pieces = self._tempDataBuffer + pieces
+        if len(pieces) > _MOST_PIECES:
+            pieces = [b"".join(pieces)]
+        sent = 0
+        with contextlib.suppress(OSError):  # as in `_send_all`
+            sent = self.socket.sendmsg(pieces)
+        self._tempDataBuffer, self._tempDataLen = _NOTHING, 0
+        if sent == sum(map(len, pieces)):
+            self.sends.remove(self)
+        else:  # no view stays here, for it keeps more than itself
+            self._tempDataBuffer = []
+            self.dataBuffer, self.offset = b"".join(_rest(pieces, sent)), 0
+            self._maybePauseProducer()
+            self.startWriting()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `transport.Transport`."""
+        return self._tempDataLen + len(self.dataBuffer) - self.offset
+
+    @property
+    def _behind(self) -> bool:
+        """Something is left of earlier writes, or somebody waits for room."""
+        return bool(self.dataBuffer or self.producerPaused or self._waits)
+
+    def startWriting(self) -> None:
+        """There is something to send."""
+        if self._waits:
+            super().startWriting()
+        else:
+            self.sends.add(self)
+
+    def stopWriting(self) -> None:
+        """All is sent, or the connection is lost."""
+        self.sends.remove(self)
+        if self._waits:
+            self._waits = False
+            super().stopWriting()
+
+    def send(self) -> None:
+        """Send as much as the kernel takes; the reactor has the rest, and any error."""
+        done = False
+        try:
+            if self._behind:
+                done = self.doWrite() is None and not self.unsent_bytes
+            else:
+                done = self._send_all()
+        finally:
+            if not done:
+                self._wait()
+
+    def _send_all(self) -> bool:
+        """What `doWrite` does where nothing is left of earlier writes, nobody waits for
+        room, and the kernel takes all; false: it did not.
+        """
+        pieces = self._tempDataBuffer
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        try:
+            sent = self.socket.send(data)
+        except OSError:  # the reactor tries again, and then sees why
+            return False
+        self._tempDataBuffer, self._tempDataLen = _NOTHING, 0
+        if sent == len(data):
+            return True
+        self._tempDataBuffer = []
+        self.dataBuffer, self.offset = data, sent
+        return False
+
+    def loseConnection(self) -> None:
+        """See ITransport."""
+        self._wait()
+        super().loseConnection()
+
+    def loseWriteConnection(self) -> None:
+        """See ITCPTransport."""
+        self._wait()
+        super().loseWriteConnection()
+
+    def _wait(self) -> None:
+        if self.connected:
+            self.sends.remove(self)
+            self._waits = True
+            super().startWriting()
+
+
+class AcceptedUnixSocket(AcceptedSocket, unix.Server):
+    """The same of a unix socket."""
+
+    def getPeer(self) -> IAddress:
+        """See ITransport; it has no name."""
+        return UNIXAddress(None)
+
+
+def _rest(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryview]:
+    """What is left of *pieces* after so many bytes."""
+    for piece in pieces:
+        yield memoryview(piece)[sent:]
+        sent = max(0, sent - len(piece))
+
+
+def adopt_unix_port(
+    reactor: Any, descriptor: int, factory: IProtocolFactory
+) -> unix.Port:
+    """Listen on a unix socket that this process was handed.
+
+    Twisted would give it mode 0666, and at the end remove it and shut it down for all:
+    the next process, which has the same socket, could not be found any more.
+    """
+    make: Any = unix.Port._fromListeningDescriptor
+    port: Any = make(reactor, descriptor, factory)
+    port._bindPath = b"\0" + port._bindPath  # as if in no file system
+    port._shouldShutdown = False  # as of adopted TCP sockets
+    port.startListening()
+    return cast(unix.Port, port)
+
+
+def poll_plainly(reactor: Any) -> None:
+    """Let the reactor serve what is ready without log contexts, if it is one of epoll."""
+    if not isinstance(reactor, EPollReactor):
+        return
+    own: Any = reactor
+
+    def poll(seconds: float | None) -> None:
+        ready, serve = own._selectables, own._doReadOrWrite
+        wait = -1 if seconds is None else seconds
+        for number, event in own._poller.poll(wait, len(ready)):
+            if number in ready:  # not lost meanwhile
+                try:
+                    serve_one = read if event == EPOLLIN else serve
+                    serve_one(ready[number], number, event)
+                except Exception:
+                    _log.failure("a connection could not be served")
+
+    def read(one: Any, *_: int) -> None:
+        """As Twisted's, of one that has something to read and no more."""
+        try:
+            why = one.doRead()
+        except BaseException as error:  # as Twisted does
+            _log.failure("a connection could not be read")
+            why = error
+        if why:
+            own._disconnectSelectable(one, why, True)
+
+    own.doIteration = poll
+
+
+def event_loop(reactor: Any) -> object:
+    """What runs the reactor, if it is asyncio's; None of any other."""
+    return getattr(reactor, "_asyncioEventloop", None)
