@@ -20,6 +20,7 @@ __all__ = [
     "Column",
     "ColumnName",
     "disagreeing",
+    "keys",
 ]
 
 #: Columns that every table has; the audit and the readers rely on them.
@@ -56,6 +57,38 @@ _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?", re.ASCII
 )
 _COLUMN = re.compile(r"[a-z_][a-z0-9_]{0,99}", re.ASCII)
+
+#: Of a path: one in quotes, which may have dots in it, or one without.
+_KEY = re.compile(r'"((?:[^"\\]|\\["\\])+)"|([^".][^.]*)')
+
+#: A path of n keys is looked for in 2^(n-1) ways.
+_MOST_KEYS = 10
+
+
+def keys(path: str) -> tuple[str, ...]:
+    """The keys that lead to a value: those of `labels."app.io/name"` are `labels` and
+    `app.io/name`.
+
+    In quotes a backslash stands before a quote and before a backslash.  Raises ValueError.
+    """
+    found: list[str] = []
+    at = 0
+    while at <= len(path):
+        key = _KEY.match(path, at)
+        if key is None or path[key.end() : key.end() + 1] not in ("", "."):
+            raise ValueError(
+                "must be keys joined by dots, in quotes where a key has dots in it"
+                f' (labels."app.kubernetes.io/name"), not {path!r}'
+            )
+        quoted, plain = key.groups()
+        found.append(plain or re.sub(r"\\(.)", r"\1", quoted))
+        at = key.end() + 1
+    if len(found) > _MOST_KEYS:
+        raise ValueError(
+            f"has {len(found)} keys, and at most {_MOST_KEYS} are looked for in each way"
+            f" that dots may join them; put keys that have dots into quotes: {path!r}"
+        )
+    return tuple(found)
 
 
 def _column_name(value: object) -> str:
@@ -136,8 +169,7 @@ class Column(Section):
         if not paths:
             raise ValueError("must name at least one path")
         for one in paths:
-            if not all(one.split(".")):
-                raise ValueError(f"must be keys joined by dots, not {one!r}")
+            keys(one)
         return path
 
     @property

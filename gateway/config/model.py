@@ -282,6 +282,10 @@ class Spark(Section):
         default=False,
         description="Beats' events that come again go to quarantine, flawed resent",
     )
+    deduplicate_by: Literal["contents", "place"] = Field(
+        default="contents",
+        description="Doubles share their place and all contents, or place and message",
+    )
     deduplicate_horizon: Annotated[float, Time("1s", "7d")] = Field(
         default=HOUR, description="How far back deduplicate looks (time)"
     )

@@ -13,49 +13,34 @@
  */
 package gateway.spark;
 
-import java.nio.ByteOrder;
-import java.util.Arrays;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
-import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Payload to row: the text, null if it is not UTF-8, then a value for each path, then
- * for each path that is an instant its microseconds since 1970, null if it is not
- * written as most write it.
+ * for each path that is an instant its microseconds since 1970, null if Spark must read it,
+ * then, where it is asked for, a hash of what the payload says.
  */
 public final class Fields implements UDF1 {
 
-    /** Of each character: 1 ends what a string may hold as it is. */
-    private static final byte[] STOPS = new byte[256];
-
-    static {
-        Arrays.fill(STOPS, 0, 32, (byte) 1);
-        STOPS['"'] = 1;
-        STOPS['\\'] = 1;
-    }
-
-    /** The highest bit of each of eight bytes, the lowest, and some characters. */
-    private static final long HIGH = 0x8080808080808080L;
-    private static final long LOW = 0x0101010101010101L;
-    private static final long BLANKS = LOW * ' ';
-    private static final long QUOTES = LOW * '"';
-    private static final long BACKSLASHES = LOW * '\\';
-    private static final boolean LITTLE =
-        ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
-
-    private final String[] paths;
+    private final String[] keys;
+    private final int[] depths;
     private final int[] instants;
+    private final boolean contents;
     private transient Keys root;
+    /** Where the slots of each path begin, and where those of the last one end. */
+    private transient int[] slots;
 
     /**
-     * Asks for a value by each path: keys joined by dots, nested or as one flat key.
-     * The paths with the numbers *instants* are of instants.
+     * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
+     * many each path has.  The paths with the numbers *instants* are of instants.
      */
-    public Fields(String[] paths, int[] instants) {
-        this.paths = paths;
+    public Fields(String[] keys, int[] depths, int[] instants, Boolean contents) {
+        this.keys = keys;
+        this.depths = depths;
         this.instants = instants;
+        this.contents = contents.booleanValue();
     }
 
     public Object call(Object payload) {
@@ -63,20 +48,26 @@ public final class Fields implements UDF1 {
             return null;
         }
         byte[] bytes = (byte[]) payload;
-        Object[] row = new Object[1 + paths.length + instants.length];
+        int values = 1 + depths.length + instants.length;
+        Object[] row = new Object[contents ? values + 1 : values];
         if (isText(bytes)) {
             row[0] = UTF8String.fromBytes(bytes);
             find(bytes, row);
+        }
+        if (contents) {
+            row[values] = Long.valueOf(Contents.hash(bytes));
         }
         return RowFactory.create(row);
     }
 
     private void find(byte[] bytes, Object[] row) {
         if (root == null) {
-            root = keys();
+            prepare();
         }
-        Object[] found = new Object[2 * paths.length];
-        Scan scan = new Scan(bytes, found);
+        int[] begins = slots;
+        int paths = depths.length;
+        Object[] found = new Object[begins[paths]];
+        Find scan = new Find(bytes, found);
         try {
             scan.document(root);
         } catch (IndexOutOfBoundsException why) {
@@ -84,13 +75,16 @@ public final class Fields implements UDF1 {
         } catch (IllegalArgumentException why) {
             return;
         }
-        for (int n = 0; n < paths.length; n++) {
-            Object nested = found[2 * n];
-            row[1 + n] = nested != null ? nested : found[2 * n + 1];
+        for (int n = 0; n < paths; n++) {
+            int slot = begins[n];
+            while (found[slot] == null && slot + 1 < begins[n + 1]) {
+                slot++;
+            }
+            row[1 + n] = found[slot];
         }
         for (int n = 0; n < instants.length; n++) {
             Object text = row[1 + instants[n]];
-            row[1 + paths.length + n] = text == null ? null : Instants.micros((UTF8String) text);
+            row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
         }
     }
 
@@ -98,7 +92,7 @@ public final class Fields implements UDF1 {
         int at = 0;
         int length = bytes.length;
         while (at + 16 <= length) {
-            if (((eight(bytes, at) | eight(bytes, at + 8)) & HIGH) != 0) {
+            if (((Scan.eight(bytes, at) | Scan.eight(bytes, at + 8)) & Scan.HIGH) != 0) {
                 return UTF8String.fromBytes(bytes).isValid();
             }
             at += 16;
@@ -112,56 +106,42 @@ public final class Fields implements UDF1 {
         return true;
     }
 
-    /** Eight bytes from there on, the first one lowest. */
-    private static long eight(byte[] bytes, int at) {
-        long found = Platform.getLong(bytes, Platform.BYTE_ARRAY_OFFSET + at);
-        return LITTLE ? found : Long.reverseBytes(found);
-    }
-
-    /** The highest bits of bytes that are 0; above the lowest one others may be set. */
-    private static long zeros(long eight) {
-        return (eight - LOW) & ~eight & HIGH;
-    }
-
-    /** Where the first byte is whose highest bit is set. */
-    private static int first(long bits) {
-        return Long.numberOfTrailingZeros(bits) >>> 3;
-    }
-
-    /** Slot 2n is for path n written nested, 2n + 1 for the same as one flat key. */
-    private Keys keys() {
+    /** Each way to write a path has a slot; of a path the first that is filled counts. */
+    private void prepare() {
         Keys all = new Keys();
-        for (int n = 0; n < paths.length; n++) {
-            String path = paths[n];
-            Keys at = all;
-            int from = 0;
-            int dot = path.indexOf('.');
-            while (dot >= 0) {
-                at = at.add(path.substring(from, dot));
-                from = dot + 1;
-                dot = path.indexOf('.', from);
-            }
-            at.add(path.substring(from)).slot = 2 * n;
-            if (from > 0) {
-                all.add(path).slot = 2 * n + 1;
-            }
+        int[] begins = new int[depths.length + 1];
+        int from = 0;
+        for (int n = 0; n < depths.length; n++) {
+            begins[n + 1] = begins[n] + (1 << depths[n] - 1);
+            add(all, from, from + depths[n], begins[n]);
+            from += depths[n];
         }
         all.close();
-        return all;
+        slots = begins;
+        root = all;
     }
 
     /**
-     * One pass over a payload.  Reading behind its end raises IndexOutOfBounds; what can
-     * be no JSON raises IllegalArgument.
+     * The keys from *from* to *to* below an object, in each way that dots may join some
+     * that follow each other: the shortest first keys have the first slots.
      */
-    private static final class Scan {
+    private void add(Keys above, int from, int to, int slot) {
+        String name = keys[from];
+        for (int next = from + 1; next < to; next++) {
+            add(above.add(name), next, to, slot);
+            slot += 1 << to - next - 1;
+            name = name + '.' + keys[next];
+        }
+        above.add(name).take(slot);
+    }
 
-        private final byte[] bytes;
+    /** Puts the values that are asked for where they go. */
+    private static final class Find extends Scan {
+
         private final Object[] found;
-        private int at;
 
-        Scan(byte[] bytes, Object[] found) {
-            this.bytes = bytes;
+        Find(byte[] bytes, Object[] found) {
+            super(bytes);
             this.found = found;
         }
 
@@ -231,97 +211,22 @@ public final class Fields implements UDF1 {
             if (first == '"') {
                 at++;
                 boolean plain = string();
-                if (asked.slot >= 0) {
-                    found[asked.slot] =
-                        plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1);
+                if (asked.ends.length > 0) {
+                    put(asked, plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1));
                 }
                 return;
             }
             skip();
-            if (asked.slot >= 0 && first != 'n') {
+            if (asked.ends.length > 0 && first != 'n') {
                 boolean nested = first == '{' || first == '[';
-                found[asked.slot] = nested ? compact(from, at) : slice(from, at);
+                put(asked, nested ? compact(from, at) : slice(from, at));
             }
         }
 
-        /** Moves behind a value, however deep it is. */
-        private void skip() {
-            int depth = 0;
-            do {
-                byte one = bytes[at++];
-                if (one == '"') {
-                    string();
-                } else if (one == '{' || one == '[') {
-                    depth++;
-                } else if (one == '}' || one == ']') {
-                    depth--;
-                } else if (depth == 0) {
-                    scalar();
-                }
-            } while (depth > 0);
-            if (depth < 0) {
-                throw new IllegalArgumentException();
-            }
-        }
-
-        private void scalar() {
-            int n = at;
-            byte one = bytes[n];
-            while (one != ',' && one != '}' && one != ']' && one > ' ') {
-                one = bytes[++n];
-            }
-            at = n;
-        }
-
-        /** From behind one quote to behind the next; whether it has no escapes. */
-        private boolean string() {
-            boolean plain = true;
-            int n = at;
-            int last = bytes.length - 8;
-            while (true) {
-                while (n <= last) {
-                    long some = eight(bytes, n);
-                    long stops = zeros(some ^ QUOTES) | zeros(some ^ BACKSLASHES)
-                        | (some - BLANKS) & ~some & HIGH;
-                    if (stops != 0) {
-                        n += first(stops);
-                        if (bytes[n] == '"') {
-                            at = n + 1;
-                            return plain;
-                        }
-                        break;
-                    }
-                    n += 8;
-                }
-                while (STOPS[bytes[n] & 255] == 0) {
-                    n++;
-                }
-                byte stop = bytes[n++];
-                if (stop == '"') {
-                    at = n;
-                    return plain;
-                }
-                if (stop != '\\') {
-                    throw new IllegalArgumentException();
-                }
-                plain = false;
-                n++;
-            }
-        }
-
-        private void blanks() {
-            int n = at;
-            byte one = bytes[n];
-            while (one <= ' '
-                    && (one == ' ' || one == '\n' || one == '\t' || one == '\r')) {
-                one = bytes[++n];
-            }
-            at = n;
-        }
-
-        private void expect(char wanted) {
-            if (bytes[at++] != wanted) {
-                throw new IllegalArgumentException();
+        private void put(Keys asked, UTF8String value) {
+            int[] ends = asked.ends;
+            for (int n = 0; n < ends.length; n++) {
+                found[ends[n]] = value;
             }
         }
 

@@ -13,11 +13,18 @@ public final class Keys {
     private Keys[] below = new Keys[0];
     /** By the length of a name: which names have it. */
     private int[][] lengths;
-    /** Where the value goes; -1: only what is below is asked for. */
-    public int slot = -1;
+    /** Where the value goes; none: only what is below is asked for. */
+    public int[] ends = new int[0];
     /** All slots from here on, which a key that comes again clears. */
     public int[] slots;
 
+    /** The value of this key is asked for. */
+    public void take(int slot) {
+        ends = Arrays.copyOf(ends, ends.length + 1);
+        ends[ends.length - 1] = slot;
+    }
+
+    /** What is asked for below a key. */
     public Keys add(String name) {
         byte[] bytes = UTF8String.fromString(name).getBytes();
         for (int n = 0; n < names.length; n++) {
@@ -62,7 +69,7 @@ public final class Keys {
     }
 
     public void close() {
-        int count = slot < 0 ? 0 : 1;
+        int count = ends.length;
         for (int n = 0; n < below.length; n++) {
             below[n].close();
             count += below[n].slots.length;
@@ -82,11 +89,8 @@ public final class Keys {
             }
             lengths[length] = Arrays.copyOf(some, alike);
         }
-        slots = new int[count];
-        int at = 0;
-        if (slot >= 0) {
-            slots[at++] = slot;
-        }
+        slots = Arrays.copyOf(ends, count);
+        int at = ends.length;
         for (int n = 0; n < below.length; n++) {
             int[] some = below[n].slots;
             System.arraycopy(some, 0, slots, at, some.length);

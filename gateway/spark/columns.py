@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from gateway.config.columns import EVENT_TIME, USUAL
-from gateway.spark.fields import field, micros
+from gateway.config.columns import EVENT_TIME, USUAL, keys
+from gateway.spark.fields import CONTENTS, field, micros
 from gateway.spark.times import bounded, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
@@ -37,7 +37,8 @@ class Source:
     """Where the values of a column come from, for some events or for all."""
 
     paths: tuple[str, ...]
-    """Keys joined by dots; the first that leads to a value counts."""
+    """Keys joined by dots; the first that leads to a value counts, and of several an
+    empty one only where no other leads to any."""
     type: str = "string"
     default: Any = None
     """The value where no path leads to one."""
@@ -62,7 +63,10 @@ class Source:
 _PATHS: Mapping[str, tuple[str, ...]] = {
     EVENT_TIME: ("@timestamp",),
     "message": ("message", "event.original", "line", "msg"),
-    "host": ("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host"),
+    "host": (
+        *("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host"),
+        "agent.name",
+    ),
     "log_file_path": ("log.file.path",),
     "log_offset": ("log.offset",),
     "agent_id": ("agent.id",),
@@ -72,13 +76,13 @@ DEFAULTS: Mapping[str, Source] = {
     name: Source(_PATHS[name], kind) for name, kind in USUAL.items()
 }
 
-#: Where a shipper read an event: what `place` is a hash of.
-_PLACE: Mapping[str, Source] = {
+#: Where a shipper read an event: what `place` is a hash of, with what the event says.
+_WHERE: Mapping[str, Source] = {
     "place_agent": Source(("agent.id",)),
     "place_file": Source(("log.file.fingerprint", "log.file.inode", "log.file.path")),
     "place_offset": Source(("log.offset",)),
-    "place_text": Source(("message",)),
 }
+_PLACE = {**_WHERE, "place_text": Source(("message",))}
 
 #: Streams that clients make for themselves: `_RG…`, `_MARK…`, and the scope `_system`.
 _INTERNAL = "(startswith(channel, '_') OR contains(channel, '/_'))"
@@ -121,13 +125,18 @@ class Columns:
     """All columns that are taken out of the JSON."""
 
     def __init__(
-        self, chosen: Mapping[str, Any] | None = None, *, place: bool = False
+        self,
+        chosen: Mapping[str, Any] | None = None,
+        doubles: Literal["contents", "place"] | None = None,
     ) -> None:
         """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
 
-        With *place* there is one more column, a hash of where a shipper read the event.
+        With *doubles* there is one more column, by which doubles are told: a hash of
+        where a shipper read the event, and of all that it says or of its message.
         """
-        self._place = dict(_PLACE) if place else {}
+        self.contents = doubles == "contents"
+        """Whether all that an event says is hashed."""
+        self._place = dict(_PLACE) if doubles else {}
         self._sources: dict[str, list[Source]] = {
             name: [source] for name, source in DEFAULTS.items()
         }
@@ -143,6 +152,8 @@ class Columns:
             )
         )
         """Which values of the JSON are wanted."""
+        self.keys = [keys(path) for path in self.paths]
+        """What leads to each."""
         self.instants = [
             number
             for number, path in enumerate(self.paths)
@@ -156,6 +167,12 @@ class Columns:
         self._lookups = {
             path: f"j.{field(number)}" for number, path in enumerate(self.paths)
         }
+
+    @classmethod
+    def of(cls, settings: Any) -> Columns:
+        """Those that the section `spark` of a configuration asks for."""
+        by = settings.deduplicate_by if settings.deduplicate else None
+        return cls(settings.columns, by)
 
     def _choose(self, name: str, given: Any) -> None:
         self._envelope.pop(name, None)
@@ -178,15 +195,13 @@ class Columns:
         }
 
     def place(self) -> str | None:
-        """A hash of the place, null where there is none; None without `place`."""
+        """A hash of the place, null where there is none; None without *doubles*."""
         if not self._place:
             return None
-        parts = ", ".join(f"raw_{name}" for name in self._place)
-        known = " AND ".join(
-            f"raw_{name} IS NOT NULL"
-            for name in ("place_agent", "place_file", "place_offset")
-        )
-        return f"CASE WHEN {known} THEN xxhash64({parts}) END"
+        where = [f"raw_{name}" for name in _WHERE]
+        known = " AND ".join(f"{part} IS NOT NULL" for part in where)
+        what = f"j.{CONTENTS}" if self.contents else "raw_place_text"
+        return f"CASE WHEN {known} THEN xxhash64({', '.join([*where, what])}) END"
 
     def cast(self) -> dict[str, str]:
         """Expressions over the `raw_NAME`: each column in its type, as `typed_NAME`."""
@@ -241,15 +256,20 @@ class Columns:
         """Which path `event_time` came from; `received_at` where there was none."""
         none = f"typed_{EVENT_TIME} IS NULL"
         cases = " ".join(
-            f"WHEN {self._guarded(source, f'{self._lookups[path]} IS NOT NULL')}"
-            f" THEN {literal(path)}"
+            f"WHEN {self._guarded(source, self._counts(path))} THEN {literal(path)}"
             for source in self._sources[EVENT_TIME]
             for path in source.paths
         )
         return f"CASE WHEN {none} THEN 'received_at' {cases} END"
 
     def _text(self, source: Source) -> str:
-        return f"coalesce({', '.join(self._lookups[path] for path in source.paths)})"
+        values = [self._lookups[path] for path in source.paths]
+        some = [f"nullif({value}, '')" for value in values] if values[1:] else []
+        return f"coalesce({', '.join([*some, *values])})"
+
+    def _counts(self, path: str) -> str:
+        """Whether a path leads to an instant, or to what should be one."""
+        return f"{self._lookups[path]} <> ''"
 
     def _cast(self, source: Source, raw: str) -> str:
         kind = _TYPES[source.type]
@@ -267,8 +287,7 @@ class Columns:
     def _instant(self, source: Source, raw: str) -> str:
         """That of the path which has the value; most are known without a cast."""
         cases = " ".join(
-            f"WHEN {self._lookups[path]} IS NOT NULL"
-            f" THEN j.{micros(self.paths.index(path))}"
+            f"WHEN {self._counts(path)} THEN j.{micros(self.paths.index(path))}"
             for path in source.paths
         )
         known = f"(CASE {cases} END)"

@@ -19,14 +19,17 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TEXT", "field", "function", "micros"]
+__all__ = ["CONTENTS", "TEXT", "field", "function", "micros"]
 
 #: The field of the result that holds the whole payload, null if it is not UTF-8.
 TEXT = "text"
+#: The field of the result that holds a hash of what the payload says.
+CONTENTS = "contents"
 
 #: Each uses those before it.
 _SOURCES = [
-    Path(__file__).with_name(f"{n}.java") for n in ("Instants", "Keys", "Fields")
+    Path(__file__).with_name(f"{name}.java")
+    for name in ("Instants", "Keys", "Scan", "Contents", "Fields")
 ]
 _CLASS = "gateway.spark.Fields"
 
@@ -42,22 +45,29 @@ def micros(number: int) -> str:
 
 
 def function(
-    spark: SparkSession, paths: Sequence[str], instants: Sequence[int] = ()
+    spark: SparkSession,
+    paths: Sequence[Sequence[str]],
+    instants: Sequence[int] = (),
+    *,
+    contents: bool = False,
 ) -> str:
-    """A function's name in SQL: a payload to a struct of `TEXT`, a `field` per path, and
-    `micros` for the paths with the numbers *instants*.
+    """A function's name in SQL: a payload to a struct of `TEXT`, a `field` per path,
+    `micros` for the paths with the numbers *instants*, and with *contents* `CONTENTS`.
 
-    A path is keys joined by dots.  It leads to a value in an object in an object, or to
-    one under a key with dots in it; the first counts before the second.  Values are the
-    text that they have in the JSON, lists and objects without blanks; an object that
-    another path leads through is no value.  `micros` are those of a date with a time of
-    day, to the second or better, and its offset, as RFC 3339 has them; a comma may stand
-    for the point.  They are null for whatever else the value is.
+    A path is the keys that lead to a value, each of an object in the one before.  Some
+    that follow each other may be one key of the JSON, joined by dots: ECS allows that at
+    any level.  Of several ways in one payload that with the shortest key counts, at the
+    first level where they differ.  Values are the text that they have in the JSON, lists
+    and objects without blanks; an object that another path leads through is no value.
+    `micros` are those of an instant as RFC 3339 and ISO 8601 write it (`Instants.java`),
+    and null for whatever else the value is.  `CONTENTS` is the same for payloads that
+    differ in the order of keys and in blanks between parts alone.
     """
     code = [source.read_text("utf-8") for source in _SOURCES]
-    name = f"gateway_fields_{crc32(repr((code, paths, instants)).encode()):08x}"
+    asked = repr((code, paths, instants, contents))
+    name = f"gateway_fields_{crc32(asked.encode()):08x}"
     if not spark.catalog.functionExists(name):
-        _register(spark, name, code, paths, instants)
+        _register(spark, name, code, paths, instants, contents=contents)
     return name
 
 
@@ -65,8 +75,10 @@ def _register(
     spark: SparkSession,
     name: str,
     code: Sequence[str],
-    paths: Sequence[str],
+    paths: Sequence[Sequence[str]],
     instants: Sequence[int],
+    *,
+    contents: bool,
 ) -> None:
     java: Any = spark._jvm  # noqa: SLF001
     session: Any = spark._jsparkSession  # noqa: SLF001
@@ -84,13 +96,17 @@ def _register(
     spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
     # By reflection: Py4J takes classes of the same name, from two sessions, for one.
     (constructor,) = loader.loadClass(_CLASS).getConstructors()
-    asked = _array(spark, java.String, paths)
+    keys = _array(spark, java.String, [key for path in paths for key in path])
+    depths = _array(spark, java.int, [len(path) for path in paths])
     timed = _array(spark, java.int, instants)
-    made = constructor.newInstance(_array(spark, java.Object, [asked, timed]))
+    made = constructor.newInstance(
+        _array(spark, java.Object, [keys, depths, timed, contents])
+    )
     columns = [TEXT, *map(field, range(len(paths)))]
     result = StructType(
         [StructField(column, StringType()) for column in columns]
         + [StructField(micros(number), LongType()) for number in instants]
+        + [StructField(CONTENTS, LongType())] * contents
     )
     kind = session.parseDataType(result.json())
     session.udf().register(name, made, kind)

@@ -94,7 +94,7 @@ class Job:
             query.stream_of(
                 config,
                 spark,
-                Columns(config.spark.columns, place=config.spark.deduplicate),
+                Columns.of(config.spark),
             ),
             limit=lambda: limit_of(self._spool, config.spark.max_bytes_per_trigger),
             trigger=config.spark.trigger,

@@ -107,7 +107,7 @@ def _rows(
         "mergeSchema", "true"
     )
     envelope = _judged(found.parquet(*[url(path) for path in old]), accepted)
-    columns = Columns(config.spark.columns, place=config.spark.deduplicate)
+    columns = Columns.of(config.spark)
     made = tables.events(envelope, config.spark.body, columns)
     made.coalesce(1).write.partitionBy(*tables.PARTITIONS).parquet(url(staged / "data"))
     window = timedelta(seconds=config.spark.stats_window)

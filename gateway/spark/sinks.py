@@ -57,7 +57,7 @@ def make(
         claim(lake, disk, {"sink": name})
         parquet.check_shared(lake, spark)
         window = timedelta(seconds=config.spark.stats_window)
-        columns = Columns(config.spark.columns, place=config.spark.deduplicate)
+        columns = Columns.of(config.spark)
         again = query.reader(spark, spool, config.spark.body, columns)
         return parquet.ParquetSink(
             lake,

@@ -64,7 +64,9 @@ def events(
     # Spool files have it in their footers alone: `named` puts it in.
     known = "incarnation" in stream.columns
     incarnation = f.col("incarnation") if known else unnamed()
-    find = function(stream.sparkSession, made.paths, made.instants)
+    find = function(
+        stream.sparkSession, made.keys, made.instants, contents=made.contents
+    )
     text = (
         f"CASE WHEN {_JSON} THEN j.{TEXT} WHEN content_type LIKE 'text/%'"
         " THEN try_validate_utf8(cast(payload AS string)) END"

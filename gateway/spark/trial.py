@@ -49,7 +49,7 @@ def rows_of(config: Any, files: Sequence[Path]) -> list[dict[str, Any]]:
 
     try:
         found = spark.read.schema(SCHEMA_DDL).parquet(*map(url, files))
-        columns = Columns(config.spark.columns, place=config.spark.deduplicate)
+        columns = Columns.of(config.spark)
         rows = tables.events(found, config.spark.body, columns).orderBy("node", "lsn")
         written = rows.select(f.to_json(f.struct("*"), _OPTIONS)).collect()
     finally:

@@ -266,6 +266,13 @@ def test_where_pravega_clients_are_sent(
          "spark.sink: must be parquet, delta, iceberg or module:function, not 'orc' (line 1)"),
         ("spark: {sink: 'a b:c'}",
          "spark.sink: must be parquet, delta, iceberg or module:function, not 'a b:c' (line 1)"),
+        ("spark: {columns: {a: {path: 'b.\"c'}}}",
+         ("spark.columns.a.path: must be keys joined by dots, in quotes where a key has dots"
+         " in it (labels.\"app.kubernetes.io/name\"), not 'b.\"c' (line 1)")),
+        ("spark: {columns: {a: {path: a.b.c.d.e.f.g.h.i.j.k}}}",
+         ("spark.columns.a.path: has 11 keys, and at most 10 are looked for in each way that"
+         " dots may join them; put keys that have dots into quotes: 'a.b.c.d.e.f.g.h.i.j.k'"
+         " (line 1)")),
         ("spark: {sink: 'm:f', deduplicate: true}",
          "spark.deduplicate: needs spark.sink: parquet, not m:f (line 1)"),
         ("spark: {columns: {a: {path: a, type: text}}}",

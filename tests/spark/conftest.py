@@ -126,6 +126,7 @@ def configuration(data: Path) -> SimpleNamespace:
             columns={},
             compact=False,
             deduplicate=False,
+            deduplicate_by="contents",
             deduplicate_horizon=3600.0,
             stats_window=60.0,
             max_bytes_per_trigger=256 * 2**20,

@@ -19,6 +19,8 @@ from gateway.spark import places
 from gateway.spark.ledger import Ranges
 from gateway.spark.places import Places
 
+NOON = "2026-11-27T12:00:00.000Z"
+
 
 def put(path: Path, first: int, hashes: list[int | None]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,35 +145,52 @@ def test_a_long_horizon_is_looked_through_in_parts(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("by", ["contents", "place"])
 def test_a_window_that_came_twice(
+    by: str,
     run_once: Callable[[], object],
     spool: Any,
     config: SimpleNamespace,
     table_rows: Callable[..., list[dict[str, Any]]],
     lake_events: Callable[..., Counter[tuple[str, int]]],
 ) -> None:
-    """`events` has each line once, `quarantine` its double; a rotated file that begins
-    anew and events without a place are left alone."""
+    """`events` has each line once, `quarantine` its double, though the shipper's maps are
+    in another order; what only shares its place is left alone: a file that begins anew, an
+    inode that another file has, other fields, another time of reading (which is a double
+    where files are read again, by: place), and events without a place."""
     config.spark.deduplicate = True
+    config.spark.deduplicate_by = by
 
-    def line(offset: int, text: str, inode: str = "5") -> bytes:
-        file = {"path": "/a.log", "inode": inode}
-        log = {"offset": offset, "file": file}
-        return json.dumps({"message": text, "agent": {"id": "x"}, "log": log}).encode()
+    def line(offset: int, text: str, **more: Any) -> dict[str, Any]:
+        log = {"offset": offset, "file": {"path": "/a.log", "inode": "5"}}
+        return {
+            "@timestamp": NOON,
+            "message": text,
+            "agent": {"id": "x"},
+            "log": log,
+            **more,
+        }
+
+    def sent(events: list[dict[str, Any]], *, turned: bool = False) -> list[bytes]:
+        return [
+            json.dumps(dict(reversed(one.items())) if turned else one).encode()
+            for one in events
+        ]
 
     window = [line(0, "a"), line(10, "b"), line(20, "c")]
-    spool.put("gw", 1, window)
+    spool.put("gw", 1, sent(window))
     run_once()
-    again = [*window, line(30, "d"), line(0, "a", inode="6"), line(10, "other")]
-    spool.put("gw", 4, [*again, b'{"message": "a"}'] * 1)
+    renamed = {"offset": 0, "file": {"path": "/a.log", "inode": "6"}}
+    again = [*window, line(30, "d"), line(0, "a", log=renamed), line(10, "other")]
+    read_again = line(20, "c", **{"@timestamp": NOON.replace("12", "13")})
+    spool.put("gw", 4, [*sent([*again, read_again], turned=True), b'{"message": "a"}'])
     run_once()
     lake = config.data_dir / "lake"
     assert lake_events(lake) == spool.produced
     events = {row["lsn"]: row["message"] for row in table_rows(lake / "events")}
-    assert list(dict(sorted(events.items())).values()) == [
-        *("a", "b", "c", "d", "a", "other", "a")
-    ]
+    once = ["a", "b", "c", "d", "a", "other", *["c"] * (by == "contents"), "a"]
+    assert list(dict(sorted(events.items())).values()) == once
     set_aside = {row["lsn"]: row for row in table_rows(lake / "quarantine")}
-    assert sorted(set_aside) == [4, 5, 6]
+    assert sorted(set_aside) == [4, 5, 6, *[10] * (by == "place")]
     assert {row["flaw"] for row in set_aside.values()} == {"resent"}
-    assert set_aside[4]["body"] == window[0].decode()
+    assert json.loads(set_aside[4]["body"]) == window[0]

@@ -163,6 +163,54 @@ def test_the_usual_fields_have_columns(make_rows: Callable[..., list[Any]]) -> N
         assert (row.message, row.host) == (message, host), one
 
 
+def test_fallbacks_pass_what_is_empty_over(make_rows: Callable[..., list[Any]]) -> None:
+    """The name of the machine is wherever somebody says it; an empty text counts where
+    nobody says more, and a default where there is none at all."""
+    sent = [
+        ({"agent": {"name": "a"}}, "a", "info"),
+        ({"host": {"name": ""}, "agent": {"name": "a"}, "level": ""}, "a", ""),
+        ({"host": {"name": "h"}, "agent.name": "a", "severity": "bad"}, "h", "bad"),
+        ({"host": {"name": ""}, "level": "", "severity": "bad"}, "", "bad"),
+        ({"message": ""}, None, "info"),
+    ]
+    rows = make_rows(
+        [json.dumps(one).encode() for one, *_ in sent],
+        *("host", "level", "message"),
+        chosen={"level": Source(("level", "severity"), default="info")},
+    )
+    assert [(row.host, row.level) for row in rows] == [row[1:] for row in sent]
+    assert rows[-1].message == ""
+
+
+def test_keys_with_dots_in_them_are_found_at_any_level(
+    make_rows: Callable[..., list[Any]],
+) -> None:
+    """As Kubernetes' labels and ECS have them: nested, flat, and anything in between; a
+    key in quotes is one key."""
+    label = "app.kubernetes.io/name"
+    sent: list[tuple[dict[str, Any], str | None, str | None]] = [
+        ({"kubernetes": {"labels": {label: "shop"}}}, "shop", "shop"),
+        ({"kubernetes.labels": {label: "shop"}}, "shop", "shop"),
+        ({f"kubernetes.labels.{label}": "shop"}, "shop", "shop"),
+        ({"kubernetes": {f"labels.{label}": "shop"}}, "shop", "shop"),
+        (
+            {"kubernetes": {"labels": {"app": {"kubernetes": {"io/name": "shop"}}}}},
+            None,
+            "shop",
+        ),
+        ({"kubernetes": {"labels.app": {"kubernetes.io/name": "shop"}}}, None, "shop"),
+    ]
+    rows = make_rows(
+        [json.dumps(one).encode() for one, *_ in sent],
+        *("quoted", "split"),
+        chosen={
+            "quoted": Source((f'kubernetes.labels."{label}"',)),
+            "split": Source((f"kubernetes.labels.{label}",)),
+        },
+    )
+    assert [(row.quoted, row.split) for row in rows] == [row[1:] for row in sent]
+
+
 def test_other_content_is_kept_as_it_is(make_rows: Callable[..., list[Any]]) -> None:
     """What does not say it is JSON is not read as JSON; text is a message."""
     rows = make_rows(
@@ -233,7 +281,9 @@ def test_what_was_committed_before_is_left_out(spark: Any) -> None:
         (20260301, None),
         (True, None),
         ("now", None),
-        ("2026-03-01", None),
+        ("2026-03-01", "2026-03-01 00:00:00"),
+        ("20260301T1200z", "2026-03-01 12:00:00"),
+        ("2016-12-31T23:59:60Z", "2017-01-01 00:00:00"),
         ("", None),
     ],
 )
