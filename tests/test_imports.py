@@ -17,13 +17,14 @@ from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-SHARED = {"event", "sdk", "config", "plugins", "standard"}
+SHARED = {"event", "sdk", "config", "plugins", "spoken", "standard"}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
     "event": set(),
-    "sdk": {"event"},
+    "sdk": {"event", "spoken"},
     "plugins": {"sdk"},
+    "spoken": set(),
     "standard": set(),
     "config": {"plugins", "sdk"},
     "store": SHARED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.spoken import size
 from gateway_demo import tables
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Progress:
             table.add_row(
                 f"received and fsynced: {one['name']}",
                 f"{one['events']:,}",
-                f"{one['bytes'] / 2**20:.1f} MiB on the wire",
+                f"{size(one['bytes'])} on the wire",
             )
         table.add_row(
             "published in the spool",

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gateway.admin.spoken import duration, size
+from gateway.spoken import duration, size
 
 __all__ = [
     "Facts",

@@ -16,6 +16,7 @@ from pathlib import Path
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import GREATEST
 from gateway.audit.ranges import Ranges
+from gateway.spoken import duration
 from gateway.store import digests
 from gateway.store.finder import SpoolFile
 from gateway.store.incarnation import KEY, Incarnation
@@ -100,19 +101,11 @@ class Unknown:
             where = f" from lsn {self.since} on" if self.since else ""
             return f"{name} is known up to lsn {self.last}, and not to {who}{where}: {behind}"
         seconds = self.end.found - self.end.heard
-        before = f"{_long(seconds)} before" if seconds >= 0 else "before"
+        before = f"{duration(seconds)} before" if seconds >= 0 else "before"
         return (
             f"{name} had acknowledged up to lsn {self.last} when last heard,"
             f" {before} its successor began; {behind}"
         )
-
-
-def _long(seconds: float) -> str:
-    """Roughly."""
-    for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.1f} s"
 
 
 @dataclass(slots=True)

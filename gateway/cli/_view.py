@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gateway.admin.spoken import duration, size
 from gateway.cli.status import verdict
 from gateway.sdk.command import printable
+from gateway.spoken import duration, many, milliseconds, size
 
 __all__ = ["View"]
 
@@ -119,7 +119,7 @@ class View:
             oldest=_age(fresh.get("age_seconds")),
             waiting=size(fresh.get("waiting_bytes") or status["spool"]["bytes"]),
             room=_age(fresh.get("room_seconds")),
-            spool=f"{status['spool']['files']} files",
+            spool=many(status["spool"]["files"], "file"),
         )
         spark = status.get("spark") or {}
         if spark:
@@ -183,4 +183,4 @@ def _age(seconds: float | None) -> str:
 
 
 def _milli(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1000 * seconds:.1f} ms"
+    return "-" if seconds is None else milliseconds(seconds)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.cli import _admin, _audit_accept, _data_dir
-from gateway.cli._text import table
+from gateway.cli._columns import table
 from gateway.cli._working import working
 from gateway.sdk.command import WrongUse, printable
 

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.cli import _data_dir
-from gateway.cli._text import age, size, table
+from gateway.cli._columns import table
 from gateway.cli._working import working
 from gateway.sdk.command import WrongUse, printable
+from gateway.spoken import duration, many, size
 
 if TYPE_CHECKING:
     from gateway.audit.verify import Verified
@@ -124,7 +125,7 @@ def _ls(args: argparse.Namespace) -> int:
             entry.last,
             entry.events,
             size(entry.bytes),
-            age(entry.age_seconds),
+            duration(entry.age_seconds),
             Path(entry.file).name,
         )
         for entry in entries
@@ -133,7 +134,7 @@ def _ls(args: argparse.Namespace) -> int:
     print(table(head, rows))
     events = sum(entry.events for entry in entries)
     total = sum(entry.bytes for entry in entries)
-    print(f"{len(entries)} files, {events} events, {size(total)}")
+    print(f"{many(len(entries), 'file')}, {many(events, 'event')}, {size(total)}")
     return 0
 
 
@@ -312,10 +313,10 @@ def _show(done: Verified) -> None:
     for problem in done.problems:
         print(f"{printable(problem.file)}: {printable(problem.why)}")
     if done.moved:
-        print(f"note: {done.moved} files were taken by the Spark job meanwhile")
-    seen = f"{done.files} files, {done.events} events"
+        print(f"note: meanwhile the Spark job took {many(done.moved, 'file')}")
+    seen = f"{many(done.files, 'file')}, {many(done.events, 'event')}"
     if done.problems:
-        print(f"{len(done.problems)} problems in {seen}")
+        print(f"{many(len(done.problems), 'problem')} in {seen}")
     else:
         print(f"fine: {seen}, every byte as it should be")
 

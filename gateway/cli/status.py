@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.admin.spoken import duration, past, size
 from gateway.cli import _admin
-from gateway.cli._text import table
+from gateway.cli._columns import table
 from gateway.sdk.command import printable
+from gateway.spoken import duration, many, past, size
 
 __all__ = ["HELP", "add_arguments", "lines", "run", "verdict"]
 
@@ -98,8 +98,7 @@ def _oldest(fresh: Mapping[str, Any]) -> str:
 
 
 def _files(one: Mapping[str, Any]) -> str:
-    plural = "" if one["files"] == 1 else "s"
-    return f"{one['files']} file{plural}, {size(one['bytes'])}"
+    return f"{many(one['files'], 'file')}, {size(one['bytes'])}"
 
 
 def _limit(spool: Mapping[str, Any]) -> str:
@@ -124,10 +123,10 @@ def _listeners(status: Mapping[str, Any]) -> str:
                 one["name"],
                 one["protocol"],
                 one["address"],
-                one["connections"],
-                one["events"],
-                one["bytes"],
-                sum(one.get("rejected", {}).values()),
+                f"{one['connections']:,}",
+                f"{one['events']:,}",
+                size(one["bytes"]),
+                f"{sum(one.get('rejected', {}).values()):,}",
             )
             for one in status["listeners"]
         ],

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.cli import _data_dir
 from gateway.sdk.command import WrongUse, positive, printable
+from gateway.spoken import duration
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -175,7 +176,9 @@ def missing(lake: Path, name: str, now: float) -> str:
     if silent > now / 2:
         return f"{empty}: no Spark job has run here; start one: gateway spark"
     if silent > 4 * BEAT:
-        return f"{empty}: the Spark job said nothing for {silent:.0f} s; does it run?"
+        return (
+            f"{empty}: the Spark job said nothing for {duration(silent)}; does it run?"
+        )
     return f"{empty}: waiting for the Spark job's first batch"
 
 

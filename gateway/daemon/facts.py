@@ -13,13 +13,13 @@ from typing import Protocol
 
 from gateway import config
 from gateway.admin.freshness import Facts, Refused, Reload
-from gateway.admin.spoken import past
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
 from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
+from gateway.spoken import past
 from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage

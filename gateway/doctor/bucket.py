@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from gateway.config import Config, model
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.spoken import milliseconds
 from gateway.store.bucket import Bucket, BucketError, Unfit, probe
 from gateway.store.s3 import Missing, bucket_of
 
@@ -52,7 +53,7 @@ def examine(
         yield fail("bucket", f"{where}: {done}{why}", advice)
         return
     seconds = (clock() - begun) / _REQUESTS
-    detail = f"{where}: {', '.join(said)}; {seconds * 1000:.0f} ms a request"
+    detail = f"{where}: {', '.join(said)}; {milliseconds(seconds)} a request"
     if seconds <= _SLOW_SECONDS:
         yield ok("bucket", detail)
         return

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.spoken import duration
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 
@@ -77,7 +78,7 @@ def _newest(config: Config, now: float) -> Look:
         return ok("times of files", "none is from the future")
     return warn(
         "times of files",
-        f"{path} is of {_text(newest)}, {newest - now:.0f} s from now",
+        f"{path} is of {_text(newest)}, {duration(newest - now)} from now",
         f"the clock is behind, or was ahead once; {_SET_IT}.  Until then new files get "
         "that time too",
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
-from gateway.sdk.units import format_size
+from gateway.spoken import milliseconds, size
 from gateway.store.directories import Directories
 from gateway.store.disk import NO_ROOM
 from gateway.store.journal.spares import is_spare
@@ -205,7 +205,7 @@ def _lock_directory(path: Path) -> bool:
 
 def _judge_sync(seconds: list[float]) -> Look:
     usual, worst = sorted(seconds)[len(seconds) // 2], max(seconds)
-    detail = f"fdatasync takes {usual * 1000:.1f} ms, {worst * 1000:.1f} ms at worst"
+    detail = f"fdatasync takes {milliseconds(usual)}, {milliseconds(worst)} at worst"
     if usual <= SLOW_SECONDS:
         return ok("sync time", detail)
     return warn(
@@ -250,9 +250,9 @@ def _room(config: Config, there: Path) -> Iterator[Look]:
     free = stat.f_bavail * stat.f_frsize + spare
     waiting = _bytes(journal) - spare
     needed = 2 * config.journal.segment_bytes + waiting
-    told = f"{format_size(_round(free))} free"
+    told = f"{size(free)} free"
     if free < needed:
-        detail = f"{told}, and {format_size(_round(needed))} are needed for the journal"
+        detail = f"{told}, and {size(needed)} are needed for the journal"
         advice = "make room: delete nothing in journal/, spool/ or state/"
         yield fail("room", detail, advice)
         return
@@ -271,14 +271,9 @@ def _room(config: Config, there: Path) -> Iterator[Look]:
         return
     yield warn(
         "room",
-        f"{told}, and {' and '.join(limits)} would take {format_size(_round(wanted))}",
+        f"{told}, and {' and '.join(limits)} would take {size(wanted)}",
         f"lower {' or '.join(limits)}, or senders are held back by a full disk first",
     )
-
-
-def _round(count: int) -> int:
-    """To whole MiB, to be read."""
-    return count >> 20 << 20 if count >= 1 << 20 else count
 
 
 def _bytes(directory: Path, which: Callable[[str], bool] = lambda name: True) -> int:

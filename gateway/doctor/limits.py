@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
-from gateway.sdk.units import format_size
+from gateway.spoken import size
 
 __all__ = ["examine"]
 
@@ -61,10 +61,10 @@ def _granted() -> int | None:
 def _memory(config: Config, granted: int | None) -> Look:
     """The journal's bound, which peers share, and a file's worth of rows."""
     wanted = config.journal.memory_bytes + config.journal.segment_bytes + _BASE_BYTES
-    needs = f"{format_size(wanted >> 20 << 20)} at most, by journal.memory_bytes"
+    needs = f"{size(wanted)} at most, by journal.memory_bytes"
     if granted is None:
         return ok("memory", needs)
-    detail = f"{needs}; {format_size(granted >> 20 << 20)} there"
+    detail = f"{needs}; {size(granted)} there"
     advice = "lower journal.memory_bytes, or give it more memory"
     if wanted > granted:
         return fail("memory", detail, advice)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INTERRUPTED", "Target", "WrongUse", "add_target", "add_transport", "check", "endpoint",
-    "positive", "printable", "spoken", "target", "websocket",
+    "positive", "printable", "reason", "target", "websocket",
 ]  # fmt: skip
 
 #: What `run` returns after ^C, as a shell reports it.
@@ -126,7 +126,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(map(_spell, text))
 
 
-def spoken(trouble: str) -> str:
+def reason(trouble: str) -> str:
     """A failure as people say it: `Connection was refused by other side: 111:
     Connection refused.` is `connection refused`.
     """

@@ -20,9 +20,10 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.sdk.command import printable, spoken
+from gateway.sdk.command import printable, reason
 from gateway.sdk.sender import Unacknowledged
 from gateway.sdk.source import Events, Generated, Lines, Sample, source
+from gateway.spoken import many
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -56,11 +57,10 @@ class Totals:
 
     def __str__(self) -> str:
         rate = self.acknowledged / self.seconds if self.seconds else 0.0
-        plural = "" if self.connections == 1 else "s"
         return (
             f"{self.acknowledged} of {self.sent} events acknowledged in "
             f"{self.seconds:.1f} s ({rate:,.0f}/s), {self.resent} sent again, "
-            f"{self.connections} connection{plural}{self._missing()}"
+            f"{many(self.connections, 'connection')}{self._missing()}"
         )
 
     def _missing(self) -> str:
@@ -201,7 +201,7 @@ class Sending(ABC):
             self.stop()
 
     def _why_give_up(self) -> str | None:
-        trouble, patience = spoken(self.trouble), self.args.patience
+        trouble, patience = reason(self.trouble), self.args.patience
         if _UNTRUSTED in trouble:  # it will be so the next time, too
             return trouble
         if time.monotonic() - self._heard <= patience:
@@ -211,7 +211,7 @@ class Sending(ABC):
     def _tell_trouble(self) -> None:
         """Say once why nothing is acknowledged, while it is tried again."""
         silent = time.monotonic() - self._heard
-        trouble = spoken(self.trouble)
+        trouble = reason(self.trouble)
         if silent < _SILENT_SECONDS or not trouble or trouble == self._told:
             return
         self._told = trouble

@@ -73,7 +73,7 @@ def ledger(data: Path, **content: Any) -> None:
 
 
 def end(acknowledged: int, *, exact: bool = False, since: int = 0) -> dict[str, Any]:
-    found = {"acknowledged": acknowledged, "heard": 100.0, "found": 102.1}
+    found = {"acknowledged": acknowledged, "heard": 100.0, "found": 102.5}
     return {**found, "ack": "journal", "exact": exact, "since": since}
 
 
@@ -162,7 +162,7 @@ def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
     ) in said
     assert (
         "unknown: gw (incarnation aaaa) had acknowledged up to lsn 1710 when last heard,"
-        " 2.1 s before its successor began; what it acknowledged behind that nobody knows"
+        " 2.5 s before its successor began; what it acknowledged behind that nobody knows"
     ) in said
     status, said = accept(capsys, tmp_path, "11-1710")
     assert (status, said) == (0, "accepted: gw lsn 11-1710 of incarnation aaaa\n")

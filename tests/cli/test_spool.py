@@ -77,7 +77,7 @@ def test_ls_of_a_directory(system: Any, gateway: Run, tmp_path: Path) -> None:
     status, out, _ = gateway("spool", "ls", path.parent, where=False)
     assert status == 0
     assert "elsewhere" in out
-    assert "1 files, 3 events" in out
+    assert "1 file, 3 events" in out
     status, _, err = gateway("spool", "ls", tmp_path / "none", where=False)
     assert status == 2
     assert f"{tmp_path / 'none'}: no such file or directory" in err
@@ -227,7 +227,7 @@ def test_a_flipped_bit_is_found(system: Any, gateway: Run, column: str) -> None:
     status, out, _ = gateway("spool", "verify", path, where=False)
     assert status == 1
     assert f"{path}: it can not be read: " in out
-    assert out.splitlines()[-1] == "1 problems in 1 files, 0 events"
+    assert out.splitlines()[-1] == "1 problem in 1 file, 0 events"
 
 
 def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -304,8 +304,8 @@ def test_a_file_that_moves_while_we_verify(
     monkeypatch.setattr(Path, "iterdir", iterdir)
     status, out, _ = gateway("spool", "verify")
     assert status == 0
-    assert "note: 1 files were taken by the Spark job meanwhile" in out
-    assert "fine: 1 files, 5 events" in out
+    assert "note: meanwhile the Spark job took 1 file" in out
+    assert "fine: 1 file, 5 events" in out
 
 
 def test_hidden_files_are_not_there(system: Any, gateway: Run) -> None:

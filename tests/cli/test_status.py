@@ -89,7 +89,7 @@ def test_all_well(serve: Callable[..., str], capsys: Shown) -> None:
     assert "oldest   1.8 s old and in no table, held by spark" in text
     assert "spool    2 files, 5.0 MiB for Spark (senders wait at 20 GiB)" in text
     assert rest[-1].split() == [
-        "beats", "lumberjack", "127.0.0.1:5044", "3", "12345", "678", "3",
+        "beats", "lumberjack", "127.0.0.1:5044", "3", "12,345", "678", "B", "3",
     ]  # fmt: skip
     assert b"GET /api/status " in asked[0]
 

@@ -95,7 +95,7 @@ def test_it_waits_for_the_first_batch(
 
 @pytest.mark.parametrize(
     ("silent", "says"),
-    [(None, "start one"), (1.0, "first batch"), (20 * BEAT, "100 s; does it run?")],
+    [(None, "start one"), (1.0, "first batch"), (20 * BEAT, "1 min; does it run?")],
 )
 def test_what_is_missing(tmp_path: Path, silent: float | None, says: str) -> None:
     """The job did not start, does not run any more, or has its first batch to come."""

@@ -159,7 +159,7 @@ def test_a_slow_sync(make: Make, data: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(directories, "_write", _wrote)
     look = the(examine(make()), "sync time")
     assert look.state == "warn"
-    assert "130.0 ms, 300.0 ms at worst; more than 100 ms" in look.detail
+    assert "130 ms, 300 ms at worst; more than 100 ms" in look.detail
     assert "disk" in look.advice
 
 

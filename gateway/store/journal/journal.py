@@ -33,6 +33,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway import spoken
 from gateway.config import model
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored, Told
@@ -259,15 +260,15 @@ class Journal:
         if not self._crowded:
             return None
         now, settings = self._clock(), self._settings
-        limit = f"limit {settings.memory_bytes} (journal.memory_bytes)"
+        limit = f"limit {spoken.size(settings.memory_bytes)} (journal.memory_bytes)"
         busy, crowded = self._busy_since, self._crowded_since
         if busy is not None and now - busy > _RETRY_SECONDS:
             return (
-                f"the disk has not answered for {now - busy:.0f} s and {self._held} "
-                f"bytes wait, {limit}"
+                f"the disk has not answered for {spoken.duration(now - busy)} and "
+                f"{spoken.size(self._held)} wait, {limit}"
             )
         if crowded is not None and now - crowded >= settings.stall_after:
-            return f"{self.taken_bytes} bytes wait in memory, {limit}"
+            return f"{spoken.size(self.taken_bytes)} wait in memory, {limit}"
         return None
 
     def _why_stalled(self) -> str | None:
@@ -275,10 +276,10 @@ class Journal:
         limit = f"limit {patience:g} s (journal.stall_after)"
         waited = self.disk_wait_seconds
         if waited >= patience:
-            return f"a batch has waited {waited:.0f} s for the disk, {limit}"
+            return f"a batch has waited {spoken.duration(waited)} for the disk, {limit}"
         waited = self._waited_for_file - self._rolls.roll_interval * self.roll_factor
         if waited >= patience:
-            return f"a spool file is late by {waited:.0f} s, {limit}"
+            return f"a spool file is late by {spoken.duration(waited)}, {limit}"
         return None
 
     def check(self) -> None:

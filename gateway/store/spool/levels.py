@@ -15,6 +15,7 @@ from pathlib import Path
 
 from attrs import define
 
+from gateway.spoken import size
 from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
 
@@ -75,7 +76,7 @@ class Levels:
         if total < self.max_bytes:
             return None
         return (
-            f"the spool holds {total} bytes, limit {self.max_bytes} "
+            f"the spool holds {size(total)}, limit {size(self.max_bytes)} "
             f"(spool.max_bytes): {self._why()}"
         )
 
@@ -85,8 +86,8 @@ class Levels:
         if free >= needed:
             return None
         return (
-            f"the disk of {self._directory} is full: {free} bytes free, "
-            f"{needed} needed for what is already acknowledged"
+            f"the disk of {self._directory} is full: {size(free)} free, "
+            f"{size(needed)} needed for what is already acknowledged"
         )
 
     def _measure(self, directory: Path) -> Level:

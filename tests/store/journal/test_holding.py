@@ -139,7 +139,7 @@ def test_a_disk_that_hangs_is_told_after_five_seconds(
     assert not lines
     world.pass_time(3)
     assert world.journal.why_full == (
-        "a batch has waited 7 s for the disk, limit 5 s (journal.stall_after)"
+        "a batch has waited 7.0 s for the disk, limit 5 s (journal.stall_after)"
     )
     assert not world.journal.full, "others may submit; memory has its own limit"
     assert len(lines) == 1
@@ -264,7 +264,7 @@ def test_a_file_that_is_late_is_told(start: Callable[..., World], make: Make) ->
     assert world.journal.oldest_wait_seconds == 14
     assert world.journal.why_full is None
     world.pass_time(1)
-    assert "a spool file is late by 5 s" in str(world.journal.why_full)
+    assert "a spool file is late by 5.0 s" in str(world.journal.why_full)
     world.journal.published(1)
     assert world.journal.why_full is None
 
@@ -281,7 +281,7 @@ def test_memory_that_is_full_for_a_moment_is_no_news(
     assert world.journal.full
     assert not lines
     world.pass_time(1)
-    assert "limit 10 (journal.memory_bytes)" in str(world.journal.why_full)
+    assert "limit 10 B (journal.memory_bytes)" in str(world.journal.why_full)
     assert len(lines) == 1
 
 

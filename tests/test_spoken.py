@@ -1,10 +1,10 @@
-"""Durations and sizes in words."""
+"""Durations, sizes and counts in words."""
 
 from __future__ import annotations
 
 import pytest
 
-from gateway.admin.spoken import duration, size
+from gateway.spoken import duration, many, milliseconds, size
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,17 @@ def test_durations(seconds: float, text: str) -> None:
 def test_sizes(count: int, text: str) -> None:
     """In the largest unit of which there is one."""
     assert size(count) == text
+
+
+def test_counts() -> None:
+    """With the plural that belongs to them, and groups of three digits."""
+    assert [many(n, "file") for n in (0, 1, 2_340)] == [
+        "0 files",
+        "1 file",
+        "2,340 files",
+    ]
+
+
+def test_moments() -> None:
+    """To two digits below ten milliseconds, else whole."""
+    assert [milliseconds(one) for one in (0.00184, 0.125)] == ["1.8 ms", "125 ms"]

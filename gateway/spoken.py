@@ -1,13 +1,15 @@
-"""Durations and sizes as people say them: `1.8 s`, `4 min`, `1.2 GiB`.
+"""Sizes, durations and counts as people read them: `1.2 GiB`, `4 min`, `2,340 files`.
 
-For sentences and tables; programs get seconds and bytes.
+Whatever a person reads is written by these: sentences, tables, reasons in logs.  Programs
+get bytes and seconds; a value of the configuration is written as its file has it
+(`gateway.config.units`).
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["duration", "past", "size"]
+__all__ = ["duration", "many", "milliseconds", "past", "size"]
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -25,6 +27,17 @@ def duration(seconds: float) -> str:
     if seconds < 10:
         return f"{int(seconds * 10) / 10:.1f} s"
     return f"{int(seconds)} s"
+
+
+def milliseconds(seconds: float) -> str:
+    """For what takes a moment: `1.8 ms`, `125 ms`."""
+    digits = 1 if seconds < 0.01 else 0
+    return f"{1000 * seconds:.{digits}f} ms"
+
+
+def many(count: int, noun: str) -> str:
+    """`1 file`, `2,340 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(count: float) -> str:
