@@ -29,7 +29,7 @@ from gateway.net.seen import Seen
 from gateway.net.transport import NO_TRANSPORT, Transport, unix_credentials
 from gateway.net.websocket_frames import close_frame
 from gateway.net.writing import STALL_SECONDS, Writing
-from gateway.sdk.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal, Yielding
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
@@ -297,9 +297,12 @@ class AcceptedConnection(Writing):
         self._listener.reject(self, why, "protocol")
         self._rejected = why
         self._discard_input()
-        give_up = getattr(self._server, "give_up", self.refuse)
+        server = self._server
         try:
-            give_up(why)
+            if isinstance(server, Yielding):
+                server.give_up(why)
+            else:
+                self.refuse(why)
         except CALLBACK_ERRORS as error:
             self._raised("give_up()", error)
 

@@ -87,7 +87,7 @@ class Writing(Reading):
 
     def _publishes(self) -> bool:
         """Whether the server stops writing, so that we need not stop reading."""
-        return hasattr(self._server, "writable")
+        return isinstance(self._server, Publishing)
 
     def _writable(self, *, ready: bool) -> None:
         try:

@@ -28,7 +28,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Stored
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, ControlBudget, Turn
-from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.interfaces import Connection, Journal, Refusal, Yielding
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
 
@@ -127,7 +127,7 @@ class BatchListener:
         return BatchServer(self, connection)
 
 
-class BatchServer(Closing):
+class BatchServer(Closing, Yielding):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_batches", "_busy", "_control", "_ending", "_input", "_listener",

@@ -299,7 +299,8 @@ class Server(Protocol):
     """One connection's protocol: made by an `Accept`, fed by the network.
 
     Whatever its methods raise ends its connection and no other: a `Refusal` is answered,
-    anything else is logged and counted as a failure.
+    anything else is logged and counted as a failure.  What it may do beyond these it says
+    by its bases, `Publishing` and `Yielding`: methods of their names alone mean nothing.
     """
 
     def received(self, data: bytes) -> None:
@@ -316,25 +317,31 @@ class Server(Protocol):
         """The daemon stops: take no more, answer what is pending, then close."""
 
 
-class Publishing(Server, Protocol):
-    """A server that sends of its own accord, and can stop.
+class Publishing:
+    """Base of a server that sends of its own accord, and can stop.
 
-    One without `writable` is not read while its peer does not read, so that it has
-    nothing to answer.  One with it is: what the peer says is heard all the while.
+    One that is none is not read while its peer does not read, so that it has nothing to
+    answer.  One that is: what the peer says is heard all the while.
     """
+
+    __slots__ = ()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """Whether the transport takes more; true at first."""
+        raise NotImplementedError
 
 
-class Yielding(Server, Protocol):
-    """A server that can let go of what it holds.
+class Yielding:
+    """Base of a server that can let go of what it holds.
 
     The connection of any other is refused at once, whatever is not answered yet.
     """
 
+    __slots__ = ()
+
     def give_up(self, why: Refusal) -> None:
         """Drop unfinished input, answer what is complete, then `Connection.refuse`."""
+        raise NotImplementedError
 
 
 class Accept(Protocol):

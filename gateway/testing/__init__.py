@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored, address_of
 from gateway.net.memory import MemoryBudget
-from gateway.sdk.interfaces import NotStored, Refusal, Server, Told
+from gateway.sdk.interfaces import NotStored, Refusal, Server, Told, Yielding
 
 __all__ = ["FakeConnection", "ManualJournal"]
 
@@ -116,8 +116,10 @@ class FakeConnection:
 
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
-        give_up = getattr(self._server, "give_up", self.refuse)
-        give_up(why)
+        if isinstance(self._server, Yielding):
+            self._server.give_up(why)
+        else:
+            self.refuse(why)
 
     def drain(self) -> None:
         """The daemon stops."""

@@ -62,6 +62,11 @@ class Recorder:
     def data(self) -> bytes:
         return b"".join(self.chunks)
 
+    def declare(self, base: type, **methods: Callable[..., None]) -> None:
+        """Have one more base of `interfaces`, with these methods."""
+        own = {name: staticmethod(do) for name, do in methods.items()}
+        self.__class__ = type(base.__name__, (type(self), base), own)
+
     def received(self, data: bytes) -> None:
         self.chunks.append(data)
         self.act(self.connection, data)

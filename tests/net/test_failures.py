@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from wsproto.events import BytesMessage
 
-from gateway.sdk.interfaces import Refusal
+from gateway.sdk.interfaces import Publishing, Refusal
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
@@ -44,7 +44,10 @@ def break_server(net: Any, callback: str, error: BaseException) -> Any:
         net.listener.accept = works
         return peer, lambda: peer.send(b"x")
     peer = net.peer()
-    setattr(net.server, callback, raises(error))
+    if callback == "writable":
+        net.server.declare(Publishing, writable=raises(error))
+    else:
+        setattr(net.server, callback, raises(error))
     return peer, {
         "received": lambda: peer.send(b"x"),
         "writable": peer.transport.producer.pauseProducing,

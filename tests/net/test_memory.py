@@ -10,7 +10,7 @@ import pytest
 from budgets import Budget, keep
 from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
 from gateway.net.memory import Account, MemoryBudget
-from gateway.sdk.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal, Yielding
 
 MakeNet = Callable[..., Any]
 
@@ -159,10 +159,21 @@ def test_a_server_lets_go_in_its_own_way(half: tuple[Any, Any], budget: Budget) 
     """It may owe answers for what is complete, and refuses after them."""
     net, peer = half
     told: list[str] = []
-    net.server.give_up = lambda why: told.append(why.key)
+    net.server.declare(Yielding, give_up=lambda why: told.append(why.key))
     peer.send(bytes(60))
     assert told == ["journal.memory_bytes"]
     assert not peer.transport.finished
+    assert budget.held == 0
+
+
+def test_a_method_of_that_name_is_not_asked(
+    half: tuple[Any, Any], budget: Budget
+) -> None:
+    """A server that does not declare it means something else: it is refused."""
+    net, peer = half
+    net.server.give_up = None
+    peer.send(bytes(60))
+    assert peer.transport.finished
     assert budget.held == 0
 
 
@@ -359,7 +370,7 @@ def test_who_has_to_let_go_is_told_of_at_once(
     """Not when its server has answered all, which a full disk may put off; and once."""
     net, peer = half
     refusals: list[Refusal] = []
-    net.server.give_up = refusals.append
+    net.server.declare(Yielding, give_up=refusals.append)
     peer.send(bytes(60))
     assert len(warnings()) == 1
     assert net.listener.rejected == {"protocol": 1}

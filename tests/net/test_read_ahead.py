@@ -15,7 +15,7 @@ from wsproto.events import BytesMessage, CloseConnection
 from gateway.net.memory import MemoryBudget
 from gateway.net.read_ahead import STEP
 from gateway.sdk.batches import BatchListener, Ready
-from gateway.sdk.interfaces import Refusal
+from gateway.sdk.interfaces import Refusal, Yielding
 from gateway.sdk.pressure import Valve
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
@@ -611,7 +611,8 @@ def test_nothing_is_read_ahead_for_a_server_that_ends(held: Make, room: Room) ->
     """It answers what it has, and takes no more: by itself, or told to let go."""
     net, peer = held()
     peer.send(b"dropped")
-    net.server.give_up = lambda why: net.server.connection.pause()
+    pause = net.server.connection.pause
+    net.server.declare(Yielding, give_up=lambda why: pause())
     peer.connection.let_go(Refusal("too much"))
     other = net.peer()
     other.send(b"x")

@@ -13,6 +13,7 @@ import pytest
 from wsproto.events import BytesMessage
 
 from gateway.net.connection import READ_BYTES
+from gateway.sdk.interfaces import Publishing
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
@@ -239,7 +240,7 @@ def test_unread_input_is_seen(paused: Paused) -> None:
 def publishing(net: Any) -> list[bool]:
     """Let its server be one that can stop; what it is told."""
     told: list[bool] = []
-    net.server.writable = told.append
+    net.server.declare(Publishing, writable=told.append)
     return told
 
 
@@ -265,12 +266,21 @@ def test_a_publisher_is_heard_while_its_peer_does_not_read(net: Any, peer: Any) 
     assert peer.transport.producerState == "paused"
 
 
+def test_a_method_of_that_name_makes_no_publisher(net: Any, peer: Any) -> None:
+    """A server that does not declare it is not read while its peer does not read."""
+    net.server.writable = None
+    peer.transport.producer.pauseProducing()
+    assert peer.transport.producerState == "paused"
+    peer.transport.producer.resumeProducing()
+    assert peer.transport.producerState == "producing"
+
+
 def test_a_publisher_is_cut_off_like_others(make_net: Make, warnings: Texts) -> None:
     """By its peer's silence, and by what it writes nevertheless."""
     net = make_net(keywords={"unread_bytes": 100})
     stuck, flooded = net.peer(), net.peer()
     for peer, server in zip((stuck, flooded), net.servers, strict=True):
-        server.writable = lambda ready: None
+        server.declare(Publishing, writable=lambda ready: None)
         peer.stop_reading()
     net.servers[1].connection.write(bytes(101))
     assert flooded.transport.disconnected

@@ -27,7 +27,7 @@ from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import TURN
-from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.interfaces import Connection, Refusal, Yielding
 from gateway.sdk.pressure import Valve
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class _Pending:
         self._server.lost(why, self)
 
 
-class PomeloServer(Closing):
+class PomeloServer(Closing, Yielding):
     """One connection.  Implements `interfaces.Server` and `registry.Member`."""
 
     __slots__ = ("_admitted", "_asking", "_ending", "_giving_up", "_left", "_listener",

@@ -24,7 +24,7 @@ from gateway.protocols.pravega.session import Session, Step
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BYTE, ControlBudget, Turn
-from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.interfaces import Connection, Refusal, Yielding
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
 
@@ -124,7 +124,7 @@ class PravegaListener:
         )
 
 
-class PravegaServer(Closing):
+class PravegaServer(Closing, Yielding):
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     __slots__ = ("_appended", "_container", "_control", "_ending", "_first", "_growth",

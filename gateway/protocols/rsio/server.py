@@ -33,9 +33,10 @@ from gateway.protocols.rsio.signals import (
     TokenReceived,
     Violated,
 )
+from gateway.sdk import interfaces
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.deadlines import Deadlines
-from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.interfaces import Connection, Journal, Refusal, Yielding
 from gateway.sdk.pressure import Valve
 from gateway.sdk.protocol import Settings
 from gateway.sdk.publisher import Publishers
@@ -77,7 +78,7 @@ class RsioListener(Shared):
         return RsioServer(self, connection)
 
 
-class RsioServer:
+class RsioServer(interfaces.Publishing, Yielding):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_announces", "_busy", "_closed", "_connection", "_control", "_draining", "_growth",
