@@ -23,6 +23,8 @@ from gateway.feeds.replay import Replay
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.sdk.protocol import Context, Unusable
 from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.finder import Finder
 
 if TYPE_CHECKING:
     from gateway.event import Batch, Origin
@@ -125,7 +127,8 @@ def _lender(
             decode=decoders[protocol],
             feeds=feeds,
             data_dir=directories.root,
-            directories=directories,
+            disk=RealDisk(),
+            files=Finder(directories, node, retained=True),
             address=lambda name: "127.0.0.1:1",
         )
 

@@ -64,6 +64,7 @@ from gateway.net.turns import Turns
 from gateway.sdk.protocol import Context, Port, Post, Statistics, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import Disk, what_to_do
+from gateway.store.finder import Finder
 from gateway.store.heap import Bursts
 from gateway.store.journal import Commit, segment
 from gateway.store.lock import Locked, wait_for
@@ -246,7 +247,8 @@ class Gateway(MultiService):
             decode=self.live.decoders[protocol],
             feeds={"tap": self._tap, "events": self._replay},
             data_dir=self.settings.data_dir,
-            directories=self.storage.directories,
+            disk=self._disk,
+            files=Finder(self.storage.directories, self.settings.node, retained=True),
             address=self.listeners.address,
         )
 

@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from gateway.event import Decode, Rows, Stored
 from gateway.feeds.columns import of_incarnation
+from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
-from gateway.store.finder import Finder, Gone, SegmentFile
+from gateway.store.finder import Finder, SegmentFile
 from gateway.store.incarnation import KEY
 from gateway.store.spool.decoding import Decoder, fill_gaps
 

@@ -11,7 +11,7 @@ from gateway.feeds import encoding
 from gateway.feeds.files import EventFiles
 from gateway.feeds.query import Query
 from gateway.feeds.ring import Chunk
-from gateway.store.finder import Gone
+from gateway.sdk.files import Gone
 
 __all__ = ["Reader"]
 

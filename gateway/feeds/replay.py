@@ -26,9 +26,9 @@ from gateway.feeds.query import JSON, Query, parse, reject_unknown_keys
 from gateway.feeds.reading import Reader
 from gateway.feeds.ring import Chunk, Follower, Lagged
 from gateway.feeds.shares import Shares
+from gateway.sdk.files import Gone
 from gateway.sdk.publisher import Elements, Fault, Finished, Request
 from gateway.store.directories import Directories
-from gateway.store.finder import Gone
 
 __all__ = ["Replay"]
 

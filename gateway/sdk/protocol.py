@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from gateway.config.listener import Limits, Listener
     from gateway.config.model import Config
     from gateway.event import Decode
+    from gateway.sdk.disk import Disk
     from gateway.sdk.endpoint import Endpoint
+    from gateway.sdk.files import Files
     from gateway.sdk.interfaces import Accept, Journal, Memory
     from gateway.sdk.publisher import Publisher
     from gateway.sdk.section import Place, Section
-    from gateway.store.directories import Directories
 
 __all__ = [
     "Answer",
@@ -99,8 +100,10 @@ class Context:
     """The gateway's events, for whoever subscribes: `tap` (live), `events` (replay)."""
     data_dir: Path
     """Directories that options name lie below it."""
-    directories: Directories
-    """Where journal, spool and archive are."""
+    disk: Disk
+    """Writes whatever a protocol keeps there beside its memory."""
+    files: Files
+    """Reads back events that were stored."""
     address: Callable[[str], str]
     """The address of a port by its name, as bound: port 0 has become a number."""
 

@@ -1,14 +1,5 @@
 """Finds the file that holds an event: journal segments, spool and archive files are
-named by the lsns in them.
-
-    journal ── published ──► spool ── taken by Spark ──► archive ── expires
-                                                            └─► retained: what of it
-                                                                readers still need
-
-Files move and go while we look.  An event is in its next place before it leaves the
-one before, so whoever lists the places in this order meets it at least once.  A name
-that is gone when it is opened has moved on: look for it in the next place, then list
-afresh.  What is nowhere even so is `Gone`.
+named by the lsns in them.  `gateway.sdk.files` says how files move while we look.
 
 Everything here reads only, blocks, and may be used beside a running gateway and job.
 """
@@ -16,34 +7,27 @@ Everything here reads only, blocks, and may be used beside a running gateway and
 from __future__ import annotations
 
 import contextlib
+import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from gateway.sdk.files import PublishedFile
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
 
-__all__ = ["Finder", "Gone", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
+__all__ = ["Finder", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
 
 _READS = 4
 """Of a segment that grows, until two tell the same of it."""
-
-
-class Gone(LookupError):
-    """An event is in no file any more."""
-
-    def __init__(self, lsn: int, first: int | None) -> None:
-        there = f"the oldest is {first}" if first else "nothing older is left"
-        super().__init__(f"lsn {lsn} is not there any more; {there}")
-        self.first = first
-        """The oldest event that is still there; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +39,11 @@ class SegmentFile:
     """The lsn of its first event, if it has any."""
     before: int | None
     """Where the next segment begins: events from there on count there, not here."""
+
+    @property
+    def name(self) -> str:
+        """See `gateway.sdk.files.JournalFile`."""
+        return self.path.name
 
     def scan(
         self,
@@ -92,6 +81,20 @@ class SegmentFile:
             damage = found
         return scan(data, growing=True)
 
+    def goes_on(self, end: int, salt: int) -> bool:
+        """See `gateway.sdk.files.JournalFile`.
+
+        The file may be no longer for that: it may be written over an old one.
+        """
+        with self.open() as file:
+            return segment.begins(
+                os.pread(file.fileno(), segment.RECORD_BYTES, end), salt
+            )
+
+    def open(self) -> FileIO:
+        """See `gateway.sdk.files.JournalFile`."""
+        return self.path.open("rb", buffering=0)
+
     def _read(self) -> bytes:
         data = self.path.read_bytes()
         self.path.stat()  # once its name is gone it may be written over (`spares`)
@@ -106,6 +109,11 @@ class SpoolFile:
     node: str
     first: int
     last: int
+
+    @property
+    def name(self) -> str:
+        """See `gateway.sdk.files.PublishedFile`."""
+        return self.path.name
 
     def overlaps(self, first: int, last: int) -> bool:
         """Whether it holds events of this range."""
@@ -141,7 +149,7 @@ def list_names(directory: Path) -> list[str]:
 
 
 class Finder:
-    """The files of one node.  It remembers the last listing of spool and archive, and
+    """The files of one node: implements `gateway.sdk.files.Files`.  It remembers the last listing of spool and archive, and
     lists the journal each time.  Any thread may call: a new listing takes the place of
     the old one at once, and who goes through the old one has all of that.
     """
@@ -215,15 +223,17 @@ class Finder:
         return files[max(at, 0) :]
 
     def open(
-        self, file: SpoolFile, metadata: pq.FileMetaData | None = None
+        self, file: PublishedFile, metadata: pq.FileMetaData | None = None
     ) -> pq.ParquetFile:
         """Open it wherever it is by now.  Raises FileNotFoundError, OSError."""
-        for directory in (*self._published, file.path.parent):
+        for directory in (*self._published, self._retained):
+            if directory is None:
+                continue
             with contextlib.suppress(FileNotFoundError):
                 return pq.ParquetFile(
-                    directory / file.path.name,
+                    directory / file.name,
                     metadata=metadata,
                     memory_map=True,
                     page_checksum_verification=True,
                 )
-        raise FileNotFoundError(file.path)
+        raise FileNotFoundError(file.name)

@@ -9,7 +9,7 @@ left unpublished is published under that one's id, whoever does it.  Files of an
 incarnation that a journal does not know were published by another copy under the same
 name.
 
-    journal/NODE/incarnation    {"id": …, …}, as `gateway.store.summed` has it
+    journal/NODE/incarnation    {"id": …, …}, as `gateway.sdk.summed` has it
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.store import summed
+from gateway.sdk import summed
 from gateway.store.disk import Disk, read_patiently, replace_file
 
 __all__ = ["INCARNATION", "KEY", "Incarnation", "decode", "read"]

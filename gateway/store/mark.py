@@ -9,7 +9,7 @@ A segment without events leaves no trace in the catalog.  So before one is remov
 mark on the disk may name, `forget` writes the mark without it.  No later segment gets its
 name (`gateway.store.journal.log`).
 
-    state/NODE/mark     {"durable": …, …}, as `gateway.store.summed` has it
+    state/NODE/mark     {"durable": …, …}, as `gateway.sdk.summed` has it
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 from attrs import define, field
 
-from gateway.store import summed
+from gateway.sdk import summed
 from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal.segment import parse_name
 from gateway.store.threads import RealThreads, Threads

@@ -25,6 +25,8 @@ from gateway.feeds.replay import Replay
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.protocol import Context, Protocol
 from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.finder import Finder
 from gateway.testing import FakeConnection, ManualJournal
 
 __all__ = ["FakeDaemon", "Row", "lend", "listener_of", "rows_of", "rows_together"]
@@ -69,7 +71,8 @@ def lend(
             "events": Replay(live, directories, in_thread=maybeDeferred),
         },
         data_dir=data_dir,
-        directories=directories,
+        disk=RealDisk(),
+        files=Finder(directories, "node", retained=True),
         address=lambda name: "127.0.0.1:1",
     )
 

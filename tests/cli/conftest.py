@@ -25,6 +25,7 @@ from gateway.plugins import installed
 from gateway.sdk.protocol import Context
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.finder import Finder
 from gateway.store.journal import Segment
 from gateway.store.opening import open_node
 from gateway.store.spool import file_name, parquet
@@ -260,7 +261,8 @@ class Listener:
                 decode=self._decode,
                 feeds={},
                 data_dir=nowhere,
-                directories=Directories.under(nowhere),
+                disk=RealDisk(),
+                files=Finder(Directories.under(nowhere), "gw-1"),
                 address=lambda name: self.address,
             )
         )

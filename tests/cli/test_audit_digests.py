@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import payloads
+from gateway.sdk.summed import encode
 from gateway.store.digests import PAYLOADS_KEY
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
 from gateway.store.spool.catalog_lines import Entry, entries
 from gateway.store.spool.expired import ExpiredRecord
-from gateway.store.summed import encode
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.config import Config
+from gateway.sdk.files import Gone
 from gateway.store.directories import Directories
-from gateway.store.finder import Finder, Gone, segment_files, spool_files
+from gateway.store.finder import Finder, segment_files, spool_files
 from gateway.store.journal import segment
 from gateway.store.spool import file_name
 

@@ -14,7 +14,8 @@ import pytest
 
 from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
-from gateway.store import incarnation, summed
+from gateway.sdk import summed
+from gateway.store import incarnation
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, File, RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch, Origin, Rows
-from gateway.store import summed
+from gateway.sdk import summed
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Synced, segment

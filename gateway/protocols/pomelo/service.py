@@ -34,7 +34,6 @@ from gateway.sdk.protocol import (
     Statistics,
     Unusable,
 )
-from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.config.listener import Listener
@@ -70,7 +69,7 @@ class PomeloService(Service):
                 self._open_outbox(path, outbox)
 
     def _open_outbox(self, path: Path, options: OutboxOptions) -> None:
-        context, disk = self._context, RealDisk()
+        context, disk = self._context, self._context.disk
         pushed = PushedNames(
             path / ".pushed", options.remember, options.remember_files, disk
         )

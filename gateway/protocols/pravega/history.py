@@ -32,8 +32,7 @@ from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
 from gateway.protocols.pravega.shared import Shared
-from gateway.store.directories import Directories
-from gateway.store.finder import Finder, Gone, SegmentFile, SpoolFile
+from gateway.sdk.files import Files, Gone, JournalFile, PublishedFile
 
 __all__ = ["History"]
 
@@ -74,19 +73,18 @@ class History:
 
     def __init__(
         self,
-        node: str,
-        directories: Directories,
+        files: Files,
         *,
         protocol: str,
         lookups: Lookups,
     ) -> None:
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
-        self._finder = Finder(directories, node, retained=True)
+        self._files = files
         self._lookups = lookups
         self._lock = threading.Lock()
         self._no_files = True
-        self._published = _Published(self._finder, protocol)
+        self._published = _Published(files, protocol)
         self._journal = _Journal(protocol)
         self._hints: Shared[int] = Shared(_HINTS)
         """By channel and offset: the lsn from which on to look, later than a mark's."""
@@ -104,7 +102,7 @@ class History:
     def refresh(self) -> None:
         """Look which files there are; any thread may call."""
         with self._lock:
-            oldest = self._finder.oldest()
+            oldest = self._files.oldest()
             # Without any file nothing is known; what is stored next will be in one.
             self._no_files = oldest is None
             if oldest is not None:
@@ -160,14 +158,14 @@ class History:
 
     def _pieces(self, segment: str, offset: int, lsn: int) -> Iterator[_Piece]:
         """The channel's events from *lsn* on; *offset* is what is looked for."""
-        for file in self._finder.files(lsn):
+        for file in self._files.files(lsn):
             if file.first > lsn:  # nobody needs it, or it is still in the journal only
-                for each in self._finder.segments(lsn):
+                for each in self._files.segments(lsn):
                     if each.first < file.first:
                         yield from self._journal.pieces(each, segment, offset, lsn)
             yield from self._published.pieces(file, segment, lsn)
             lsn = file.last + 1
-        for each in self._finder.segments(lsn):
+        for each in self._files.segments(lsn):
             if each.first > lsn:
                 break  # published and removed since the last look, or gone
             yield from self._journal.pieces(each, segment, offset, lsn)
@@ -178,8 +176,8 @@ class History:
 class _Published:
     """What is in spool, archive and retained files."""
 
-    def __init__(self, finder: Finder, protocol: str) -> None:
-        self._finder = finder
+    def __init__(self, files: Files, protocol: str) -> None:
+        self._files = files
         self._protocol = protocol
         self._indexes: Shared[FileIndex] = Shared(_INDEX_BYTES, lambda one: one.weight)
         self._footers: Shared[pq.FileMetaData] = Shared(_FOOTERS)
@@ -188,66 +186,66 @@ class _Published:
         self._ahead = _Ahead()
 
     def pieces(
-        self, file: SpoolFile, segment: str, lsn: int
+        self, file: PublishedFile, segment: str, lsn: int
     ) -> Iterator[_PublishedPiece]:
         """Of one file, from the row group with *lsn* on."""
-        index = self._indexes.made(file.path.name, lambda: self._index(file))
+        index = self._indexes.made(file.name, lambda: self._index(file))
         for span in index.spans(segment, lsn):
             before = index.lasts[span.group - 1] if span.group else file.first - 1
             lsns = before + 1, index.lasts[span.group]
             yield _PublishedPiece(self, file, segment, span, lsns)
 
-    def run(self, file: SpoolFile, number: int, segment: str) -> Run:
+    def run(self, file: PublishedFile, number: int, segment: str) -> Run:
         """A channel's part of a row group."""
         return self._runs.made(
-            (file.path.name, number, segment),
+            (file.name, number, segment),
             lambda: self._group(file, number).run(segment),
         )
 
-    def decoded(self, file: SpoolFile, number: int, segment: str) -> Run | None:
+    def decoded(self, file: PublishedFile, number: int, segment: str) -> Run | None:
         """The same, if somebody has asked for it a short while ago."""
-        return self._runs.get((file.path.name, number, segment))
+        return self._runs.get((file.name, number, segment))
 
-    def followed(self, file: SpoolFile, number: int) -> bool:
+    def followed(self, file: PublishedFile, number: int) -> bool:
         """Whether what is behind a row group is decoded, or could not be now."""
-        group = self._groups.peek((file.path.name, number))
+        group = self._groups.peek((file.name, number))
         return group is None or group.followed or not self._ahead.free
 
     def decode_behind(
-        self, file: SpoolFile, number: int, segment: str, lsn: int
+        self, file: PublishedFile, number: int, segment: str, lsn: int
     ) -> None:
         """Decode the row group with what the channel has from *lsn* on, behind this one, if
         it is in the next file: nobody looks further before somebody asks for it.
         """
-        before = self._groups.peek((file.path.name, number))
+        before = self._groups.peek((file.name, number))
         if before is not None:
             before.followed = True
-        behind = self._finder.file(lsn)
+        behind = self._files.file(lsn)
         if behind is None:
             return
         for piece in islice(self.pieces(behind, segment, lsn), 1):
-            key = behind.path.name, piece.group
+            key = behind.name, piece.group
             if self._groups.peek(key) is None and self._ahead.free:
                 self._ahead.keep(key, self._decoded(behind, piece.group))
 
-    def _group(self, file: SpoolFile, number: int) -> RowGroup:
-        key = file.path.name, number
+    def _group(self, file: PublishedFile, number: int) -> RowGroup:
+        key = file.name, number
         return self._groups.made(
             key, lambda: self._ahead.taken(key) or self._decoded(file, number)
         )
 
-    def _decoded(self, file: SpoolFile, number: int) -> RowGroup:
+    def _decoded(self, file: PublishedFile, number: int) -> RowGroup:
         with self._open(file) as opened:
             return RowGroup(opened, number, self._protocol)
 
-    def _index(self, file: SpoolFile) -> FileIndex:
+    def _index(self, file: PublishedFile) -> FileIndex:
         with self._open(file) as opened:
             return FileIndex(opened, self._protocol)
 
-    def _open(self, file: SpoolFile) -> pq.ParquetFile:
-        name = file.path.name
+    def _open(self, file: PublishedFile) -> pq.ParquetFile:
+        name = file.name
         footer = self._footers.get(name)
-        opened = self._finder.open(file, footer)
+        opened = self._files.open(file, footer)
         if footer is None:
             self._footers.put(name, opened.metadata)
         return opened
@@ -289,7 +287,7 @@ class _PublishedPiece:
     """Rows of a channel in a row group."""
 
     _files: _Published
-    _file: SpoolFile
+    _file: PublishedFile
     _segment: str
     _span: Span
     _lsns: tuple[int, int]
@@ -334,7 +332,7 @@ class _Journal:
         """One segment is scanned at a time, as it is in memory meanwhile."""
 
     def pieces(
-        self, file: SegmentFile, segment: str, offset: int, lsn: int
+        self, file: JournalFile, segment: str, offset: int, lsn: int
     ) -> Iterator[_JournalPiece]:
         """Of one journal segment: one, or none.
 
@@ -351,17 +349,17 @@ class _Journal:
         if run is not None:
             yield _JournalPiece(self, file, run)
 
-    def _scanned(self, file: SegmentFile) -> JournalRuns:
+    def _scanned(self, file: JournalFile) -> JournalRuns:
         with self._one:
             return JournalRuns(file, self._protocol)
 
-    def changed(self, file: SegmentFile) -> None:
+    def changed(self, file: JournalFile) -> None:
         """It has other bytes by now than when it was scanned."""
         self._runs.drop(_key(file))
 
 
-def _key(file: SegmentFile) -> object:
-    return file.path.name, file.before
+def _key(file: JournalFile) -> object:
+    return file.name, file.before
 
 
 @frozen(eq=False)
@@ -369,7 +367,7 @@ class _JournalPiece:
     """Appends to a channel in a journal segment."""
 
     _journal: _Journal
-    _file: SegmentFile
+    _file: JournalFile
     _run: JournalRun
 
     @property
@@ -381,7 +379,7 @@ class _JournalPiece:
         return self._run.last
 
     def read(self, offset: int, size: int, lsn: int) -> tuple[bytes, int]:
-        found = self._run.read(self._file.path, offset, size, lsn)
+        found = self._run.read(self._file, offset, size, lsn)
         if found is None:
             self._journal.changed(self._file)
             return b"", 0

@@ -12,14 +12,12 @@ import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from pathlib import Path
 
 import google_crc32c
 import numpy as np
 
 from gateway.protocols.pravega import records
-from gateway.store.finder import SegmentFile
-from gateway.store.journal import segment
+from gateway.sdk.files import JournalFile
 
 __all__ = ["JournalRun", "JournalRuns"]
 
@@ -86,7 +84,7 @@ class JournalRun:
         return _PIECE_COST * len(self._offsets)
 
     def read(
-        self, path: Path, offset: int, size: int, lsn: int
+        self, file: JournalFile, offset: int, size: int, lsn: int
     ) -> tuple[bytes, int] | None:
         """At most *size* bytes from *offset* on, of extents that reach to *lsn*, and an
         lsn before which nothing lies of what follows; 0: that is not known.
@@ -98,7 +96,7 @@ class JournalRun:
             return b"", 0
         first, end = found
         stop = bisect_left(self._offsets, offset + size, first, end)
-        data = b"".join(self._pieces(path, range(first, stop)))
+        data = b"".join(self._pieces(file, range(first, stop)))
         behind = self._offsets[stop - 1] + self._sizes[stop - 1]
         if len(data) != behind - self._offsets[first]:
             return None
@@ -119,15 +117,15 @@ class JournalRun:
             end = begin
         return None
 
-    def _pieces(self, path: Path, numbers: range) -> Iterator[memoryview]:
+    def _pieces(self, file: JournalFile, numbers: range) -> Iterator[memoryview]:
         """Those that are what they were."""
         window, begin = memoryview(b""), 0
-        with path.open("rb", buffering=0) as file:
+        with file.open() as opened:
             for number in numbers:
                 place, size = self._places[number], self._sizes[number]
                 if not begin <= place <= begin + len(window) - size:
                     wanted = max(size, _WINDOW_BYTES)
-                    window = memoryview(os.pread(file.fileno(), wanted, place))
+                    window = memoryview(os.pread(opened.fileno(), wanted, place))
                     begin = place
                 piece = window[place - begin : place - begin + size]
                 if google_crc32c.value(bytes(piece)) == self._sums[number]:
@@ -137,25 +135,20 @@ class JournalRun:
 class JournalRuns:
     """All channels of a journal segment, as the file was when it was scanned."""
 
-    def __init__(self, file: SegmentFile, protocol: str) -> None:
-        """Scans it; raises `segment.InvalidSegment`, FileNotFoundError, OSError."""
+    def __init__(self, file: JournalFile, protocol: str) -> None:
+        """Scans it; raises FileNotFoundError, OSError."""
         self._runs: dict[str, JournalRun] = {}
         scan = file.scan(growing=True)
         for stored in scan:
             batch = stored.batch
             if batch.origin.protocol == protocol and batch.count:
                 self._add(batch.body, scan.end - len(batch.body), stored.lsn)
-        self._path = file.path
-        self._end, self._salt = scan.end, scan.header.salt
+        self._file = file
+        self._end, self._salt = scan.end, scan.salt
 
     def has_grown(self) -> bool:
-        """Something was written behind what was scanned.  Raises FileNotFoundError, OSError.
-
-        The file may be no longer for that: it may be written over an old one.
-        """
-        with self._path.open("rb", buffering=0) as file:
-            behind = os.pread(file.fileno(), segment.RECORD_BYTES, self._end)
-        return segment.begins(behind, self._salt)
+        """Something was written behind what was scanned.  Raises FileNotFoundError, OSError."""
+        return self._file.goes_on(self._end, self._salt)
 
     def _add(self, body: bytes, place: int, lsn: int) -> None:
         begin = place - _address(body)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.store.spool.columns import codes, filled
+from gateway.sdk.arrow import codes, filled
 
 __all__ = ["FileIndex", "RowGroup", "Run", "Span"]
 

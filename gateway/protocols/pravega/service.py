@@ -40,12 +40,7 @@ class PravegaService(Service):
         cores = len(os.sched_getaffinity(0))
         threads = max(2, min(cores, _MOST_THREADS))
         self._lookups = Lookups(context.reactor, threads)
-        self.history = History(
-            context.node,
-            context.directories,
-            protocol=PROTOCOL,
-            lookups=self._lookups,
-        )
+        self.history = History(context.files, protocol=PROTOCOL, lookups=self._lookups)
         listeners = [cast(Settings[Options], one) for one in context.listeners]
         # What concerns the container is the same in all of them: `options.misfits`.
         options = listeners[0].options if listeners else Options()

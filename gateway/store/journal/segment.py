@@ -369,6 +369,11 @@ class Scan:
         self._growing = growing
         self._origins: dict[int, Origin] = {}
 
+    @property
+    def salt(self) -> int:
+        """What `begins` needs of it."""
+        return self.header.salt
+
     def __iter__(self) -> Iterator[Stored]:
         for record in self._records():
             if record.kind == _BATCHED:

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.sdk.summed import encode
 from gateway.store.digests import Link
 from gateway.store.disk import Disk, File, read_patiently, replace_file
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.names import file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
-from gateway.store.summed import encode
 
 __all__ = ["CATALOG", "Catalog", "Entry", "unpublished"]
 

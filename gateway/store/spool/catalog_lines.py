@@ -1,6 +1,6 @@
 """The catalog's lines: entries to bytes and back, and what a damaged line said.
 
-Each is an entry as `gateway.store.summed` writes it.  A last line without its newline was
+Each is an entry as `gateway.sdk.summed` writes it.  A last line without its newline was
 torn by a crash, and nobody relied on it.  Any other line that does not fit its checksum
 was synced, so something is published that it would name.  In between other lines that is
 all that lies between their lsns: files are published in order.  Of the last lines only
@@ -18,8 +18,8 @@ from itertools import groupby
 
 import msgspec
 
+from gateway.sdk.summed import decode
 from gateway.store.names import file_name, parse_file_name
-from gateway.store.summed import decode
 
 __all__ = ["Damaged", "Entry", "entries", "mend", "parse"]
 

@@ -18,8 +18,6 @@ __all__ = [
     "GROUP_BYTES",
     "GROUP_ROWS",
     "Columns",
-    "codes",
-    "filled",
     "leave_pandas_out",
     "numbers",
 ]
@@ -325,16 +323,6 @@ def _scatter(
     return codes
 
 
-def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
-    """A name column as numbers, -1 for none, and the names by number."""
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    return filled(array.indices, -1), array.dictionary.to_pylist()
-
-
 class _NoPandas:
     """A finder of modules that hides one."""
 
@@ -355,21 +343,3 @@ def leave_pandas_out() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(_NoPandas)
-
-
-def filled(array: pa.Array, none: int) -> np.ndarray[Any, Any]:
-    """Whole numbers as numpy has them, with *none* for null; not to be written to.
-
-    By the buffers: for `fill_null` and `to_numpy` pyarrow imports pandas where that is
-    installed, which holds the interpreter for a third of a second.
-    """
-    valid, data = array.buffers()
-    kind = np.dtype(str(array.type))
-    if data is None or array.null_count == len(array):
-        return np.full(len(array), none, kind)
-    found = np.frombuffer(data, kind, len(array), array.offset * kind.itemsize)
-    if array.null_count:
-        bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
-        there = bits[array.offset : array.offset + len(array)]
-        found = np.where(there, found, kind.type(none))
-    return found

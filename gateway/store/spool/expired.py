@@ -1,7 +1,7 @@
 """How far each node's files have left the archive for good: kept beside its state, so
 that what retention removed is told from what somebody removed.
 
-    state/NODE/expired     {"last": lsn}, as `gateway.store.summed` has it
+    state/NODE/expired     {"last": lsn}, as `gateway.sdk.summed` has it
 
 It is written before the files go; what it speaks of may still be there.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from attrs import define
 
-from gateway.store import summed
+from gateway.sdk import summed
 from gateway.store.disk import Disk, replace_file
 from gateway.store.names import parse_file_name
 

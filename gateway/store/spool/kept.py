@@ -1,6 +1,6 @@
 """Remembers up to which lsn files of the archive are in no table, as there was no job.
 
-    state/NODE/kept     {"last": lsn}, null while it goes on; as `gateway.store.summed`
+    state/NODE/kept     {"last": lsn}, null while it goes on; as `gateway.sdk.summed`
 
 With `spool.after: keep`, and no bucket, each file goes to the archive as soon as it is
 published, and no table has it.  Somebody who then chooses a job, or a bucket, has files
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.store import summed
+from gateway.sdk import summed
 from gateway.store.disk import Disk, replace_file
 
 __all__ = ["NAME", "Kept", "kept_until"]

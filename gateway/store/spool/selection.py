@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from gateway.store.spool.columns import codes
+from gateway.sdk.arrow import codes
 from gateway.store.spool.parquet import open_writer
 
 __all__ = ["Damaged", "Needed", "count", "select", "unpacked"]

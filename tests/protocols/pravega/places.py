@@ -13,6 +13,7 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.finder import Finder
 from gateway.store.opening import open_node
 from gateway.store.spool.retained import Retained
 
@@ -92,7 +93,11 @@ class Places:
 
     def history(self) -> History:
         self.threads = AtOnce()
-        return History("n", self.directories, protocol="pravega", lookups=self.threads)
+        return History(
+            Finder(self.directories, "n", retained=True),
+            protocol="pravega",
+            lookups=self.threads,
+        )
 
     def whole(self, history: History, name: str, *, size: int = 37) -> bytes:
         """A segment, read from its beginning in small pieces."""

@@ -19,8 +19,9 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.runs import FileIndex, RowGroup
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
+from gateway.sdk.files import Gone
 from gateway.store import finder
-from gateway.store.finder import Gone
+from gateway.store.finder import Finder
 from gateway.store.journal import log, segment
 from gateway.store.spool import columns
 
@@ -397,8 +398,7 @@ def test_readers_go_through_the_files_together(
     monkeypatch.setattr(history_module, "_RUN_BYTES", 700)
     reactor = SimpleNamespace(callFromThread=lambda call, *given: call(*given))
     history = History(
-        "n",
-        places.directories,
+        Finder(places.directories, "n", retained=True),
         protocol="pravega",
         lookups=lookups.Lookups(reactor, 2),  # type: ignore[arg-type]
     )

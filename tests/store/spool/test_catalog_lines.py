@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sdk.summed import encode
 from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, parse
-from gateway.store.summed import encode
 from gateway_testkit.disk import RecordingDisk
 
 

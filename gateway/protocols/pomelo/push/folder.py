@@ -37,7 +37,7 @@ from twisted.logger import Logger
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.push.rows import Row, Unreadable, read
-from gateway.store.disk import Disk
+from gateway.sdk.disk import Disk
 
 __all__ = ["File", "Folder", "identity"]
 

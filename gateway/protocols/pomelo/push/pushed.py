@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 from attrs import define
 
-from gateway.store.disk import Disk, File, replace_file
-from gateway.store.summed import decode, encode
+from gateway.sdk.disk import Disk, File, replace_file
+from gateway.sdk.summed import decode, encode
 
 __all__ = ["PushedNames"]
 

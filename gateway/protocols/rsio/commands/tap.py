@@ -43,6 +43,8 @@ Exit status: 0 the stream ended, or --count were there; 1 it failed; 2 wrong use
 _WINDOW, _ARROW_WINDOW = 2048, 16
 _LARGEST = 1 << 26  # of an element; the largest event may be one
 _WORD_SECONDS = 1.0
+_INCARNATION = b"gateway.incarnation"
+"""Metadata of elements in Arrow: who gave their lsns."""
 _CODE = re.compile(r"E\d{3}\b")
 _FILTERS = ("protocol", "listener", "channel", "kind")
 
@@ -221,9 +223,7 @@ class _Arrow:
         import pyarrow as pa
 
         from gateway.event import SCHEMA
-        from gateway.store.incarnation import KEY
 
-        self._key = KEY
         self._read = pa.ipc.open_stream
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
@@ -242,7 +242,7 @@ class _Arrow:
                         self._writer.write_batch(some)
                         self.last = some.column("lsn")[-1].as_py()
                         self.node = some.column("node")[-1].as_py()
-                        own = (reader.schema.metadata or {}).get(self._key)
+                        own = (reader.schema.metadata or {}).get(_INCARNATION)
                         self.incarnation = None if own is None else own.decode()
                         events += some.num_rows
         return self._written(), events

@@ -29,6 +29,7 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.reads import Found, Read
 from gateway.store.directories import Directories
 from gateway.store.disk import File, RealDisk
+from gateway.store.finder import Finder
 from gateway.store.opening import open_node
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.retained import Retained
@@ -112,7 +113,9 @@ class Files:
         )
         retained.recover()
         retained.needed = {"pravega": needed}
-        self.history = History("n", places, protocol="pravega", lookups=AtOnce())
+        self.history = History(
+            Finder(places, "n", retained=True), protocol="pravega", lookups=AtOnce()
+        )
         self._expiry = Expiry(
             places.archive, self.disk, ARCHIVED, None, self.history.refresh,
             clock=now, wall_clock=now, retained=retained,

@@ -1,0 +1,38 @@
+"""Columns of stored rows as numpy has them, without pandas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["codes", "filled"]
+
+
+def codes(column: pa.ChunkedArray) -> tuple[Any, list[str | None]]:
+    """A name column as numbers, -1 for none, and the names by number."""
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = pa.concat_arrays(array.chunks)
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    return filled(array.indices, -1), array.dictionary.to_pylist()
+
+
+def filled(array: pa.Array, none: int) -> np.ndarray[Any, Any]:
+    """Whole numbers as numpy has them, with *none* for null; not to be written to.
+
+    By the buffers: for `fill_null` and `to_numpy` pyarrow imports pandas where that is
+    installed, which holds the interpreter for a third of a second.
+    """
+    valid, data = array.buffers()
+    kind = np.dtype(str(array.type))
+    if data is None or array.null_count == len(array):
+        return np.full(len(array), none, kind)
+    found = np.frombuffer(data, kind, len(array), array.offset * kind.itemsize)
+    if array.null_count:
+        bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")
+        there = bits[array.offset : array.offset + len(array)]
+        found = np.where(there, found, kind.type(none))
+    return found
