@@ -144,7 +144,7 @@ def test_a_disk_that_hangs_is_told_after_five_seconds(
     assert not world.journal.full, "others may submit; memory has its own limit"
     assert len(lines) == 1
     assert lines[0].startswith("error: Senders are held back since ")
-    assert "waited 5 s for the disk, limit 5 s (journal.stall_after)" in lines[0]
+    assert "waited 5.0 s for the disk, limit 5 s (journal.stall_after)" in lines[0]
     world.disk.answers.set()
     world.durable(1)
     assert world.journal.oldest_wait_seconds == 0
