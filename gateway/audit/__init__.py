@@ -10,7 +10,9 @@ The gateway and the Spark job may be at work meanwhile.
     lake     the tables
     files    journal segments and spool files
     bucket   those that are in a bucket
-    proof    all of them together
+    look     all of them, as one look finds them
+    judge    what it found, against what each node has to have
+    proof    looks until nothing has moved meanwhile, and what is known of faults
     payloads the payloads, by the digests of their files
     chain    the files, by the links between them
     incarnations  who gave which lsns, and who knows where each of them ended

@@ -1,0 +1,222 @@
+"""One look of the audit at all places: journals, spools, tables, archives, buckets.
+
+They are read in the order in which events move, so that an event on its way is met at
+least once (`gateway.audit.proof` says why that suffices).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gateway.audit.files import JournalContent, runs_in
+from gateway.audit.incarnations import Footers, Lives
+from gateway.audit.lake import Problem, Unusable, received_at
+from gateway.audit.ranges import Ranges
+from gateway.audit.sites import (
+    Ask,
+    Asked,
+    Journals,
+    Lakes,
+    Ledgers,
+    Site,
+    Spools,
+    Words,
+    joined,
+    lives_of,
+)
+from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.lock import is_locked
+
+__all__ = ["Files", "View"]
+
+_NEWEST_FILES = 64
+"""Of a node's archived files, whose footers are always read."""
+
+
+@dataclass(slots=True)
+class Files:
+    """A node's files in spool and archive."""
+
+    spool: list[SpoolFile]
+    archive: list[SpoolFile]
+    of: dict[str, list[SpoolFile]] = field(default_factory=dict)
+    """Those whose incarnation was looked at, by it; each name once."""
+
+    def spans(self, incarnation: str) -> list[tuple[int, int]]:
+        """The lsns of one's files."""
+        return [(file.first, file.last) for file in self.of.get(incarnation, ())]
+
+
+class View:
+    """All places of all nodes, as the last look found them."""
+
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        node: str | None,
+        first: int,
+        gateways: Iterable[tuple[str, Ask]],
+    ) -> None:
+        self._sites = sites
+        self._node = node
+        self.first = first
+        self.journals = Journals(sites)
+        self._spools = Spools(sites)
+        self.lake = Lakes(sites, node=node, first=first)
+        self.asked = Asked(gateways, self._spools.urls)
+        self.words = Words(self._spools.buckets, node)
+        self.ledgers = Ledgers(sites)
+        self._footers = Footers(self._spools.buckets)
+        self._spool: dict[str, list[SpoolFile]] = {}
+        self._archive: dict[str, list[SpoolFile]] = {}
+        self._in_buckets: dict[str, list[SpoolFile]] | None = None
+        """The archives in buckets; None before they were listed."""
+        self.files: dict[str, Files] = {}
+        """Of each node that any place knows."""
+        self.lives: dict[str, Lives] = {}
+        """Likewise: its incarnations."""
+        self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
+        self.until: dict[tuple[str, str | None], int] = {}
+        """The last lsn of each incarnation, and of each node, at the first look."""
+
+    def look(self) -> None:
+        """Go through all places, in the order in which events move."""
+        # First of all, so that what they speak of can be found in a place read later.
+        self.asked.look()
+        self.words.look()
+        self.journals.look()
+        self._spool = self._spools.list()
+        self.lake.look()
+        self.ledgers.look()
+        self._archive = joined(
+            *(spool_files(site.directories.archive) for site in self._sites)
+        )
+        names = self.journals.nodes | self._spool.keys() | self.lake.nodes.keys()
+        names |= self._archive.keys() | self.asked.words.keys()
+        names |= self.journals.marked.keys() | {node for node, _ in self.until}
+        names |= self.words.reached.keys() | self.words.ends.keys()
+        names |= self.ledgers.ends.keys()
+        if self._node is not None:
+            names &= {self._node}
+        self.files, self.lives = {}, {}
+        for name in sorted(names):
+            self.lives[name] = lives_of(
+                name, self.journals, self.words, self.ledgers, self.asked
+            )
+            self.files[name] = self._sorted_files(name)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Of the places themselves."""
+        places = (self.asked, self.words, self.lake, self.ledgers)
+        return [problem for place in places for problem in place.problems]
+
+    def _sorted_files(self, name: str) -> Files:
+        """Who published which: of what waits, of the newest in the archive, and where two
+        have one lsn.
+        """
+        found = Files(self._spool.get(name, []), self._archive.get(name, []))
+        both = sorted(
+            [*found.spool, *found.archive], key=lambda file: (file.first, file.last)
+        )
+        looked = [*found.spool, *found.archive[-_NEWEST_FILES:], *_meeting(both)]
+        names: set[tuple[str, str]] = set()
+        for file in sorted(dict.fromkeys(looked), key=lambda file: file.first):
+            incarnation = self._footers.of(file)
+            if incarnation is None:  # it has moved, and is met where it is now
+                continue
+            if (incarnation, file.path.name) not in names:
+                names.add((incarnation, file.path.name))
+                found.of.setdefault(incarnation, []).append(file)
+        return found
+
+    def unserved(self, name: str) -> Iterable[Problem]:
+        """Why what waits in a node's journal would wait for ever."""
+        for home in self.journals.homes(name):
+            path = home.site.directories.journal_of(name)
+            if home.site.served not in (None, name) and not is_locked(path):
+                yield Problem(
+                    str(path),
+                    f"nobody serves node {name}: the gateway of node {home.site.served} "
+                    "publishes its events when it starts",
+                )
+
+    def taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
+        """Which of *waiting* were published, and will not be again.
+
+        Their segment may stay for what else is in it (`gateway.store.checkpoint`).
+        """
+        return Ranges.of(
+            (entry.first, entry.last)
+            for entry in journal.published
+            if waiting.touches(entry.first, entry.last)
+            and not any(
+                (site.directories.spool / entry.hidden).exists() for site in self._sites
+            )
+        )
+
+    def incarnation_of(self, file: SpoolFile) -> str | None:
+        """Who published it; None if it is gone."""
+        return self._footers.of(file)
+
+    def runs(
+        self, file: SpoolFile, journal: JournalContent, problems: list[Problem]
+    ) -> list[tuple[int, int]]:
+        """What really is in a file that should have what no table has.
+
+        It is read whole: nobody else has these events.
+        """
+        if file in self._runs:
+            return self._runs[file]
+        name = file.path.name
+        life = self._footers.of(file) or ""
+        entry = next((one for one in journal.published if one.name == name), None)
+        if entry is not None and life and entry.incarnation not in ("", life):
+            entry = None
+        bucket = self._spools.bucket_of(file)
+        try:
+            with (
+                bucket.local(file) if bucket else contextlib.nullcontext(file)
+            ) as there:
+                self._runs[file] = runs_in(there, entry)
+        except FileNotFoundError:
+            # It was public when we listed it, and has gone to the tables since.
+            return [(file.first, file.last)]
+        except Unusable as why:
+            problems.append(Problem(str(file.path), str(why)))
+            return []
+        return self._runs[file]
+
+    def received(self, file: SpoolFile, lsn: int) -> int | None:
+        """When an event of a file in spool, archive or bucket came, if it can be told."""
+        bucket = self._spools.bucket_of(file)
+        with (
+            contextlib.suppress(OSError),
+            bucket.local(file) if bucket else contextlib.nullcontext(file) as there,
+        ):
+            return received_at(there.path, file.node, "", lsn)
+        return None
+
+    def archived(self, name: str) -> list[SpoolFile]:
+        """A node's files in the archives of buckets, which are listed for what is missing
+        alone.
+        """
+        if self._in_buckets is None:
+            self._in_buckets = self._spools.archives()
+        return self._in_buckets.get(name, [])
+
+
+def _meeting(files: Sequence[SpoolFile]) -> list[SpoolFile]:
+    """Of files in order of lsn those that have an lsn which another one has, too."""
+    found: list[SpoolFile] = []
+    group: list[SpoolFile] = []
+    reach = 0
+    for file in files:
+        if file.first > reach:
+            found += group if len(group) > 1 else []
+            group = []
+        group.append(file)
+        reach = max(reach, file.last)
+    return [*found, *(group if len(group) > 1 else [])]
