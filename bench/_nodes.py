@@ -15,8 +15,8 @@ import pyspark
 from _report import Broken
 
 from gateway.event import SCHEMA
-from gateway.spark import ledger
-from gateway.spark.formats import FORMATS
+from gateway.sink import kind_of
+from gateway.spark.formats import Format
 from gateway.store.names import file_name
 
 __all__ = ["costs_of", "spread"]
@@ -58,11 +58,9 @@ def costs_of(
     """
     found = {}
     for sink in sinks:
-        try:
-            if sink in FORMATS:
-                FORMATS[sink].coordinate(pyspark.__version__)
-        except ledger.Broken as why:
-            notes.append(f"{sink} was not measured: {why}")
+        kind = kind_of(sink)
+        if isinstance(kind, Format) and not kind.fits(pyspark.__version__):
+            notes.append(f"{sink} was not measured: no jar fits {pyspark.__version__}")
             continue
         print(f"sink {sink} …", file=sys.stderr, flush=True)
         found[sink] = _cost(sink, options)

@@ -17,7 +17,7 @@ from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-SHARED = {"event", "sdk", "config", "plugins", "spoken", "standard"}
+SHARED = {"event", "sdk", "sink", "config", "plugins", "spoken", "standard"}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
@@ -26,7 +26,8 @@ MAY: dict[str, set[str]] = {
     "plugins": {"sdk"},
     "spoken": set(),
     "standard": set(),
-    "config": {"plugins", "sdk"},
+    "sink": set(),
+    "config": {"plugins", "sdk", "sink"},
     "store": SHARED,
     "net": SHARED,
     "admin": SHARED,
@@ -34,6 +35,7 @@ MAY: dict[str, set[str]] = {
     "protocols": SHARED | {"admin", "feeds", "store"},
     "daemon": SHARED | {"admin", "feeds", "net", "store"},
     "spark": SHARED | {"daemon", "store"},
+    "sinks": SHARED | {"audit", "spark", "store"},
     "audit": SHARED | {"store"},
     "doctor": SHARED | {"spark", "store"},
 }

@@ -8,7 +8,6 @@ public name never changes, so each is read once, however often one looks.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from gateway.event import LOST
 from gateway.store.digests import PayloadDigest
 
 __all__ = [
-    "TABLES",
     "Identity",
     "Lake",
     "Problem",
@@ -33,11 +31,8 @@ __all__ = [
     "columns",
     "identity_of",
     "received_at",
-    "visible",
 ]
 
-#: An event is in one of these; stats has no lsn.
-TABLES = ("events", "quarantine")
 _ROWS = 1 << 17
 
 
@@ -105,11 +100,7 @@ class Lake:
 
     def there(self) -> dict[Place, Identity]:
         """The files that have the rows.  Raises OSError."""
-        return {
-            path: identity
-            for table in TABLES
-            for path, identity in visible(self.directory / table)
-        }
+        raise NotImplementedError
 
     def files_with(
         self, node: str, incarnation: str, first: int, last: int
@@ -150,23 +141,6 @@ class Lake:
             )
         except (FileNotFoundError, Unusable):
             return False
-
-
-def visible(directory: Path) -> Iterator[tuple[Path, Identity]]:
-    """Every file below *directory* that readers of a table take for data."""
-    try:
-        entries = list(os.scandir(directory))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.name.startswith((".", "_")):
-            continue
-        if entry.is_dir():
-            yield from visible(Path(entry.path))
-            continue
-        path = Path(entry.path)
-        if (identity := identity_of(path)) is not None:
-            yield path, identity
 
 
 def identity_of(path: Path) -> Identity | None:

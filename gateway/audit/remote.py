@@ -4,25 +4,31 @@ for, where they are, with no copy on this machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from pyarrow import NativeFile
 from pyarrow.fs import FileSystem, S3FileSystem
 
+from gateway.sink import kind_of
+
 if TYPE_CHECKING:
     from gateway.config import Config
 
-__all__ = ["Access", "Place", "Remote", "access_of", "opened"]
+__all__ = ["Access", "Place", "Remote", "access_of", "opened", "path_of"]
 
-SCHEMES = ("s3", "s3a", "s3n")
+_SCHEMES = ("s3", "s3a", "s3n")
 """Of URLs that `Access` reaches."""
 
-_CATALOG = "lake"
-"""Iceberg's, where `spark.table` names none."""
+_S3A = {
+    "endpoint": "spark.hadoop.fs.s3a.endpoint",
+    "region": "spark.hadoop.fs.s3a.endpoint.region",
+    "access_key_id": "spark.hadoop.fs.s3a.access.key",
+    "secret_access_key": "spark.hadoop.fs.s3a.secret.key",
+}
+"""What Hadoop is told of it."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,34 +40,6 @@ class Access:
     access_key_id: str | None = None
     secret_access_key: str | None = None
     virtual_hosted: bool = False
-
-    @property
-    def for_pyiceberg(self) -> dict[str, str]:
-        """As properties of a table."""
-        return _given(
-            {
-                "s3.endpoint": self.endpoint,
-                "s3.region": self.region,
-                "s3.access-key-id": self.access_key_id,
-                "s3.secret-access-key": self.secret_access_key,
-                "s3.force-virtual-addressing": str(self.virtual_hosted).lower(),
-            }
-        )
-
-    @property
-    def for_deltalake(self) -> dict[str, str]:
-        """As storage options."""
-        plain = (self.endpoint or "").startswith("http://")
-        return _given(
-            {
-                "AWS_ENDPOINT_URL": self.endpoint,
-                "AWS_REGION": self.region,
-                "AWS_ACCESS_KEY_ID": self.access_key_id,
-                "AWS_SECRET_ACCESS_KEY": self.secret_access_key,
-                "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(self.virtual_hosted).lower(),
-                "AWS_ALLOW_HTTP": "true" if plain else None,
-            }
-        )
 
     @property
     def store(self) -> FileSystem:
@@ -81,26 +59,36 @@ def access_of(config: Config) -> Access:
     """As the configuration says: what Spark is told of the table's catalog or of s3a goes
     before what the spool's bucket is reached by.
     """
-    name = (config.spark.table or _CATALOG).partition(".")[0]
-    catalog, s3a = f"spark.sql.catalog.{name}.", "spark.hadoop.fs.s3a."
-
-    def told(*keys: str) -> str | None:
-        return next((str(conf[key]) for key in keys if key in conf), None)
-
-    conf, s3 = config.spark.conf, config.spool.s3
-    key = told(f"{catalog}s3.access-key-id", f"{s3a}access.key")
-    secret = told(f"{catalog}s3.secret-access-key", f"{s3a}secret.key")
-    if key is None and s3.access_key_id and s3.secret_access_key:
-        key = s3.access_key_id.get_secret_value()
-        secret = s3.secret_access_key.get_secret_value()
-    regions = f"{catalog}client.region", f"{s3a}endpoint.region"
+    s3, found = config.spool.s3, dict(kind_of(config.spark.sink).access(config.spark))
+    for name, key in _S3A.items():
+        if key in config.spark.conf:
+            found.setdefault(name, str(config.spark.conf[key]))
+    if "access_key_id" not in found and s3.access_key_id and s3.secret_access_key:
+        found["access_key_id"] = s3.access_key_id.get_secret_value()
+        found["secret_access_key"] = s3.secret_access_key.get_secret_value()
     return Access(
-        told(f"{catalog}s3.endpoint", f"{s3a}endpoint") or s3.endpoint,
-        told(*regions) or s3.region,
-        key,
-        secret,
+        found.get("endpoint") or s3.endpoint,
+        found.get("region") or s3.region,
+        found.get("access_key_id"),
+        found.get("secret_access_key"),
         s3.virtual_hosted,
     )
+
+
+def path_of(name: str) -> Path | None:
+    """Of a file on this machine; None for one in object storage.
+
+    Raises OSError for one that is elsewhere.
+    """
+    parts = urlsplit(name)
+    if parts.scheme in _SCHEMES:
+        return None
+    if parts.scheme not in ("", "file"):
+        raise OSError(
+            f"{name}: the audit reads tables on disks of this machine and at s3://, not"
+            f" at {parts.scheme}://"
+        )
+    return Path(unquote(parts.path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +113,3 @@ Place = Path | Remote
 def opened(place: Place) -> Path | NativeFile:
     """What pyarrow reads it from."""
     return place.open() if isinstance(place, Remote) else place
-
-
-def _given(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {key: one for key, one in settings.items() if one is not None}

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse
+from gateway.sink import able, kind_of
 from gateway.spark import job
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def _compact(args: argparse.Namespace) -> int:
     from gateway.spark.lakedisk import Lake
 
     config = load(args.config)
-    if config.spark.sink != "parquet":
+    if "compact" not in kind_of(config.spark.sink).abilities:
         raise WrongUse(f"spark.sink: {config.spark.sink} has no folders to compact")
     today = datetime.now(UTC).date()
     before = min(args.before or today, today)
@@ -151,7 +152,6 @@ def _compact(args: argparse.Namespace) -> int:
 
 def _maintain(args: argparse.Namespace) -> int:
     from gateway.config import load
-    from gateway.spark import formats, sinks
     from gateway.spark.lakedisk import Lake
     from gateway.spark.ledger import Broken
 
@@ -161,12 +161,14 @@ def _maintain(args: argparse.Namespace) -> int:
         raise WrongUse(
             f"--days: at least {_LEAST_DAYS}, so that no batch loses its files"
         )
-    if config.spark.sink not in formats.FORMATS:
-        raise WrongUse(f"maintain is for delta and iceberg, not {config.spark.sink}")
+    kind = kind_of(config.spark.sink)
+    if "maintain" not in kind.abilities:
+        fitting = " and ".join(able("maintain"))
+        raise WrongUse(f"maintain is for {fitting}, not {config.spark.sink}")
     try:
         spark = job.start_session(config)
         try:
-            for done in sinks.maintain(config, spark, Lake(), days):
+            for done in kind.maintain(config, spark, Lake(), days):
                 _say(args, done, {"done": done})
         finally:
             spark.stop()

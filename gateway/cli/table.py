@@ -81,17 +81,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_sink(lake: Path, name: str) -> None:
     """Raise `WrongUse` unless its tables are folders of Parquet."""
+    from gateway.sink import kind_of
     from gateway.store.lake import sink_of
 
     try:
         sink = sink_of(lake)
+        if sink is None or "folders" in kind_of(sink["sink"]).abilities:
+            return
     except (ValueError, OSError):
         return  # the job says what is wrong with it
-    if sink is not None and sink.get("sink") != "parquet":
-        raise WrongUse(
-            f"{lake / name} is no folder of Parquet: spark.sink is "
-            f"{sink.get('sink')}, and {sink.get('table', 'that')} has the rows"
-        )
+    raise WrongUse(
+        f"{lake / name} is no folder of Parquet: spark.sink is {sink['sink']}, and"
+        f" {sink.get('table', 'that')} has the rows"
+    )
 
 
 def newest(table: Path, most: int) -> list[Row]:

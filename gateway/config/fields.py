@@ -19,11 +19,11 @@ from pydantic import (
 
 from gateway.config.bucket import SCHEME, BucketUrl, parse_bucket_url
 from gateway.sdk.fields import BELOW_DATA_DIR, ORIGIN, TEXT_SCHEMA, plain_path, text
+from gateway.sink import NAMES
 
 __all__ = [
     "OF_ONE",
     "OF_SEVERAL",
-    "SINKS",
     "JvmMemory",
     "NodeName",
     "OneOrSeveral",
@@ -67,16 +67,13 @@ def _jvm_memory(value: object) -> str:
     raise ValueError(f"must be like 512m or 2g, not {value!r}")
 
 
-#: The kinds of tables that the Spark job makes by itself.
-SINKS = ("parquet", "delta", "iceberg")
-
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def _sink(value: object) -> str:
-    if value in SINKS or _FUNCTION.fullmatch(text(value)):
+    if value in NAMES or _FUNCTION.fullmatch(text(value)):
         return text(value)
-    raise ValueError(f"must be {', '.join(SINKS)} or module:function, not {value!r}")
+    raise ValueError(f"must be {', '.join(NAMES)} or module:function, not {value!r}")
 
 
 def default_node() -> str:
@@ -127,7 +124,7 @@ SinkName = Annotated[
     str,
     PlainValidator(_sink),
     WithJsonSchema(
-        {"type": "string", "pattern": rf"^({'|'.join(SINKS)}|[\w.]+:[\w.]+)$|\$\{{"}
+        {"type": "string", "pattern": rf"^({'|'.join(NAMES)}|[\w.]+:[\w.]+)$|\$\{{"}
     ),
 ]
 NodeName = Annotated[str, PlainValidator(_node), TEXT_SCHEMA]

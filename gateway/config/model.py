@@ -11,7 +11,6 @@ takes is the installed protocol's to say (`gateway.sdk.protocol`).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
@@ -52,6 +51,7 @@ from gateway.sdk.fields import (
 )
 from gateway.sdk.section import AT_ONCE, Misfits, Place, Reload, Section, restart
 from gateway.sdk.units import Number, Size, Time, format_size
+from gateway.sink import kind_of
 
 __all__ = [
     "S3",
@@ -69,9 +69,6 @@ GiB = 2**30
 MINUTE = 60.0
 _OBJECT_BYTES = 1 << 30
 HOUR = 3600.0
-
-
-_TABLE = re.compile(r"\w+(\.\w+){2,}")
 
 
 class Journal(Section):
@@ -305,20 +302,7 @@ class Spark(Section):
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What its keys must agree on."""
-        of_format = self.sink in ("delta", "iceberg")
-        if self.sink != "parquet" and self.deduplicate:
-            yield ("deduplicate",), f"needs spark.sink: parquet, not {self.sink}"
-        if of_format and self.body != "json":
-            why = "few of its readers open a table with VARIANT"
-            yield ("body",), f"must be json with spark.sink: {self.sink}; {why}"
-        if self.table is not None:
-            if self.sink == "delta" and "/" not in self.table:
-                yield ("table",), f"must be a path or URL, not {self.table!r}"
-            if self.sink == "iceberg" and not _TABLE.fullmatch(self.table):
-                yield (
-                    ("table",),
-                    f"must be catalog.namespace.table, not {self.table!r}",
-                )
+        yield from kind_of(self.sink).misfits(self)
         for name, given in self.columns.items():
             if given is not None:
                 for place, why in disagreeing(name, given):

@@ -8,12 +8,10 @@
     times        instants that senders write, as timestamps
     stats        counts per window, of the files of a batch
     sink         what the job asks of whatever takes its micro-batches
-    sinks        the one that the configuration names
+    sinks        whose tables a data_dir has
     parquet      a micro-batch becomes files of tables, once (adr/0002)
     commits      a micro-batch becomes a commit of a table format (adr/0019)
-    delta        Delta's commits
-    iceberg      Iceberg's commits
-    formats      the jars and the Spark that fit a format
+    formats      what table formats have in common: jars, the Spark that fits them
     handover     a micro-batch goes to a function of the user's own
     query        the streaming query and its checkpoint, which is renewed
     checkpoint   what Spark has promised and committed, read from its own logs

@@ -1,110 +1,27 @@
-"""Table formats: the jars that each needs, the Spark that fits them, its settings.
+"""Table formats: what Delta and Iceberg have in common as kinds of tables.
 
-A jar of Delta or Iceberg fits one minor version of Spark.  With another one, rows may
-be written that nothing can read: so versions are compared before anything is written.
-Jars come from Maven Central, pinned, or from a folder where there is no network.
+A jar of a format fits one minor version of Spark.  With another one, rows may be written
+that nothing can read: so versions are compared before anything is written.  Jars come
+from Maven Central, pinned, or from a folder where there is no network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from gateway.sink import Kind
 from gateway.spark.ledger import Broken
 
-__all__ = [
-    "CATALOG",
-    "FORMATS",
-    "Format",
-    "check",
-    "jars_in",
-    "merged",
-    "settings",
-]
+if TYPE_CHECKING:
+    from gateway.spark.commits import Table
+    from gateway.spark.lakedisk import LakeDisk
+    from gateway.spark.sink import Parts, Sink
 
-#: Iceberg's catalog where `spark.conf` names none: folders below the lake.
-CATALOG = "lake"
-
-
-@dataclass(frozen=True)
-class Format:
-    """One table format, as far as Spark's start is concerned."""
-
-    name: str
-    """As `spark.sink` has it; also the name of the extra that chooses the Spark."""
-    version: str
-    jars: Mapping[str, str]
-    """Maven coordinates, by minor version of Spark."""
-    needs: str
-    """A Java class that is there if the jars are."""
-    conf: Mapping[str, str]
-    excludes: tuple[str, ...] = ()
-    """What Maven would bring and Spark has itself, mostly newer."""
-    beside: tuple[str, ...] = ()
-    """File names, up to the version, of the jars that belong to it."""
-
-    def coordinate(self, spark: str) -> str:
-        """The jar for Spark version *spark*.  Raises `Broken` where there is none."""
-        minor = ".".join(spark.split(".")[:2])
-        if minor not in self.jars:
-            fits = " or ".join(sorted(self.jars))
-            raise Broken(
-                f"spark.sink: {self.name} needs Spark {fits} ({self.name} {self.version}"
-                f" has no jar for another), this is {spark}: pip install"
-                f" 'gateway[{self.name}]'"
-            )
-        return self.jars[minor]
-
-
-FORMATS: Mapping[str, Format] = {
-    "delta": Format(
-        "delta",
-        "4.4.0",
-        {minor: f"io.delta:delta-spark_{minor}_2.13:4.4.0" for minor in ("4.1", "4.2")},
-        "io.delta.sql.DeltaSparkSessionExtension",
-        {
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": (
-                "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-            ),
-            # By default fifty tasks read each state of a log.
-            "spark.databricks.delta.snapshotPartitions": "1",
-        },
-        (
-            "org.apache.hadoop:hadoop-client-api",
-            "org.apache.hadoop:hadoop-client-runtime",
-            "io.unitycatalog:unitycatalog-client",
-            "io.unitycatalog:unitycatalog-hadoop",
-            "org.apache.parquet:parquet-hadoop",
-            "org.apache.logging.log4j:log4j-core",
-            "org.apache.logging.log4j:log4j-api",
-            "org.apache.logging.log4j:log4j-slf4j2-impl",
-            "com.github.luben:zstd-jni",
-            "com.fasterxml.jackson.core:jackson-databind",
-            "com.fasterxml.jackson.core:jackson-core",
-            "com.fasterxml.jackson.core:jackson-annotations",
-            "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
-            "org.slf4j:slf4j-api",
-            "org.xerial.snappy:snappy-java",
-            "commons-logging:commons-logging",
-        ),
-        ("delta-spark_", "delta-storage-"),
-    ),
-    "iceberg": Format(
-        "iceberg",
-        "1.11.0",
-        {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"},
-        "org.apache.iceberg.spark.SparkCatalog",
-        {
-            "spark.sql.extensions": (
-                "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-            ),
-        },
-        beside=("iceberg-spark-runtime-",),
-    ),
-}
+__all__ = ["Format", "jars_in", "merged"]
 
 #: Settings that are lists: what the user has there stays beside ours.
 _LISTS = (
@@ -115,28 +32,127 @@ _LISTS = (
 )
 
 
-def settings(spark: Any, data_dir: Path, version: str) -> dict[str, str]:
-    """What a session of Spark *version* needs for `spark.sink`; may be nothing.
+class Format(Kind):
+    """A kind whose tables take rows and the ledger in one commit."""
 
-    *spark* is the configuration's section.  Raises `Broken` where version or jars do
-    not fit.
-    """
-    kind = FORMATS.get(spark.sink)
-    if kind is None:
-        return {}
-    coordinate = kind.coordinate(version)
-    # Counts of a batch are few rows; by default two hundred tasks add them up.
-    found = {"spark.sql.shuffle.partitions": "4", **kind.conf}
-    if spark.jars_directory is None:
-        found["spark.jars.packages"] = coordinate
-        if kind.excludes:
-            found["spark.jars.excludes"] = ",".join(kind.excludes)
-    else:
-        folder = Path(spark.jars_directory)
-        found["spark.jars"] = jars_in(folder, coordinate, kind.beside)
-    if kind.name == "iceberg":
-        found |= _catalog(spark, data_dir)
-    return found
+    abilities = frozenset({"elsewhere", "maintain", "rows"})
+    version: ClassVar[str]
+    jars: ClassVar[Mapping[str, str]]
+    """Maven coordinates, by minor version of Spark."""
+    needs: ClassVar[str]
+    """A Java class that is there if the jars are."""
+    conf: ClassVar[Mapping[str, str]]
+    excludes: ClassVar[tuple[str, ...]] = ()
+    """What Maven would bring and Spark has itself, mostly newer."""
+    beside: ClassVar[tuple[str, ...]] = ()
+    """File names, up to the version, of the jars that belong to it."""
+
+    @abstractmethod
+    def tables(self, config: Any, spark: Any) -> tuple[Table, Table]:
+        """Those of events, and `stats`."""
+
+    def fits(self, spark: str) -> bool:
+        """Whether there is a jar for Spark version *spark*."""
+        return _minor(spark) in self.jars
+
+    def coordinate(self, spark: str) -> str:
+        """The jar for Spark version *spark*.  Raises `Broken` where there is none."""
+        if not self.fits(spark):
+            fitting = " or ".join(sorted(self.jars))
+            raise Broken(
+                f"spark.sink: {self.name} needs Spark {fitting} ({self.name} {self.version}"
+                f" has no jar for another), this is {spark}: pip install"
+                f" 'gateway[{self.extra}]'"
+            )
+        return self.jars[_minor(spark)]
+
+    def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
+        """See `Kind`."""
+        del data_dir
+        coordinate = self.coordinate(version)
+        # Counts of a batch are few rows; by default two hundred tasks add them up.
+        found = {"spark.sql.shuffle.partitions": "4", **self.conf}
+        if spark.jars_directory is None:
+            found["spark.jars.packages"] = coordinate
+            if self.excludes:
+                found["spark.jars.excludes"] = ",".join(self.excludes)
+        else:
+            folder = Path(spark.jars_directory)
+            found["spark.jars"] = jars_in(folder, coordinate, self.beside)
+        return found
+
+    def make(self, parts: Parts) -> Sink:
+        """See `Kind`."""
+        from gateway.spark import query, sinks, tables
+        from gateway.spark.commits import CommitSink
+        from gateway.spark.source import spool_of
+
+        config, spark, disk = parts.config, parts.spark, parts.disk
+        lake = config.data_dir / "lake"
+        read = query.whole_reader(config, spark)
+        self.check(spark)
+        events, counts = self.tables(config, spark)
+        wanted = {"sink": self.name, "table": events.name}
+        sinks.claim(lake, disk, wanted)
+        return CommitSink(
+            lake,
+            spool_of(config),
+            parts.checkpoint,
+            disk,
+            events=events,
+            stats=counts,
+            read=read,
+            count=lambda rows: tables.counted(rows, config.spark.stats_window),
+            settle=lambda state: sinks.settle(lake, disk, {**wanted, **state}),
+            done=parts.done,
+        )
+
+    def maintain(
+        self, config: Any, spark: Any, disk: LakeDisk, days: float
+    ) -> Iterator[str]:
+        """See `Kind`."""
+        from gateway.spark import sinks
+        from gateway.store.lake import INTERNAL
+        from gateway.store.lock import Locked, lock
+
+        lake = config.data_dir / "lake"
+        self.check(spark)
+        events, counts = self.tables(config, spark)
+        wanted = {"sink": self.name, "table": events.name}
+        sinks.claim(lake, disk, wanted)
+        for table in (events, counts):
+            yield from table.maintain(days=days)
+        # A job that runs says so itself, with its next batch.
+        with contextlib.suppress(Locked):
+            held = lock(lake / INTERNAL / "lock", "gateway spark maintain")
+            try:
+                sinks.settle(lake, disk, {**wanted, **events.state()})
+            finally:
+                held.release()
+
+    def check(self, spark: Any) -> None:
+        """Raise `Broken` unless the running session *spark* has what it needs."""
+        coordinate = self.coordinate(spark.version)
+        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+        try:
+            loader.loadClass(self.needs)
+        except Exception:  # py4j's, of a class that is not there
+            exclude = f" --exclude-packages {','.join(self.excludes)}"
+            raise Broken(
+                f"spark.sink: {self.name}: Spark was started without its jars: give"
+                f" spark-submit --packages {coordinate}"
+                f"{exclude if self.excludes else ''}, or --jars"
+            ) from None
+        extension = self.conf["spark.sql.extensions"]
+        if extension not in (spark.conf.get("spark.sql.extensions", "") or ""):
+            raise Broken(
+                f"spark.sink: {self.name}: Spark was started without --conf"
+                f" spark.sql.extensions={extension}"
+            )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def jars_in(folder: Path, coordinate: str, beside: Sequence[str] = ()) -> str:
@@ -158,18 +174,6 @@ def jars_in(folder: Path, coordinate: str, beside: Sequence[str] = ()) -> str:
     return ",".join(path.absolute().as_uri() for path in jars)
 
 
-def _catalog(spark: Any, data_dir: Path) -> dict[str, str]:
-    """A catalog of folders, unless the user has one of that name."""
-    key = f"spark.sql.catalog.{CATALOG}"
-    if key in spark.conf:
-        return {}
-    return {
-        key: "org.apache.iceberg.spark.SparkCatalog",
-        f"{key}.type": "hadoop",
-        f"{key}.warehouse": f"file://{(data_dir / 'lake' / 'iceberg').absolute()}",
-    }
-
-
 def merged(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """*own* over *ours*; of settings that are lists, both."""
     both = {**ours, **own}
@@ -178,26 +182,3 @@ def merged(ours: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
             parts = [*ours[name].split(","), *own[name].split(",")]
             both[name] = ",".join(dict.fromkeys(part.strip() for part in parts))
     return both
-
-
-def check(spark: Any, sink: str) -> None:
-    """Raise `Broken` unless the running session *spark* has what *sink* needs."""
-    kind = FORMATS.get(sink)
-    if kind is None:
-        return
-    coordinate = kind.coordinate(spark.version)
-    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-    try:
-        loader.loadClass(kind.needs)
-    except Exception:  # py4j's, of a class that is not there
-        raise Broken(
-            f"spark.sink: {sink}: Spark was started without its jars: give spark-submit"
-            f" --packages {coordinate}, with --exclude-packages of"
-            " gateway.spark.formats, or --jars"
-        ) from None
-    extension = kind.conf["spark.sql.extensions"]
-    if extension not in (spark.conf.get("spark.sql.extensions", "") or ""):
-        raise Broken(
-            f"spark.sink: {sink}: Spark was started without --conf"
-            f" spark.sql.extensions={extension}"
-        )

@@ -33,13 +33,15 @@ from typing import Any
 
 from attrs import define
 
+from gateway.spark import sinks
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
-from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
+from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
+from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL
 
-__all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "settle"]
+__all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "made", "settle"]
 
 _log = logging.getLogger("gateway.spark")
 
@@ -231,6 +233,24 @@ class HandOver(Sink):
                 f"{self._function.__module__}:{self._function.__qualname__}, batch"
                 f" {context.batch}: {type(why).__name__}: {_first_lines(why)}"
             ) from why
+
+
+def made(parts: Parts, name: str, function: Callable[[Any, Context], None]) -> HandOver:
+    """What gives a job's batches to *function*, for the kind of tables called *name*."""
+    from gateway.spark import query
+
+    lake = parts.config.data_dir / "lake"
+    read = query.whole_reader(parts.config, parts.spark)
+    sinks.claim(lake, parts.disk, {"sink": name})
+    return HandOver(
+        lake,
+        spool_of(parts.config),
+        parts.checkpoint,
+        parts.disk,
+        read=read,
+        function=function,
+        done=parts.done,
+    )
 
 
 def settle(

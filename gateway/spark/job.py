@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
     compact,
@@ -25,14 +26,14 @@ from gateway.spark import (
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
-from gateway.spark.handover import HandOverFailed, function_of
+from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health, Waiting
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
-from gateway.spark.sink import Committed
+from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
@@ -62,7 +63,7 @@ class Job:
     def __init__(
         self, config: Any, spark: SparkSession, health: Health, report: progress.Report
     ) -> None:
-        from gateway.spark import query, sinks
+        from gateway.spark import query
         from gateway.spark.columns import Columns
 
         self._config = config
@@ -77,14 +78,12 @@ class Job:
         places = Places(self._lake, config.spark.deduplicate_horizon)
         self._places = places if config.spark.deduplicate else None
         checkpoint = Checkpoint(config.data_dir / "checkpoint" / "events", self._disk)
-        sink = sinks.make(
-            config,
-            spark,
-            checkpoint,
-            self._disk,
-            find_resent=None if self._places is None else self._places.resent,
-            done=self._note,
+        kind = kind_of(config.spark.sink)
+        resent = None if self._places is None else self._places.resent
+        sink = kind.make(
+            Parts(config, spark, checkpoint, self._disk, self._note, resent)
         )
+        self._compacts = config.spark.compact and "compact" in kind.abilities
         self._sink = sink
         self._query = query.Query(
             spark,
@@ -236,7 +235,7 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
-        if self._config.spark.compact and self._config.spark.sink == "parquet":
+        if self._compacts:
             self._compactor.tend()
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
@@ -390,8 +389,6 @@ def _work(
     mine = None
     try:
         report({"state": "starting"})
-        if ":" in config.spark.sink:
-            function_of(config.spark.sink)
         if spark is None:
             spark = mine = start_session(config)
         with _JavaLock(spark, internal / "lock-java", stop):
@@ -400,17 +397,14 @@ def _work(
         report({"state": "stopped"})
     except ModuleNotFoundError as why:
         raise Failed(
-            f"no Python package {why.name}: pip install 'gateway[{_extra(config)}]'"
+            f"no Python package {why.name}: pip install"
+            f" 'gateway[{kind_of(config.spark.sink).extra}]'"
         ) from why
     except (Broken, HandOverFailed, java.NoJava, OSError, ValueError) as why:
         raise Failed(_reason(why)) from why
     finally:
         if mine is not None:
             _quietly(mine.stop)
-
-
-def _extra(config: Any) -> str:
-    return config.spark.sink if config.spark.sink in formats.FORMATS else "spark"
 
 
 def start_session(config: Any) -> SparkSession:
@@ -421,7 +415,8 @@ def start_session(config: Any) -> SparkSession:
     import pyspark
 
     version = pyspark.__version__
-    more = formats.settings(config.spark, config.data_dir, version)
+    kind = kind_of(config.spark.sink)
+    more = kind.settings(config.spark, config.data_dir, version)
     more = formats.merged(more, s3a.for_tasks(config, version))
     return session.start(config.spark, more)
 

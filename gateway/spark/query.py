@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from gateway.spark import alike, tables
+from gateway.spark import alike, s3a, tables
 from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.columns import Columns
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.sink import Plan, Sink
 from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
@@ -27,11 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from gateway.spark.columns import Columns
-
 _log = logging.getLogger("gateway.spark")
 
-__all__ = ["LOG_BYTES", "Query", "reader", "stream_of", "writer"]
+__all__ = ["LOG_BYTES", "Query", "reader", "stream_of", "whole_reader", "writer"]
 
 #: About ten thousand files: Spark reads them all again every tenth batch.
 LOG_BYTES = 1 << 20
@@ -229,6 +228,14 @@ def reader(
         return tables.events(fresh, body, columns)
 
     return read
+
+
+def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame]:
+    """What reads a batch for one table that has all events, wherever its tasks run."""
+    place = s3a.place_for_tasks(config, spark)
+    columns = Columns(config.spark.columns)
+    read = reader(spark, spool_of(config), config.spark.body, columns, place)
+    return lambda plan: read(plan).drop("table")
 
 
 def writer(

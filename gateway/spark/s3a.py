@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway.sink import kind_of
 from gateway.spark import formats
 from gateway.spark.ledger import Broken
 
@@ -112,7 +113,7 @@ def _elsewhere(config: Any, master: str) -> bool:
     """Whether tasks run where the driver's disk is not to be seen, and a bucket is."""
     return (
         config.spool.bucket is not None
-        and config.spark.sink != "parquet"
+        and "elsewhere" in kind_of(config.spark.sink).abilities
         and not master.startswith("local")
     )
 

@@ -1,8 +1,10 @@
 """What puts micro-batches into tables, and what the job asks of it.
 
     parquet    folders of Parquet files that any reader opens; the default
-    commits    Delta and Iceberg: a commit of the table has a batch and the ledger
+    commits    a commit of the table has a batch and the ledger
     handover   a function of the user's own
+
+Which of them, and how it is made: `gateway.sink`.
 
 The job asks four things: `recover` before each start of the query, a call for each
 batch, `note` for events that can not be read, and `learn` for what is known of those that
@@ -15,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,11 +26,13 @@ from typing import Any
 from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.footers import Footers
+from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.lake import Accepted, End
 
 __all__ = [
     "Committed",
+    "Parts",
     "Plan",
     "Sink",
     "check_behind",
@@ -49,6 +53,20 @@ class Committed:
     """That it took from the spool."""
     misfits: int = 0
     """Rows with a value that did not fit its column."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a job has for its sink."""
+
+    config: Any
+    spark: Any
+    checkpoint: Checkpoint
+    disk: LakeDisk
+    done: Callable[[Committed], None]
+    """Called for each batch that is in the tables."""
+    find_resent: Callable[[list[Path]], Ranges] | None = None
+    """Which events of files were there before; None: nobody asks."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,9 @@
-"""How far a node is in a table of Delta or Iceberg on this machine's file system, as its
-last commits say.
+"""How far a node is in a table on this machine's file system, as its last commits say.
 
-    Delta      TABLE/_delta_log/N.json             commitInfo.userMetadata
-    Iceberg    TABLE/metadata/vN.metadata.json     snapshots[].summary["gateway.ledger"]
-
-The Spark job puts its ledger there.  A node that lost its disk reads it as plain JSON, so
-that it gives no lsn again which the table has.  Tables elsewhere, and catalogs that are no
-folders, are not seen.
+The Spark job puts its ledger into the words of each commit, where the format has such
+(`gateway.sink.Kind.ledgers`).  A node that lost its disk reads it as plain JSON, so that it
+gives no lsn again which the table has.  Tables elsewhere, and catalogs that are no folders,
+are not seen.
 """
 
 from __future__ import annotations
@@ -14,26 +11,27 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from gateway.sink import kind_of
+
 if TYPE_CHECKING:
     from gateway.config import Config
 
-__all__ = ["TablePlace", "last_in", "last_lsn", "table_of"]
+__all__ = [
+    "TablePlace",
+    "last_in",
+    "last_lsn",
+    "ledger_in",
+    "local",
+    "numbered",
+    "read",
+    "table_of",
+]
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
-_CATALOG = "lake"
-"""Iceberg's where none is named: folders below the lake (`gateway.spark.formats`)."""
-_LEDGER = "gateway.ledger"
-_COMMITS = 50
-"""So many are looked at; others than the job commit, too."""
-_LEDGERS = 3
-"""A compaction beside the job carries one that is older than the job's next."""
 _MOST_BYTES = 64 * 2**20
 
 
@@ -42,32 +40,18 @@ class TablePlace:
     """A folder that has a table, or will have one."""
 
     sink: str
-    """`delta` or `iceberg`."""
+    """Its kind."""
     path: Path
 
 
 def table_of(config: Config) -> TablePlace | None:
     """Where the job's table is, if that can be seen from here."""
-    spark, lake = config.spark, config.data_dir / "lake"
-    if spark.sink == "delta":
-        path = _local(spark.table or str(lake / "delta" / "events"))
-        return None if path is None else TablePlace("delta", path)
-    if spark.sink != "iceberg":
-        return None
-    catalog, *parts = (spark.table or f"{_CATALOG}.gateway.events").split(".")
-    key = f"spark.sql.catalog.{catalog}"
-    if key in spark.conf:
-        if str(spark.conf.get(f"{key}.type")) != "hadoop":
-            return None
-        warehouse = _local(str(spark.conf.get(f"{key}.warehouse", "")))
-    else:
-        warehouse = lake / "iceberg" if catalog == _CATALOG else None
-    return (
-        None if warehouse is None else TablePlace("iceberg", warehouse.joinpath(*parts))
-    )
+    path = kind_of(config.spark.sink).folder(config)
+    return None if path is None else TablePlace(config.spark.sink, path)
 
 
-def _local(place: str) -> Path | None:
+def local(place: str) -> Path | None:
+    """The path of a place on this machine, given as path or URL."""
     url = urlsplit(place)
     if url.scheme not in ("", "file") or url.netloc not in ("", "localhost"):
         return None
@@ -80,7 +64,7 @@ def last_lsn(node: str, place: TablePlace) -> int:
 
     Raises OSError, and ValueError for what is no such table's.
     """
-    ledgers = (_of_delta if place.sink == "delta" else _of_iceberg)(place.path)
+    ledgers = kind_of(place.sink).ledgers(place.path)
     try:
         return max((last_in(ledger, node) for ledger in ledgers), default=0)
     except (AttributeError, TypeError, RecursionError) as why:
@@ -96,7 +80,7 @@ def last_in(ledger: Any, node: str) -> int:
     return max((int(last) for _, last in spans), default=0)
 
 
-def _numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
+def numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
     """The files there whose names fit, the one with the highest number first."""
     try:
         names = [path.name for path in folder.iterdir()]
@@ -106,7 +90,8 @@ def _numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
     return [folder / name for _, name in sorted(found, reverse=True)]
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """A file of JSON, unpacked.  Raises OSError, ValueError for one that is too large."""
     if (size := path.stat().st_size) > _MOST_BYTES:
         raise ValueError(f"{path.name} has {size} bytes")
     data = path.read_bytes()
@@ -116,29 +101,7 @@ def _read(path: Path) -> bytes:
         return file.read(_MOST_BYTES)
 
 
-def _of_delta(path: Path) -> Iterator[Any]:
-    found = 0
-    for commit in _numbered(path / "_delta_log", _COMMIT)[:_COMMITS]:
-        for line in _read(commit).splitlines():
-            if b'"commitInfo"' not in line:
-                continue
-            words = json.loads(line).get("commitInfo", {}).get("userMetadata")
-            if (ledger := _ledger(words)) is not None:
-                yield ledger
-                found += 1
-        if found >= _LEDGERS:
-            return
-
-
-def _of_iceberg(path: Path) -> Iterator[Any]:
-    for metadata in _numbered(path / "metadata", _METADATA)[:1]:
-        for snapshot in json.loads(_read(metadata)).get("snapshots") or ():
-            ledger = _ledger(snapshot.get("summary", {}).get(_LEDGER))
-            if ledger is not None:
-                yield ledger
-
-
-def _ledger(words: Any) -> Any:
+def ledger_in(words: Any) -> Any:
     """What the words of a commit say, if they are the job's."""
     if not isinstance(words, str) or '"committed"' not in words:
         return None

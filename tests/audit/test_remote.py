@@ -10,6 +10,8 @@ import yaml
 
 from gateway.audit.remote import Access, access_of
 from gateway.config import load
+from gateway.sinks.delta import storage_options
+from gateway.sinks.iceberg import properties
 
 _S3 = {
     "endpoint": "http://127.0.0.1:9000",
@@ -58,8 +60,8 @@ def test_no_secret_is_shown() -> None:
 def test_each_reader_is_told_in_its_own_words(virtual: bool) -> None:
     """What is not known is left to it."""
     access = Access(**_S3, virtual_hosted=virtual)
-    assert access.for_pyiceberg["s3.access-key-id"] == "KEY"
-    assert access.for_deltalake["AWS_ALLOW_HTTP"] == "true"
-    for told_ in (access.for_pyiceberg, access.for_deltalake):
+    assert properties(access)["s3.access-key-id"] == "KEY"
+    assert storage_options(access)["AWS_ALLOW_HTTP"] == "true"
+    for told_ in (properties(access), storage_options(access)):
         assert str(virtual).lower() in told_.values()
-    assert set(Access().for_deltalake) == {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST"}
+    assert set(storage_options(Access())) == {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST"}

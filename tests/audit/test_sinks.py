@@ -129,5 +129,7 @@ def test_rows_that_a_delete_file_hides_are_said(
     monkeypatch.setattr(
         table, "StaticTable", Planned([], ValueError("no equality deletes yet"))
     )
-    with pytest.raises(OSError, match=r"lake\.e can not be judged: .*no equality"):
+    with pytest.raises(
+        OSError, match=r"lake\.e can not be read: rows are deleted .*no equality"
+    ):
         list(table_files(tmp_path / "lake"))

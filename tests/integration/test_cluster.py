@@ -14,11 +14,11 @@ import pyspark
 import pytest
 
 from deadlines import run
-from gateway.spark.formats import FORMATS
+from gateway.sinks.iceberg import kind as iceberg
 from gateway_demo.cluster import needs
 
 _SECONDS = 1200.0
-_FITS = pyspark.__version__.rpartition(".")[0] in FORMATS["iceberg"].jars
+_FITS = iceberg.fits(pyspark.__version__)
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,6 +15,7 @@ from gateway.audit import Report, audit
 from gateway.audit.acknowledged import search
 from gateway.audit.payloads import compare_payloads
 from gateway.audit.remote import Access
+from gateway.sinks.delta import storage_options
 from gateway.store.directories import Directories
 from gateway_testkit.seaweed import NAMESPACE, Seaweed
 from seaweeds import BUCKET, settings_of
@@ -76,7 +77,7 @@ def delta(places: Directories, seaweed: Seaweed, access: Access) -> Append:
     url = f"s3://{BUCKET}/lake/events"
     settle(places, sink="delta", table=url)
     # One writer needs no lock.
-    options = {**access.for_deltalake, "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
+    options = {**storage_options(access), "AWS_S3_ALLOW_UNSAFE_RENAME": "true"}
     return lambda rows: write_deltalake(
         url, rows, mode="append", storage_options=options
     )

@@ -26,23 +26,24 @@ import pytest
 from deadlines import eventually
 from gateway.audit import audit
 from gateway.config.columns import Column
-from gateway.spark import job, session, sinks
+from gateway.sinks.delta import kind as delta
+from gateway.sinks.iceberg import kind as iceberg
+from gateway.spark import job, session
 from gateway.spark.commits import CommitSink, opened
-from gateway.spark.formats import FORMATS, merged, settings
+from gateway.spark.formats import Format, merged
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ranges
-from gateway.spark.sink import Committed
+from gateway.spark.sink import Committed, Parts
 from gateway.store.directories import Directories
 from played_spark import PowerCut, Stream
+
+KINDS: dict[str, Format] = {"delta": delta, "iceberg": iceberg}
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.needs_maven,
     pytest.mark.skipif(
-        not all(
-            pyspark.__version__.rpartition(".")[0] in one.jars
-            for one in FORMATS.values()
-        ),
+        not all(one.fits(pyspark.__version__) for one in KINDS.values()),
         reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
     ),
 ]
@@ -61,9 +62,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One session for both formats, and a catalog in SQLite."""
     home = tmp_path_factory.mktemp("catalog")
     more: dict[str, str] = {}
-    for name in FORMATS:
+    for name, kind in KINDS.items():
         asked = SimpleNamespace(sink=name, jars_directory=None, conf={})
-        more = merged(more, settings(asked, home, pyspark.__version__))
+        more = merged(more, kind.settings(asked, home, pyspark.__version__))
     catalog = "spark.sql.catalog.sqlite"
     more = merged(
         more,
@@ -95,20 +96,24 @@ class World(Stream):
     config: SimpleNamespace
     done: list[Committed] = field(default_factory=list)
 
+    @property
+    def kind(self) -> Format:
+        return KINDS[self.config.spark.sink]
+
     def sink(self) -> Any:
-        made = sinks.make(
-            self.config, self.spark, self.checkpoint, Lake(), done=self.done.append
+        made = self.kind.make(
+            Parts(self.config, self.spark, self.checkpoint, Lake(), self.done.append)
         )
         assert isinstance(made, CommitSink)
         made._point = self.point
         return made
 
     def events(self) -> Any:
-        return sinks.tables_of(self.config, self.spark)[0]
+        return self.kind.tables(self.config, self.spark)[0]
 
     def check_complete(self) -> None:
         """The table has each event of the spool once, says the audit, too; so has `stats`."""
-        events, stats = sinks.tables_of(self.config, self.spark)
+        events, stats = self.kind.tables(self.config, self.spark)
         found = Counter((r.node, r.lsn) for r in events.rows().collect())
         assert found == self.spool.produced
         assert events.open().committed == stats.open().committed
@@ -120,7 +125,7 @@ class World(Stream):
             assert report.complete, report
 
 
-@pytest.fixture(params=sorted(FORMATS))
+@pytest.fixture(params=sorted(KINDS))
 def world(
     request: pytest.FixtureRequest,
     spark: Any,
@@ -226,7 +231,7 @@ def test_a_reader_that_looks_all_the_while(world: World) -> None:
                 world.run(batch + 1)
             world.cut = None
             if batch % 3 == 0:
-                list(sinks.maintain(world.config, world.spark, Lake(), 7))
+                list(world.kind.maintain(world.config, world.spark, Lake(), 7))
             reader.look_again()
         world.run(batches)
         reader.look_again()
@@ -245,7 +250,7 @@ def test_columns_of_ones_own(world: World) -> None:
     world.run(1)
     world.run(2)
     world.run(1 + 3)
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     world.check_complete()
     (row,) = world.events().rows().where(f"lsn = {1 + 3 * SIZE}").collect()
     assert [row[name] for name in names] == ["a", "b", "c", None]
@@ -270,10 +275,10 @@ def test_a_compaction_carries_the_ledger_on(world: World) -> None:
     sink = world.sink()
     sink.recover()
     world.run(2, sink=sink)
-    said = list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    said = list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     assert any("2 data files, now 1" in line for line in said)
     world.run(3, sink=sink)
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     world.logs.lose()
     world.run(1, files=3)
     world.check_complete()
@@ -338,7 +343,7 @@ def test_a_table_that_was_set_back_stops_the_job(world: World) -> None:
     sink = world.sink()
     sink.recover()
     world.run(2, sink=sink)
-    for table in sinks.tables_of(world.config, world.spark):
+    for table in world.kind.tables(world.config, world.spark):
         set_back(world, table.name)
     with pytest.raises(Broken, match="was set back"):
         world.run(3, sink=sink)
@@ -362,7 +367,7 @@ def test_a_table_that_was_set_back_to_a_compaction(world: World) -> None:
     sink = world.sink()
     sink.recover()
     world.run(2, sink=sink)
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     events = sink._events
     table = events._table()
     events._expire(table, [*events._line(table)][1:])
@@ -457,7 +462,7 @@ def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> Non
     nightly()
     world.run(2, sink=sink)
     world.spark.sql(f"DELETE FROM {name} WHERE lsn = 5")
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     nightly()
     world.run(3, sink=sink)
     world.sink().recover()
@@ -486,7 +491,7 @@ def test_columns_that_others_change_while_the_job_runs(
     sink.recover()
     world.run(1, sink=sink)
     world.spark.sql(f"ALTER TABLE {world.events().name} {change}")
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     world.run(3, sink=sink)
     world.check_complete()
     found = world.events().rows()
@@ -511,7 +516,7 @@ def test_the_audit_reads_the_table(world: World) -> None:
         world.config.spark.sink
     ])  # fmt: skip
     world.run(2)
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     report = audit(Directories.under(world.config.data_dir))
     assert report.complete
     assert not report.told
@@ -541,7 +546,7 @@ def test_killed_between_staging_and_publishing(iceberg: World, then: str) -> Non
         raise PowerCut
 
     def late(*how: Any) -> None:
-        list(sinks.maintain(world.config, world.spark, Lake(), 7))
+        list(world.kind.maintain(world.config, world.spark, Lake(), 7))
         publish(*how)
 
     if then == "compaction":
@@ -592,5 +597,5 @@ def test_a_catalog_of_ones_own(iceberg: World) -> None:
     world.config.spark.table = "sqlite.company.events"
     job.run(world.config, world.spark, available_now=True)
     world.check_complete()
-    list(sinks.maintain(world.config, world.spark, Lake(), 7))
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     world.check_complete()

@@ -24,7 +24,7 @@ import pytest
 
 from deadlines import ROOT, environment, finish
 from gateway.audit import audit
-from gateway.spark.formats import FORMATS
+from gateway.sinks import delta, iceberg
 from gateway.store.directories import Directories
 from gateway.store.lake import committed
 
@@ -33,9 +33,7 @@ pytestmark = pytest.mark.spark
 EARLIER = "a1343e3"
 
 _fits = pytest.mark.skipif(
-    not all(
-        pyspark.__version__.rpartition(".")[0] in one.jars for one in FORMATS.values()
-    ),
+    not all(one.kind.fits(pyspark.__version__) for one in (delta, iceberg)),
     reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
 )
 

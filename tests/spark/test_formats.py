@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import formats, job, session
+from gateway.sink import kind_of
+from gateway.sinks.delta import kind as delta
+from gateway.sinks.iceberg import kind as iceberg
+from gateway.spark import job, session
 from gateway.spark.ledger import Broken
+
+KINDS = {"delta": delta, "iceberg": iceberg}
 
 
 def asked(sink: str, **more: Any) -> SimpleNamespace:
@@ -17,6 +22,11 @@ def asked(sink: str, **more: Any) -> SimpleNamespace:
     usual = {"master": "local[2]", "driver_memory": "1g", "ui": False}
     known = {"sink": sink, "jars_directory": None, "conf": {}, **usual}
     return SimpleNamespace(**known | more)
+
+
+def settings(spark: SimpleNamespace, version: str) -> dict[str, str]:
+    """What a session needs for its sink."""
+    return kind_of(spark.sink).settings(spark, Path("/d"), version)
 
 
 @pytest.mark.parametrize(
@@ -33,9 +43,9 @@ def asked(sink: str, **more: Any) -> SimpleNamespace:
 )
 def test_a_jar_is_that_of_the_spark(sink: str, spark: str, jar: str) -> None:
     """Pinned, and set by the job itself."""
-    found = formats.settings(asked(sink), Path("/d"), spark)
+    found = settings(asked(sink), spark)
     assert found["spark.jars.packages"] == jar
-    assert formats.FORMATS[sink].conf.items() <= found.items()
+    assert KINDS[sink].conf.items() <= found.items()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +60,7 @@ def test_another_spark_is_refused_before_it_starts(
 ) -> None:
     """A wrong pair writes what it can not read; the words name the extra to install."""
     with pytest.raises(Broken, match=words) as why:
-        formats.settings(asked(sink), Path("/d"), spark)
+        settings(asked(sink), spark)
     assert str(why.value).endswith(f"'gateway[{sink}]'")
 
 
@@ -67,12 +77,12 @@ def test_without_network_jars_come_from_a_folder(tmp_path: Path) -> None:
     """All of them, as Ivy names them too; a missing one is named."""
     folder = asked("delta", jars_directory=tmp_path)
     with pytest.raises(Broken, match=r"has no delta-spark_4\.1_2\.13-4\.4\.0\.jar"):
-        formats.settings(folder, Path("/d"), "4.1.0")
+        settings(folder, "4.1.0")
     (tmp_path / "io.delta_delta-spark_4.1_2.13-4.4.0.jar").touch()
     with pytest.raises(Broken, match="has no delta-storage-"):
-        formats.settings(folder, Path("/d"), "4.1.0")
+        settings(folder, "4.1.0")
     (tmp_path / "io.delta_delta-storage-4.4.0.jar").touch()
-    found = formats.settings(folder, Path("/d"), "4.1.0")
+    found = settings(folder, "4.1.0")
     assert found["spark.jars"].split(",") == [
         path.as_uri() for path in sorted(tmp_path.iterdir())
     ]
@@ -88,12 +98,11 @@ def test_what_the_user_sets_stays_beside_it() -> None:
         "spark.sql.catalog.lake.type": "rest",
     }
     spark = asked("iceberg", conf=own)
-    found = session.settings(spark, None, formats.settings(spark, Path("/d"), "4.1.0"))
-    ours = formats.FORMATS["iceberg"]
-    both = [ours.jars["4.1"], own["spark.jars.packages"]]
+    found = session.settings(spark, None, settings(spark, "4.1.0"))
+    both = [iceberg.jars["4.1"], own["spark.jars.packages"]]
     assert found["spark.jars.packages"].split(",") == both
     assert found["spark.sql.extensions"].split(",") == [
-        ours.conf["spark.sql.extensions"],
+        iceberg.conf["spark.sql.extensions"],
         "com.example.Own",
     ]
     assert found["spark.sql.catalog.lake.type"] == "rest"
@@ -102,6 +111,6 @@ def test_what_the_user_sets_stays_beside_it() -> None:
 
 def test_iceberg_has_a_catalog_without_a_word() -> None:
     """Folders below the lake."""
-    found = formats.settings(asked("iceberg"), Path("/d"), "4.1.0")
+    found = settings(asked("iceberg"), "4.1.0")
     assert found["spark.sql.catalog.lake.type"] == "hadoop"
     assert found["spark.sql.catalog.lake.warehouse"] == "file:///d/lake/iceberg"

@@ -17,19 +17,25 @@ import pytest
 
 from deadlines import environment, finish
 from gateway.audit import audit
-from gateway.spark.formats import FORMATS
+from gateway.sinks.delta import kind as delta
+from gateway.sinks.iceberg import kind as iceberg
+from gateway.spark.formats import Format
 from gateway.store.directories import Directories
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+KINDS: dict[str, Format] = {"delta": delta, "iceberg": iceberg}
 
 #: The job as it is, on a master with two workers; at a step of a commit somebody dies.
 JOB = """
 import json, os, signal, sys
 from pathlib import Path
-from gateway.spark import job, sinks
+from gateway.sink import kind_of
+from gateway.spark import job
 
 config, deaths, log = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
-make, batches = sinks.make, [0]
+kind = type(kind_of(sys.argv[4]))
+make, batches = kind.make, [0]
 BACKEND = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 def executors():
@@ -58,7 +64,7 @@ def made(*given, **named):
     sink._point = point
     return sink
 
-sinks.make = made
+kind.make = made
 sys.exit(job.main(["--config", config, "--once"]))
 """
 
@@ -85,7 +91,7 @@ def run(
             compact=False,
             conf={"spark.executor.memory": "512m"},
         )
-        words = [str(settings), json.dumps(deaths), str(tmp_path / "killed")]
+        words = [str(settings), json.dumps(deaths), str(tmp_path / "killed"), sink]
         process = subprocess.Popen(
             [sys.executable, "-c", JOB, *words],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -158,7 +164,7 @@ def test_killed_while_a_format_commits(
     """An executor before a batch is committed, and before it is counted; then the driver,
     committed and not counted, and at the next start before its first batch.  Each event is
     in the table once, and counted once."""
-    if pyspark.__version__.rpartition(".")[0] not in FORMATS[sink].jars:
+    if not KINDS[sink].fits(pyspark.__version__):
         pytest.skip(f"no jar of {sink} fits Spark {pyspark.__version__}")
     fill(spool)
     deaths = [

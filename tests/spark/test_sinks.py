@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from deadlines import ROOT
+from gateway.sink import NAMES, Ability, kind_of
 from gateway.spark import job
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger
@@ -28,10 +30,8 @@ def test_a_lake_keeps_its_sink(tmp_path: Path) -> None:
 
 
 def test_tables_of_parquet_need_no_word(tmp_path: Path) -> None:
-    """As every lake until now: there is a ledger, and nothing says whose it is."""
+    """An earlier version left none: there is a ledger, and nothing says whose it is."""
     lake, disk = tmp_path / "lake", Lake()
-    claim(lake, disk, {"sink": "parquet"})
-    assert sink_of(lake) is None
     disk.make_directory(lake / INTERNAL)
     Ledger().save(disk, lake / INTERNAL / "events.json")
     claim(lake, disk, {"sink": "parquet"})
@@ -39,6 +39,32 @@ def test_tables_of_parquet_need_no_word(tmp_path: Path) -> None:
         Broken, match=r"is that of spark\.sink: parquet, not of function"
     ):
         claim(lake, disk, {"sink": "function"})
+
+
+def test_the_page_says_what_each_kind_is_able_to() -> None:
+    """Row by row, as the kinds themselves say it."""
+    page = (ROOT / "docs/spark.md").read_text()
+    lines = (
+        page.partition("## What each kind of tables has\n")[2].strip().split("\n\n")[0]
+    )
+    head, _, *rows = (
+        [*map(str.strip, one.split("|")[1:-1])] for one in lines.split("\n")
+    )
+    kinds = [kind_of(name.strip("`")) for name in head[1:]]
+    said = {row[0]: [answer.startswith("yes") for answer in row[1:]] for row in rows}
+    assert [kind.name for kind in kinds] == [*NAMES, "function"]
+    words: dict[str, Ability] = {
+        "gateway spark compact": "compact",
+        "gateway spark maintain": "maintain",
+        "spark.deduplicate": "deduplicate",
+        "spark.body": "variant",
+        "job's disk": "elsewhere",
+        "gateway table": "folders",
+        "the audit": "rows",
+    }
+    for word, ability in words.items():
+        (found,) = [row for what, row in said.items() if word in what]
+        assert found == [ability in kind.abilities for kind in kinds], word
 
 
 class Cluster:

@@ -6,9 +6,8 @@ import importlib.util
 import os
 from collections.abc import Iterator
 
+from gateway.sinks.iceberg import kind as iceberg
 from gateway.spark import java
-from gateway.spark.formats import FORMATS
-from gateway.spark.ledger import Broken
 from gateway_testkit import seaweed
 
 __all__ = ["Missing", "check"]
@@ -41,10 +40,7 @@ def _lacking() -> Iterator[str]:
     else:
         import pyspark
 
-        iceberg = FORMATS["iceberg"]
-        try:
-            iceberg.coordinate(pyspark.__version__)
-        except Broken:
+        if not iceberg.fits(pyspark.__version__):
             fits = " or ".join(sorted(iceberg.jars))
             yield f"Spark {fits}, for which Iceberg has jars; this is {pyspark.__version__}"
         try:

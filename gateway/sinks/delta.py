@@ -1,4 +1,4 @@
-"""Delta tables: a batch is one file of the log, which has rows, number and ledger.
+"""`spark.sink: delta`: a batch is one file of the table's log, which has rows, number and ledger.
 
 Delta knows writers by `txnAppId` and skips what comes with a `txnVersion` that this
 writer has committed already.  Spark's own names are those of a query, which dies with
@@ -18,16 +18,25 @@ came after that; else the rows do.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import unquote
 
-from gateway.spark.commits import Lost, taken
+from gateway.spark.formats import Format
 from gateway.spark.ledger import Broken, Ledger
+from gateway.store.table_words import ledger_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["APP", "DeltaTable"]
+    from gateway.audit.remote import Access
+    from gateway.config.model import Config, Spark
+    from gateway.sdk.section import Place
+
+__all__ = ["APP", "DeltaTable", "kind", "storage_options"]
 
 #: The name under which Delta knows us, in each table.
 APP = "gateway"
@@ -63,6 +72,8 @@ class DeltaTable:
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
+        from gateway.spark.commits import Lost
+
         self._seen, number = self._state()
         if number is None:
             return Ledger()
@@ -75,6 +86,8 @@ class DeltaTable:
         """See `commits.Table`."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
+
+        from gateway.spark.commits import taken
 
         version, _ = self._state()
         self._check_set_back(version)
@@ -205,3 +218,134 @@ class DeltaTable:
 def _seen(row: Any) -> int:
     """Up to which version the writer of a ledger had looked."""
     return int(json.loads(row.userMetadata).get("seen", row.version - 1))
+
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_COMMITS = 50
+"""So many are looked at; others than the job commit, too."""
+_LEDGERS = 3
+"""A compaction beside the job carries one that is older than the job's next."""
+
+#: Numbers that readers look for rows by, beside protocol and date: files are not sorted,
+#: so that each has all hosts and channels.
+_LOOKED_FOR = ("event_time", "received_at", "lsn")
+
+
+class _Delta(Format):
+    name = extra = "delta"
+    version = "4.4.0"
+    jars: ClassVar = {
+        minor: f"io.delta:delta-spark_{minor}_2.13:4.4.0" for minor in ("4.1", "4.2")
+    }
+    needs = "io.delta.sql.DeltaSparkSessionExtension"
+    conf: ClassVar = {
+        "spark.sql.extensions": needs,
+        "spark.sql.catalog.spark_catalog": (
+            "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        ),
+        # By default fifty tasks read each state of a log.
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    excludes = (
+        "org.apache.hadoop:hadoop-client-api",
+        "org.apache.hadoop:hadoop-client-runtime",
+        "io.unitycatalog:unitycatalog-client",
+        "io.unitycatalog:unitycatalog-hadoop",
+        "org.apache.parquet:parquet-hadoop",
+        "org.apache.logging.log4j:log4j-core",
+        "org.apache.logging.log4j:log4j-api",
+        "org.apache.logging.log4j:log4j-slf4j2-impl",
+        "com.github.luben:zstd-jni",
+        "com.fasterxml.jackson.core:jackson-databind",
+        "com.fasterxml.jackson.core:jackson-core",
+        "com.fasterxml.jackson.core:jackson-annotations",
+        "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
+        "org.slf4j:slf4j-api",
+        "org.xerial.snappy:snappy-java",
+        "commons-logging:commons-logging",
+    )
+    beside = ("delta-spark_", "delta-storage-")
+
+    def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
+        """See `Kind`."""
+        yield from super().misfits(spark)
+        if spark.table is not None and "/" not in spark.table:
+            yield ("table",), f"must be a path or URL, not {spark.table!r}"
+
+    def tables(self, config: Any, spark: Any) -> tuple[DeltaTable, DeltaTable]:
+        """See `Format`."""
+        url = _place(config)
+        if url.startswith("/"):
+            url = f"file://{url}"
+        return DeltaTable(spark, url, _LOOKED_FOR), DeltaTable(spark, f"{url}_stats")
+
+    def files(
+        self, lake: Path, told: Mapping[str, str], access: Access
+    ) -> Iterator[tuple[str, str | None]]:
+        """See `Kind`."""
+        import pyarrow as pa
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        from gateway.audit.remote import path_of
+
+        path = path_of(told["table"])
+        options = None if path is not None else storage_options(access)
+        try:
+            table = DeltaTable(path or told["table"], storage_options=options)
+        except TableNotFoundError:  # before the first batch
+            return
+        found: dict[str, str | None] = dict.fromkeys(table.file_uris())
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            names = {_path(name): name for name in found}
+            for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
+                for name in batch.column("filepath").to_pylist():
+                    found[names.get(_path(name), name)] = (
+                        "a deletion vector. REORG TABLE … APPLY (PURGE) puts that into"
+                        " the files"
+                    )
+        yield from found.items()
+
+    def folder(self, config: Config) -> Path | None:
+        """See `Kind`."""
+        return local(_place(config))
+
+    def ledgers(self, folder: Path) -> Iterator[Any]:
+        """See `Kind`: the `userMetadata` of commits in `_delta_log/N.json`."""
+        return islice(self._ledgers(folder), _LEDGERS)
+
+    @staticmethod
+    def _ledgers(folder: Path) -> Iterator[Any]:
+        for commit in numbered(folder / "_delta_log", _COMMIT)[:_COMMITS]:
+            for line in read(commit).splitlines():
+                if b'"commitInfo"' not in line:
+                    continue
+                words = json.loads(line).get("commitInfo", {}).get("userMetadata")
+                if (ledger := ledger_in(words)) is not None:
+                    yield ledger
+
+
+def _place(config: Any) -> str:
+    return str(config.spark.table or config.data_dir / "lake" / "delta" / "events")
+
+
+def storage_options(access: Access) -> dict[str, str]:
+    """How deltalake reaches a table in object storage."""
+    plain = (access.endpoint or "").startswith("http://")
+    options = {
+        "AWS_ENDPOINT_URL": access.endpoint,
+        "AWS_REGION": access.region,
+        "AWS_ACCESS_KEY_ID": access.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": access.secret_access_key,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(access.virtual_hosted).lower(),
+        "AWS_ALLOW_HTTP": "true" if plain else None,
+    }
+    return {key: one for key, one in options.items() if one is not None}
+
+
+def _path(name: str) -> str:
+    """The same for a path and for the URL that is made of it."""
+    return unquote(name.partition("://")[2] or name)
+
+
+kind = _Delta()

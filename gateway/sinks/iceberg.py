@@ -1,4 +1,4 @@
-"""Iceberg tables: a batch is staged, then published by its WAP id, once.
+"""`spark.sink: iceberg`: a batch is staged, then published by its WAP id, once.
 
 Iceberg appends never conflict, so a repeated one doubles.  Its own fence is the id of
 write-audit-publish: a batch is written as a snapshot that nobody sees, with the id
@@ -13,18 +13,26 @@ snapshot, which still has them.
 
 from __future__ import annotations
 
+import json
+import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from gateway.spark.commits import Lost, taken
+from gateway.spark.formats import Format
 from gateway.spark.ledger import Broken, Ledger
+from gateway.store.table_words import ledger_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["LEDGER", "IcebergTable"]
+    from gateway.audit.remote import Access
+    from gateway.config.model import Config, Spark
+    from gateway.sdk.section import Place
+
+__all__ = ["LEDGER", "IcebergTable", "kind", "properties"]
 
 #: The snapshot's property that has the ledger.
 LEDGER = "gateway.ledger"
@@ -63,6 +71,8 @@ class IcebergTable:
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
+        from gateway.spark.commits import Lost
+
         self._fields = None
         self._last = None
         self._seen = 0
@@ -85,6 +95,8 @@ class IcebergTable:
 
     def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
         """See `commits.Table`."""
+        from gateway.spark.commits import taken
+
         rows = self._fitting(rows)
         table = self._table()
         self._check_set_back(table)
@@ -127,6 +139,8 @@ class IcebergTable:
     def publish(self, ledger: Ledger, snapshot: int) -> None:
         """Let everybody see a staged snapshot.  Raises `Broken` if that was done."""
         from py4j.protocol import Py4JJavaError
+
+        from gateway.spark.commits import taken
 
         table = self._table()
         self._check_set_back(table)
@@ -367,3 +381,155 @@ def _number(snapshot: Any) -> int | None:
     words = snapshot.summary()
     name = words.get("published-wap-id") or words.get("wap.id") or ""
     return int(name.removeprefix(_ID)) if name.startswith(_ID) else None
+
+
+#: The catalog where `spark.table` names none: folders below the lake.
+_CATALOG = "lake"
+_TABLE = re.compile(r"\w+(\.\w+){2,}")
+_METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
+#: How deletions get into the files, where missing rows are seen.
+_REWRITE = (
+    "CALL system.rewrite_data_files(…, options => map('delete-file-threshold', '1'))"
+    " puts that into the files"
+)
+
+
+class _Iceberg(Format):
+    name = extra = "iceberg"
+    version = "1.11.0"
+    jars: ClassVar = {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"}
+    needs = "org.apache.iceberg.spark.SparkCatalog"
+    conf: ClassVar = {
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
+    }
+    beside = ("iceberg-spark-runtime-",)
+
+    def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
+        """See `Kind`."""
+        yield from super().misfits(spark)
+        if spark.table is not None and not _TABLE.fullmatch(spark.table):
+            yield (
+                ("table",),
+                f"must be catalog.namespace.table, not {spark.table!r}",
+            )
+
+    def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
+        """See `Kind`: a catalog of folders, unless the user has one of that name."""
+        found = super().settings(spark, data_dir, version)
+        key = f"spark.sql.catalog.{_CATALOG}"
+        if key not in spark.conf:
+            found |= {
+                key: self.needs,
+                f"{key}.type": "hadoop",
+                f"{key}.warehouse": f"file://{_warehouse(data_dir).absolute()}",
+            }
+        return found
+
+    def tables(self, config: Any, spark: Any) -> tuple[IcebergTable, IcebergTable]:
+        """See `Format`."""
+        name = _name(config.spark)
+        return (
+            IcebergTable(spark, name, order=("event_time", "host")),
+            IcebergTable(spark, f"{name}_stats", order=("window_start",)),
+        )
+
+    def files(
+        self, lake: Path, told: Mapping[str, str], access: Access
+    ) -> Iterator[tuple[str, str | None]]:
+        """See `Kind`."""
+        if "metadata" not in told:  # before the first batch
+            return
+        from pyiceberg.table import StaticTable
+
+        from gateway.audit.remote import path_of
+
+        path, where, how = path_of(told["metadata"]), told["metadata"], {}
+        if path is None:
+            how = properties(access)
+        else:
+            where = _newest(path)
+        try:
+            tasks = list(StaticTable.from_metadata(where, how).scan().plan_files())
+        except (ValueError, NotImplementedError) as why:  # deletes that name no rows
+            raise OSError(
+                f"rows are deleted in a way that the audit does not read ({why})."
+                f" {_REWRITE}"
+            ) from None
+        for task in tasks:
+            deletes = task.delete_files
+            yield task.file.file_path, _deletes(deletes) if deletes else None
+
+    def access(self, spark: Spark) -> Mapping[str, str]:
+        """See `Kind`."""
+        catalog = f"spark.sql.catalog.{_name(spark).partition('.')[0]}"
+        keys = {
+            "endpoint": f"{catalog}.s3.endpoint",
+            "region": f"{catalog}.client.region",
+            "access_key_id": f"{catalog}.s3.access-key-id",
+            "secret_access_key": f"{catalog}.s3.secret-access-key",
+        }
+        return {
+            field: str(spark.conf[key])
+            for field, key in keys.items()
+            if key in spark.conf
+        }
+
+    def folder(self, config: Config) -> Path | None:
+        """See `Kind`."""
+        spark = config.spark
+        catalog, *parts = _name(spark).split(".")
+        key = f"spark.sql.catalog.{catalog}"
+        if key in spark.conf:
+            if str(spark.conf.get(f"{key}.type")) != "hadoop":
+                return None
+            warehouse = local(str(spark.conf.get(f"{key}.warehouse", "")))
+        else:
+            warehouse = _warehouse(config.data_dir) if catalog == _CATALOG else None
+        return None if warehouse is None else warehouse.joinpath(*parts)
+
+    def ledgers(self, folder: Path) -> Iterator[Any]:
+        """See `Kind`: of the snapshots in `metadata/vN.metadata.json`."""
+        for metadata in numbered(folder / "metadata", _METADATA)[:1]:
+            for snapshot in json.loads(read(metadata)).get("snapshots") or ():
+                ledger = ledger_in(snapshot.get("summary", {}).get(LEDGER))
+                if ledger is not None:
+                    yield ledger
+
+
+def _name(spark: Any) -> str:
+    return str(spark.table or f"{_CATALOG}.gateway.events")
+
+
+def _warehouse(data_dir: Path) -> Path:
+    return data_dir / "lake" / "iceberg"
+
+
+def _newest(told: Path) -> str:
+    """The newest description of a table beside the one that the job told of.
+
+    Where a catalog keeps the name, only the catalog knows: then that of our last commit,
+    which has every event of ours.
+    """
+    found = numbered(told.parent, _METADATA) if _METADATA.fullmatch(told.name) else []
+    return str(found[0] if found else told)
+
+
+def _deletes(files: Iterable[Any]) -> str:
+    return f"{', '.join(sorted(one.file_path for one in files))}. {_REWRITE}"
+
+
+def properties(access: Access) -> dict[str, str]:
+    """How pyiceberg reaches a table in object storage."""
+    told = {
+        "s3.endpoint": access.endpoint,
+        "s3.region": access.region,
+        "s3.access-key-id": access.access_key_id,
+        "s3.secret-access-key": access.secret_access_key,
+        "s3.force-virtual-addressing": str(access.virtual_hosted).lower(),
+    }
+    return {key: one for key, one in told.items() if one is not None}
+
+
+kind = _Iceberg()

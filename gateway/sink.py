@@ -1,0 +1,131 @@
+"""What a kind of tables tells the gateway about itself: one object for each `spark.sink`.
+
+    gateway/sinks/NAME.py        kind = …       one module, called as the configuration has it
+    gateway/sinks/function.py                   for `module:function`
+
+Configuration, daemon, job, audit and commands know kinds of tables only through `Kind`.
+Importing a module of `gateway/sinks` must be cheap, because every command does it, and
+must not need Spark, because the daemon does it: methods import what they need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.audit.remote import Access
+    from gateway.config.model import Config, Spark
+    from gateway.sdk.section import Place
+    from gateway.spark.lakedisk import LakeDisk
+    from gateway.spark.sink import Parts, Sink
+
+__all__ = ["NAMES", "Ability", "Kind", "able", "kind_of"]
+
+#: What `spark.sink` may say, `module:function` apart.
+NAMES = ("parquet", "delta", "iceberg")
+_MODULES = (*NAMES, "function")
+
+Ability = Literal[
+    "compact",  # the small files of days that are over become large ones (spark.compact)
+    "deduplicate",  # what a shipper sent again goes to quarantine (spark.deduplicate)
+    "elsewhere",  # tasks that do not see the job's disk write it
+    "folders",  # `lake/events` and its siblings are folders of Parquet files
+    "maintain",  # `gateway spark maintain`
+    "rows",  # its rows are read without Spark: the audit counts them
+    "variant",  # spark.body may be VARIANT
+]
+
+
+class Kind(ABC):
+    """One kind of tables."""
+
+    name: ClassVar[str]
+    """As `spark.sink` and `lake/.gateway/sink.json` have it."""
+    extra: ClassVar[str] = "spark"
+    """`pip install 'gateway[…]'` brings what it needs."""
+    abilities: ClassVar[frozenset[Ability]]
+
+    def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
+        """What the keys of the configuration's section must agree on."""
+        if spark.deduplicate and "deduplicate" not in self.abilities:
+            needed = " or ".join(able("deduplicate"))
+            yield ("deduplicate",), f"needs spark.sink: {needed}, not {spark.sink}"
+        if spark.body != "json" and "variant" not in self.abilities:
+            why = "few of its readers open a table with VARIANT"
+            yield ("body",), f"must be json with spark.sink: {spark.sink}; {why}"
+
+    def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
+        """What a session of Spark *version* needs; may be nothing.
+
+        *spark* is the configuration's section.  Raises `gateway.spark.ledger.Broken` where
+        it can not be.
+        """
+        del spark, data_dir, version
+        return {}
+
+    @abstractmethod
+    def make(self, parts: Parts) -> Sink:
+        """What puts the job's batches into the tables.
+
+        Raises `gateway.spark.ledger.Broken` where it can not be.
+        """
+
+    def maintain(
+        self, config: Any, spark: Any, disk: LakeDisk, days: float
+    ) -> Iterator[str]:
+        """Compact the tables and remove what is older than *days* and no longer of them.
+
+        May run beside the job.  Says what was done, step by step.  Raises
+        `gateway.spark.ledger.Broken`, and what Spark raises.
+        """
+        raise NotImplementedError(self.name)
+
+    def files(
+        self, lake: Path, told: Mapping[str, str], access: Access
+    ) -> Iterable[tuple[str, str | None]]:
+        """The files that have the rows of all tables of events now: path or URL of each,
+        and how rows of it are deleted that still are in it.
+
+        *told* is what `lake/.gateway/sink.json` says.  Raises OSError,
+        ModuleNotFoundError for a library that reads the table, and what that raises.
+        """
+        raise NotImplementedError(self.name)
+
+    def access(self, spark: Spark) -> Mapping[str, str]:
+        """What the table's own settings say of the object storage that has it: fields of
+        `gateway.audit.remote.Access`.
+        """
+        del spark
+        return {}
+
+    def folder(self, config: Config) -> Path | None:
+        """Where the table of events is, if its commits can be read on this machine."""
+        del config
+        return None
+
+    def ledgers(self, folder: Path) -> Iterator[Any]:
+        """The ledgers in the table's last commits, as JSON has them.
+
+        A daemon that has lost its disk asks.  Raises OSError, ValueError.
+        """
+        del folder
+        return iter(())
+
+
+def kind_of(sink: str) -> Kind:
+    """The kind of tables that `spark.sink`, or a lake's `sink.json`, names."""
+    name = "function" if ":" in sink else sink
+    if name not in _MODULES:
+        raise ValueError(f"spark.sink: {sink}: this version has no such kind of tables")
+    found: Kind = import_module(f"gateway.sinks.{name}").kind
+    return found
+
+
+def able(ability: Ability) -> list[str]:
+    """The names of the kinds that can do this."""
+    return [name for name in NAMES if ability in kind_of(name).abilities]

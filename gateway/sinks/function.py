@@ -1,0 +1,36 @@
+"""`spark.sink: module:function`: batches for a function of the user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway.sink import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.spark.sink import Parts, Sink
+
+__all__ = ["kind"]
+
+
+class _Function(Kind):
+    name = "function"
+    abilities = frozenset({"elsewhere", "variant"})
+
+    def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
+        """See `Kind`: nobody waits for Java to hear of a wrong name."""
+        from gateway.spark.handover import function_of
+
+        function_of(spark.sink)
+        return super().settings(spark, data_dir, version)
+
+    def make(self, parts: Parts) -> Sink:
+        """See `Kind`."""
+        from gateway.spark import handover
+
+        function = handover.function_of(parts.config.spark.sink)
+        return handover.made(parts, self.name, function)
+
+
+kind = _Function()

@@ -1,0 +1,76 @@
+"""`spark.sink: parquet`: folders of Parquet files below `data_dir/lake`, for any reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from gateway.sink import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gateway.audit.remote import Access
+    from gateway.spark.sink import Parts, Sink
+
+__all__ = ["kind"]
+
+#: An event is in one of these; stats has no lsn.
+_TABLES = ("events", "quarantine")
+
+
+class _Parquet(Kind):
+    name = "parquet"
+    abilities = frozenset({"compact", "deduplicate", "folders", "rows", "variant"})
+
+    def make(self, parts: Parts) -> Sink:
+        """See `Kind`."""
+        from gateway.spark import parquet, query, sinks, stats
+        from gateway.spark.columns import Columns
+        from gateway.spark.source import spool_of
+
+        config, spark = parts.config, parts.spark
+        lake, spool = config.data_dir / "lake", spool_of(config)
+        sinks.claim(lake, parts.disk, {"sink": self.name})
+        parquet.check_shared(lake, spark)
+        window = timedelta(seconds=config.spark.stats_window)
+        columns = Columns.of(config.spark)
+        again = query.reader(spark, spool, config.spark.body, columns)
+        return parquet.ParquetSink(
+            lake,
+            spool,
+            parts.checkpoint,
+            parts.disk,
+            write=query.writer(spark, spool, again),
+            count=lambda files: stats.count(files, window),
+            find_resent=parts.find_resent,
+            done=parts.done,
+        )
+
+    def files(
+        self, lake: Path, told: Mapping[str, str], access: Access
+    ) -> Iterator[tuple[str, str | None]]:
+        """See `Kind`."""
+        del told, access
+        for table in _TABLES:
+            for path in _visible(lake / table):
+                yield str(path), None
+
+
+def _visible(directory: Path) -> Iterator[Path]:
+    """Every file below *directory* that readers of a table take for data."""
+    try:
+        entries = list(directory.iterdir())
+    except FileNotFoundError:
+        return
+    for path in entries:
+        if path.name[0] in "._":
+            continue
+        if path.is_dir():
+            yield from _visible(path)
+        else:
+            yield path
+
+
+kind = _Parquet()
