@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 __all__ = ["CLIENTS", "packages", "program_of"]
@@ -19,8 +20,14 @@ def packages() -> list[str]:
     return [*(f"{name}@{version}" for name, version in CLIENTS.items()), *PARTS]
 
 
-def program_of(name: str) -> str:
-    """A program of tests/integration, behind what loads the clients."""
+def program_of(name: str, authority: Path | None = None) -> str:
+    """A program of tests/integration, behind what loads the clients.
+
+    With an *authority*, its certificate, their WebSocket goes over TLS.
+    """
     here = Path(__file__).parents[1] / "integration"
     names = ("pomelo_libraries.js", f"{name}.js")
-    return "".join((here / each).read_text() for each in names)
+    program = "".join((here / each).read_text() for each in names)
+    if authority is None:
+        return program
+    return f"const authority = {json.dumps(authority.read_text())};\n{program}"

@@ -38,6 +38,9 @@ class Admitted:
     """Pushes to the uid reach it."""
     expires_at: float | None = None
     """When its token is over, in seconds since the epoch; None: never."""
+    user: bytes | None = None
+    """What its handshake's response tells it as `user`, JSON in ASCII; None: what all
+    are told."""
 
 
 Admit = Callable[[Mapping[str, Any]], Admitted]

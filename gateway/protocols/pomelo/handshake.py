@@ -1,7 +1,7 @@
 """Pomelo's handshake: admits a client, and sends it the dictionary and definitions.
 
     -> {"sys": {"type", "version", "dictVersion", "protoVersion", …}, "user": {…}}
-    <- {"code": 200, "sys": {"heartbeat", the dictionary, the protos}}
+    <- {"code": 200, "sys": {"heartbeat", the dictionary, the protos}, "user": …}
 
 A handshake that can not be read, or a client that is not admitted, is answered with
 `{"code": 500}`, a client that is too old with `{"code": 501}`; then comes FIN.
@@ -143,9 +143,11 @@ class Terms:
         definitions: Definitions,
         heartbeat: int,
         backed: Collection[str] = (),
+        user: bytes | None = None,
     ) -> None:
         self.profile = profile
         self._backed = backed
+        self._user = user
         self.heartbeat = heartbeat
         self._dictionary = definitions.dictionary if profile.dictionary else None
         self._protos = definitions.protos if profile.protos else None
@@ -164,6 +166,7 @@ class Terms:
             )
         self.routes: dict[Route, KnownRoute] = dict(self._known())
         """By code, and by name in UTF-8; the client knows no other codes."""
+        self._told: dict[_Cached, bytes] = {}
         self._replies: dict[_Cached, bytes] = {}
         self._ok: dict[str, bytes] = {}
 
@@ -185,21 +188,31 @@ class Terms:
 
     # The reply
 
-    def reply(self, sys: Mapping[str, Any]) -> bytes:
-        """The package that answers a handshake, without what the client has cached."""
+    def reply(self, sys: Mapping[str, Any], user: bytes | None = None) -> bytes:
+        """The package that answers a handshake, without what the client has cached.
+
+        *user* is what it tells this client alone, in place of what all are told: JSON in
+        ASCII.
+        """
+        cached = self._cached(sys)
+        told = self._told.get(cached)
+        if told is None:
+            told = self._told[cached] = ascii_json(self._sys(cached))
+        if user is not None:
+            return _reply(told, user)
+        reply = self._replies.get(cached)
+        if reply is None:
+            reply = self._replies[cached] = _reply(told, self._user)
+        return reply
+
+    def _cached(self, sys: Mapping[str, Any]) -> _Cached:
         dictionary, protos = self._dictionary, self._protos
         version = sys.get("protoVersion")
-        cached = _Cached(
+        return _Cached(
             dictionary is not None and sys.get("dictVersion") == dictionary.version,
             protos is not None and version == protos.version,
             bool(version),
         )
-        reply = self._replies.get(cached)
-        if reply is None:
-            body = ascii_json({"code": 200, "sys": self._sys(cached)})
-            reply = wire.package(wire.HANDSHAKE, body)
-            self._replies[cached] = reply
-        return reply
 
     def _sys(self, cached: _Cached) -> dict[str, Any]:
         sys: dict[str, Any] = {}
@@ -217,7 +230,7 @@ class Terms:
             sys["useDict"] = True
         if self._protos is not None:
             if not cached.protos:
-                sys["protos"] = _told(self._protos)
+                sys["protos"] = _shown(self._protos)
             sys["useProto"] = True
         elif cached.others and self.profile.browser:
             # It would go on encoding by what another server sent it once.
@@ -299,7 +312,12 @@ class Terms:
         return wire.push(route if by is None else by, encoded)
 
 
-def _told(protos: Protos) -> dict[str, Any]:
+def _reply(sys: bytes, user: bytes | None) -> bytes:
+    end = b"" if user is None else b',"user":' + user
+    return wire.package(wire.HANDSHAKE, b'{"code":200,"sys":' + sys + end + b"}")
+
+
+def _shown(protos: Protos) -> dict[str, Any]:
     return {
         "server": protos.server,
         "client": protos.client,
@@ -318,12 +336,17 @@ class Handshake:
     admitted: Admitted
     said: bytes
     """The client's handshake, JSON in UTF-8."""
+    sys: Mapping[str, Any]
+    """The same, what it says of itself."""
 
     def bind(self, admitted: Admitted) -> None:
         """A service has admitted the client; what its token proved stays true.
 
         The uid is the service's, if it named one; the earlier end of the two counts.
+        What it has for the client goes into the reply.
         """
+        if admitted.user is not None:
+            self.reply = self.terms.reply(self.sys, admitted.user)
         told = self.admitted
         uid = admitted.uid or told.principal
         ends = [at for at in (told.expires_at, admitted.expires_at) if at is not None]
@@ -347,6 +370,8 @@ class Handshaker:
     _profiles: Mapping[str, str]
     _clients: Mapping[str, str]
     _backed: Collection[str] = ()
+    _user: bytes | None = None
+    """What each client is told as `user`: JSON in ASCII."""
 
     def __attrs_post_init__(self) -> None:
         self._terms: dict[str, Terms] = {}
@@ -381,7 +406,7 @@ class Handshaker:
             if admitted.principal is None:
                 attributes["uid_unproven"] = "true"
         attributes |= _kept(user, self._user_bytes)
-        return Handshake(terms.reply(sys), terms, attributes, admitted, said)
+        return Handshake(terms.reply(sys), terms, attributes, admitted, said, sys)
 
     def judge(self, route: str, body: bytes) -> None:
         """Raises ValueError if a push with this JSON could not be sent to a client."""
@@ -390,7 +415,9 @@ class Handshaker:
     def _terms_of(self, profile: Profile) -> Terms:
         terms = self._terms.get(profile.name)
         if terms is None:
-            terms = Terms(profile, self._definitions, self.heartbeat, self._backed)
+            terms = Terms(
+                profile, self._definitions, self.heartbeat, self._backed, self._user
+            )
             self._terms[profile.name] = terms
         return terms
 

@@ -1,9 +1,11 @@
 """The authentication hook: a service of the game's decides about each handshake.
 
     -> POST {"listener": "game", "session": "…", "peer": "192.0.2.1:4000", "handshake": {…}}
-    <- 200 {"uid": "alice", "expires_at": 1763838000}     admitted; both may be left out
-    <- 401 or 403 {"msg": "banned"}                        not admitted
+    <- 200 {"uid": "alice", "expires_at": 1763838000, "user": {"name": "Alice"}}
+                                       admitted; all may be left out
+    <- 401 or 403 {"msg": "banned"}    not admitted
 
+`user` is any JSON, and stands in the handshake's response as it is.
 Anything else, or nothing in time, admits nobody.
 """
 
@@ -16,6 +18,7 @@ import msgspec
 from gateway.event import Origin, client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
 from gateway.protocols.pomelo.backend import Backend, Unreachable
+from gateway.protocols.pomelo.text import ascii_text
 
 __all__ = ["OUTCOMES", "Hook"]
 
@@ -34,6 +37,7 @@ class _Question(msgspec.Struct):
 class _Admitted(msgspec.Struct):
     uid: str | int | None = None
     expires_at: float | None = None
+    user: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Denied(msgspec.Struct):
@@ -41,10 +45,14 @@ class _Denied(msgspec.Struct):
 
 
 class Hook:
-    """Asks the service about the clients of one listener."""
+    """Asks the service about the clients of one listener.
 
-    def __init__(self, backend: Backend) -> None:
+    What it has to tell one of them has *user_bytes* at most.
+    """
+
+    def __init__(self, backend: Backend, user_bytes: int) -> None:
         self._backend = backend
+        self._user_bytes = user_bytes
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         """Of the handshakes so far."""
 
@@ -91,7 +99,22 @@ class Hook:
         expires_at = found.expires_at
         if expires_at is not None and not math.isfinite(expires_at):
             raise Unreachable("answers 200, and expires_at is no time")
-        return Admitted(uid, uid, expires_at=expires_at)
+        return Admitted(uid, uid, expires_at=expires_at, user=self._told(found.user))
+
+    def _told(self, user: msgspec.Raw) -> bytes | None:
+        given = bytes(user)
+        if given == b"null":
+            return None
+        try:
+            told = ascii_text(given)
+        except UnicodeDecodeError:
+            raise Unreachable("answers 200, and user is not UTF-8") from None
+        if len(told) > self._user_bytes:
+            raise Unreachable(
+                f"answers 200, and user has {len(told)} bytes in ASCII, limit "
+                f"{self._user_bytes} (options.handshake_bytes)"
+            )
+        return told
 
     def close(self) -> None:
         """Let go of its connections."""

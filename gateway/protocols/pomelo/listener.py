@@ -78,7 +78,7 @@ class Pomelo:
         self.hook: Hook | None = None
         """Decides about handshakes; None: `options.token` and `options.jwt` do."""
         if options.authenticate is not None:
-            self.hook = Hook(_backend(options, clock))
+            self.hook = Hook(_backend(options, clock), options.handshake_bytes)
         rates = options.rates
         self.rate = _rate(rates.connection, rates.burst, "options.rates.connection")
         """What one connection may send; None: as much as there is."""
@@ -109,6 +109,7 @@ class Pomelo:
             backed=frozenset(
                 route for backend in options.backends for route in backend.routes
             ),
+            user=options.told_user,
         )
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)

@@ -18,6 +18,7 @@ from gateway.sdk.fields import (
     Switch,
     Text,
 )
+from gateway.protocols.pomelo.text import ascii_json
 from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
 from gateway.sdk.units import Size, Time
 
@@ -138,6 +139,13 @@ class Backend(Section):
         description="The answer when there is none in time",
     )
 
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """What clients are sent must be JSON."""
+        try:
+            ascii_json(self.late)
+        except ValueError as why:
+            yield ("late",), f"can not be said in JSON: {why}"
+
 
 class Rate(Section):
     """What one may send in a second."""
@@ -183,7 +191,11 @@ class Options(Section):
         default=10.0, description="To connect and acknowledge the handshake (time)"
     )
     handshake_bytes: Annotated[int, Size("256B", "16MiB")] = Field(
-        default=64 * KiB, description="One handshake (size)"
+        default=64 * KiB, description="One handshake, and user of its response (size)"
+    )
+    handshake_user: dict[str, Any] | None = Field(
+        default=None,
+        description="What the handshake's response tells each client as user",
     )
     user_bytes: Annotated[int, Size("0B", "1MiB")] = Field(
         default=KiB, description="User data kept with every event (size)"
@@ -249,10 +261,31 @@ class Options(Section):
         default=None, description="Where a Spark job puts pushes; absent = nowhere"
     )
 
+    @property
+    def told_user(self) -> bytes | None:
+        """`handshake_user` as it is sent: JSON in ASCII.
+
+        Raises ValueError if JSON has no such number.
+        """
+        user = self.handshake_user
+        return None if user is None else ascii_json(user)
+
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """Clients read heartbeat as a whole number of seconds."""
         if self.heartbeat != int(self.heartbeat):
             yield ("heartbeat",), f"must be whole seconds, not {self.heartbeat:g}s"
+        try:
+            size = len(self.told_user or b"")
+        except ValueError as why:
+            yield ("handshake_user",), f"can not be said in JSON: {why}"
+        else:
+            most = self.handshake_bytes
+            if size > most:
+                key = "handshake_bytes"
+                yield (
+                    ("handshake_user",),
+                    f"has {size} bytes as JSON in ASCII, limit {most} ({key})",
+                )
         seen: set[str] = set()
         for number, backend in enumerate(self.backends):
             for at, route in enumerate(backend.routes):

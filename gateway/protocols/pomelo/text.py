@@ -29,8 +29,11 @@ def text(data: bytes) -> str:
 
 
 def ascii_json(value: Any) -> bytes:
-    """JSON in ASCII: browsers' Pomelo clients do not decode four-byte UTF-8."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    """JSON in ASCII: browsers' Pomelo clients do not decode four-byte UTF-8.
+
+    Raises ValueError for a number that is none, or has no end: JSON knows none of those.
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def ascii_text(found: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.auth import admission
+from gateway.protocols.pomelo.auth import Admitted, admission
 from gateway.protocols.pomelo.handshake import PROFILES, Handshake, Handshaker
 from gateway.protocols.pomelo.routes import Definitions, load
 from gateway.sdk.interfaces import Refusal
@@ -103,6 +103,24 @@ def test_nothing_to_tell() -> None:
     assert handshake.reply.hex() == (
         "01000015" + b'{"code":200,"sys":{}}'.hex()
     )  # byte for byte the transcript in plain mode
+
+
+def test_what_a_game_tells_its_clients(pomelo: Any) -> None:
+    """All are told the same `user`, with and without cached definitions; one may be told
+    another, and nobody else is.
+    """
+    handshaker = _handshaker(pomelo.definitions, user=b'{"a":1}')
+    cached = BROWSER | {"dictVersion": pomelo.definitions.dictionary.version}
+    for sys in (BROWSER, cached, PITAYA):
+        handshake = _answer(handshaker, sys)
+        told = _told(handshake)
+        assert (told["code"], told["user"]) == (200, {"a": 1})
+        handshake.bind(Admitted("bob", "bob"))
+        assert _told(handshake) == told
+        handshake.bind(Admitted("alice", "alice", user=b"[2]"))
+        assert _told(handshake) == told | {"user": [2]}
+        assert handshake.admitted.user is None, "kept by nobody"
+        assert _told(_answer(handshaker, sys)) == told
 
 
 @pytest.mark.parametrize("has_dictionary", [False, True])

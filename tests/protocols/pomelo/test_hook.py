@@ -28,12 +28,16 @@ ASK = wire.request(1, "a", b"{}")
 class Login:
     """A listener with the hook, and its service."""
 
-    def __init__(self, make_reader: Callable[..., Any], requests: int = 32) -> None:
-        self.reader = make_reader(authenticate=URL, session_events=True, heartbeat=0)
+    def __init__(
+        self, make_reader: Callable[..., Any], requests: int = 32, **options: Any
+    ) -> None:
+        self.reader = make_reader(
+            authenticate=URL, session_events=True, heartbeat=0, **options
+        )
         self.agent = FakeAgent()
         clock = self.reader.clock
         backend = Backend(URL, clock, seconds=5, requests=requests, agent=self.agent)
-        self.hook = self.reader.listener.hook = Hook(backend)
+        self.hook = self.reader.listener.hook = Hook(backend, 4096)
         self.connection, self.server = self.reader.connect()
 
 
@@ -61,6 +65,26 @@ def test_who_is_admitted(login: Login, pomelo: Any) -> None:
     assert login.connection.sent.count(b'{"code":200}') == 2
     assert login.reader.listener.registry.user("alice") == [login.server]
     assert login.hook.outcomes == {"admitted": 1, "denied": 0, "failed": 0}
+
+
+@pytest.mark.parametrize(
+    ("said", "user"),
+    [
+        (b'{"user":{"name":"\xc3\xbc"}}', b'{"name":"\\u00fc"}'),
+        (b'{"user": [1, null] }', b"[1, null]"),
+        (b'{"user":null}', b'{"motd":"hi"}'),
+        (b"{}", b'{"motd":"hi"}'),
+    ],
+)
+def test_what_it_tells_the_client(
+    make_reader: Callable[..., Any], pomelo: Any, said: bytes, user: bytes
+) -> None:
+    """Its `user`, as it is, in ASCII, in place of the one for all."""
+    login = Login(make_reader, handshake_user={"motd": "hi"})
+    login.connection.deliver(pomelo.handshake())
+    login.agent.answer(200, said)
+    expected = b'{"code":200,"sys":{},"user":' + user + b"}"
+    assert login.connection.sent == wire.package(wire.HANDSHAKE, expected)
 
 
 def test_somebody_without_a_name(login: Login, pomelo: Any) -> None:
@@ -98,6 +122,10 @@ def test_who_is_denied(
         (200, {"uid": "x" * 256}),
         (200, {"uid": ""}),
         (200, {"expires_at": "soon"}),
+        (200, {"user": "x" * 4095}),
+        (200, b'{"user":"' + b"\xc3\xbc" * 700 + b'"}'),  # 4,202 bytes in ASCII
+        (200, b'{"user":"\xff"}'),
+        (200, b'{"user":nil}'),
         (200, b'{"msg":"' + b"x" * (1 << 16) + b'"}'),
     ],
 )
@@ -228,7 +256,7 @@ def test_a_token_comes_first(make_reader: Callable[..., Any], pomelo: Any) -> No
     reader = make_reader(authenticate=URL, token="t0k")
     agent = FakeAgent()
     backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
-    reader.listener.hook = Hook(backend)
+    reader.listener.hook = Hook(backend, 4096)
     connection, _ = reader.connect()
     connection.deliver(pomelo.hello())
     assert b"no token" in connection.sent
@@ -250,7 +278,7 @@ def test_what_a_token_proved_stays(
     reader = make_reader(authenticate=URL, jwt=Jwt(key="k" * 32))
     agent = FakeAgent()
     backend = Backend(URL, Clock(), seconds=5, requests=1, agent=agent)
-    reader.listener.hook = Hook(backend)
+    reader.listener.hook = Hook(backend, 4096)
     now = round(time.time())
     token = jwt.encode({"sub": "alice", "exp": now + 60}, "k" * 32)
     connection, server = reader.connect()

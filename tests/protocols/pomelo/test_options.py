@@ -1,0 +1,46 @@
+"""What Pomelo's options refuse, with the key that says it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.protocols.pomelo.options import Options
+
+NO_END = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "why"),
+    [
+        (
+            {"handshake_user": {"a": "x" * 292}, "handshake_bytes": "299B"},
+            "handshake_user",
+            r"has 300 bytes .* limit 299 \(handshake_bytes\)",
+        ),
+        ({"handshake_user": {"a": [NO_END]}}, "handshake_user", "can not be said"),
+        (
+            {"backends": [{"routes": ["a"], "late": {"a": -NO_END}}]},
+            "late",
+            "can not be said in JSON",
+        ),
+    ],
+)
+def test_what_clients_could_not_be_sent(
+    given: dict[str, Any], place: str, why: str
+) -> None:
+    """It is refused at the start, and not when the first client comes."""
+    with pytest.raises(ValidationError, match=why) as caught:
+        Options.model_validate(given)
+    [(at, _)] = caught.value.errors()[0]["ctx"]["error"].found
+    assert at == (place,)
+
+
+def test_all_that_fits_may_be_told() -> None:
+    """Up to the limit, as JSON in ASCII."""
+    told = {"a": "ü" * 48}
+    options = Options(handshake_user=told, handshake_bytes="296B")
+    assert options.told_user == b'{"a":"' + b"\\u00fc" * 48 + b'"}'
+    assert len(options.told_user) == 296
