@@ -23,7 +23,7 @@ def settings_of(listener: config.Listener, port: Port) -> config.Listener:
 
 def session_names(begun: float) -> Callable[[], str]:
     """Names for connections that this node has never given before."""
-    prefix = f"{int(begun * 1000):x}"
+    prefix = f"{int(begun * 1_000_000):x}"  # those of a lobby begin in one millisecond
     count = 0
 
     def next_session() -> str:

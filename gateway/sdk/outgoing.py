@@ -99,7 +99,7 @@ def endpoint(
         return plain
     trust = None
     if ca is not None:
-        trust = ssl.trustRootFromCertificates(_certificates(ca))
+        trust = ssl.trustRootFromCertificates(certificates(ca))
     ours = None
     if certificate is not None:
         key = (private_key or certificate).read_bytes()
@@ -110,7 +110,8 @@ def endpoint(
     return endpoints.wrapClientTLS(options, plain)
 
 
-def _certificates(path: Path) -> list[ssl.Certificate]:
+def certificates(path: Path) -> list[ssl.Certificate]:
+    """All those in a file of PEM."""
     end = b"-----END CERTIFICATE-----"
     parts = path.read_bytes().split(end)[:-1]
     return [ssl.Certificate.loadPEM(part + end) for part in parts]

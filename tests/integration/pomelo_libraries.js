@@ -12,6 +12,7 @@ const WebSocket = typeof authority === "undefined" ? PlainWebSocket :
       super(url.replace(/^ws:/, "wss:"), {ca: authority});
     }
   };
+require.cache[require.resolve("ws")].exports = WebSocket;
 
 const tell = (...said) => fs.writeSync(1, JSON.stringify(said) + "\n");
 for (const level of ["log", "debug", "info", "error"]) console[level] = () => {};

@@ -6,6 +6,7 @@
 const [name, port, uid] = process.argv.slice(2);
 const client = clients[name](port);
 client.on("onKick", body => tell("kick", body || null));
+client.on("io-error", () => { tell("no connection"); process.exit(1); });
 client.init({
   host: "127.0.0.1",
   port: +port,

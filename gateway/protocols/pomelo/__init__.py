@@ -39,9 +39,16 @@ class _Pomelo(Protocol):
         return {"name": "game", "listen": tcp(host, 3010)}
 
     def cautions(self, config: Config) -> Iterator[str]:
-        from gateway.protocols.pomelo.options import mute_routes
+        from gateway.protocols.pomelo.options import Options, mute_routes
 
         for listener in config.listeners:
+            options = listener.options
+            lobby = options.lobby if isinstance(options, Options) else None
+            if lobby is not None and (plain := lobby.in_the_open):
+                yield (
+                    f"{listener.name}: options.lobby.token goes over the network unencrypted "
+                    f"to {', '.join(plain)}; https:// or unix: keeps it secret"
+                )
             if listener.protocol == self.name and (mute := mute_routes(listener)):
                 yield (
                     f"{listener.name}: options.server_protos: the responses of "

@@ -1,14 +1,10 @@
-"""The admin port's pages of sessions and groups: who is connected, who must go.
+"""The admin port's pages of sessions and groups: who is connected to this gateway.
 
 GET  /api/sessions?uid=alice&limit=100&after=17
      {"sessions": [{"session", "uid", "proven", "listener", "peer", "since", …}],
       "total": 3, "next": null}
-POST /api/kick {"uid": "alice", "reason": "maintenance"}
-     {"kicked": 2}
-    GET  /api/groups?group=room-7
-         {"groups": [{"group": "room-7", "members": 2}], "total": 40}
-    POST /api/group {"join": "room-7", "session": "…"}, or leave, and a uid
-         {"changed": 1}
+GET  /api/groups?group=room-7
+     {"groups": [{"group": "room-7", "members": 2}], "total": 40}
 """
 
 from __future__ import annotations
@@ -18,13 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-import msgspec
-
-from gateway.protocols.pomelo.push.membership import Asked, membership_of
 from gateway.protocols.pomelo.registry import Member, Registry
-from gateway.sdk.protocol import Answer, Get, Post
+from gateway.sdk.protocol import Answer, Get
 
-__all__ = ["change_groups_page", "groups_page", "kick_page", "sessions_page"]
+__all__ = ["groups_page", "sessions_page"]
 
 _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
     "uid": lambda one: one.uid,
@@ -34,17 +27,6 @@ _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
 }
 _LIMIT, _MOST = 100, 1000
 """Sessions of one page, if nothing is said, and at most."""
-_REASON_CHARS = 200
-
-
-class _Kick(msgspec.Struct, forbid_unknown_fields=True):
-    uid: str | int | None = None
-    session: str | None = None
-    reason: str = "kicked"
-
-
-_KICK = msgspec.json.Decoder(_Kick)
-_CHANGE = msgspec.json.Decoder(Asked)
 
 
 def sessions_page(registry: Registry) -> Get:
@@ -69,28 +51,6 @@ def sessions_page(registry: Registry) -> Get:
     return answer
 
 
-def kick_page(registry: Registry) -> Post:
-    """Kicks one session, or all of those who are, or say that they are, one user."""
-
-    def answer(request: bytes) -> Answer:
-        try:
-            asked = _KICK.decode(request)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
-            return _json({"error": f"the request is no kick: {why}"}, 400)
-        if (asked.uid is None) == (asked.session is None):
-            return _json({"error": "must have one of session, uid"}, 400)
-        if not 0 < len(asked.reason) <= _REASON_CHARS:
-            rule = f"reason: must have 1 to {_REASON_CHARS} characters"
-            return _json({"error": rule}, 400)
-        if asked.session is not None:
-            members = registry.session(asked.session)
-        else:
-            members = registry.claiming(str(asked.uid))
-        return _json({"kicked": registry.kick(members, asked.reason)}, 200)
-
-    return answer
-
-
 def groups_page(registry: Registry) -> Get:
     """Lists the groups, and how many are in each."""
 
@@ -105,19 +65,6 @@ def groups_page(registry: Registry) -> Get:
             sizes = [(name, len(groups.members(name)))]
         found = [{"group": name, "members": count} for name, count in sizes if count]
         return _json({"groups": found, "total": len(groups)}, 200)
-
-    return answer
-
-
-def change_groups_page(registry: Registry) -> Post:
-    """Puts one session, or all of a user, into a group, or takes them out."""
-
-    def answer(request: bytes) -> Answer:
-        try:
-            change = membership_of(_CHANGE.decode(request))
-        except (ValueError, RecursionError) as why:
-            return _json({"error": f"the request changes no group: {why}"}, 400)
-        return _json({"changed": change.apply(registry)}, 200)
 
     return answer
 

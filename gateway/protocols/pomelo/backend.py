@@ -9,6 +9,7 @@ Twisted's own client does the rest (docs/adr/0012-backends.md).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -27,13 +28,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.client import (  # type: ignore[attr-defined] # one is not in `__all__`
     Agent,
+    BrowserLikePolicyForHTTPS,
     HTTPConnectionPool,
     RequestNotSent,
     RequestTransmissionFailed,
     ResponseNeverReceived,
 )
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer
+from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
 
 from gateway.protocols.pomelo.fair import FairQueue
@@ -79,7 +81,8 @@ class Backend:
 
     A request takes *seconds* at most, waiting included; *requests* run at once.  With
     *repeat* one whose connection ends without an answer is sent once more.  An answer
-    has *answer_bytes* at most.  *agent* is one of Twisted's, if none is to be made.
+    has *answer_bytes* at most.  Each request has these *headers*; *policy* says whose
+    certificates are believed.  *agent* is one of Twisted's, if none is to be made.
 
     The log has a line when it is away, once a minute at most, and one when it is back.
     """
@@ -93,6 +96,8 @@ class Backend:
     repeat: bool = True
     """What it was asked may be asked again."""
     _answer_bytes: int = _ANSWER_BYTES
+    _headers: Mapping[str, str] = {}
+    _policy: IPolicyForHTTPS | None = None
     _agent: Any = None
 
     def __attrs_post_init__(self) -> None:
@@ -118,7 +123,12 @@ class Backend:
 
     def _new_agent(self, path: str | None) -> Any:
         if path is None:
-            return Agent(self._reactor, connectTimeout=self._seconds, pool=self._pool)
+            return Agent(
+                self._reactor,
+                self._policy or BrowserLikePolicyForHTTPS(),
+                connectTimeout=self._seconds,
+                pool=self._pool,
+            )
         endpoints = _UnixSocket(self._reactor, path, self._seconds)
         return Agent.usingEndpointFactory(self._reactor, endpoints, self._pool)
 
@@ -167,7 +177,8 @@ class Backend:
             raise
 
     async def _ask_once(self, body: bytes) -> Reply:
-        headers = Headers({"Content-Type": ["application/json"]})
+        fields = {"Content-Type": "application/json", **self._headers}
+        headers = Headers({name: [value] for name, value in fields.items()})
         response = await self._agent.request(b"POST", self._uri, headers, _Whole(body))
         collector = _Collector(self._answer_bytes)
         response.deliverBody(collector)

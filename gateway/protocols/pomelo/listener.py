@@ -21,6 +21,7 @@ from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Rate as RateOptions
+from gateway.protocols.pomelo.push.membership import Membership
 from gateway.protocols.pomelo.questions import Questions
 from gateway.protocols.pomelo.rates import Buckets, Meter, Rate
 from gateway.protocols.pomelo.registry import Client, Registry
@@ -60,13 +61,18 @@ class Pomelo:
         journal: Journal,
         clock: IReactorTime,
         registry: Registry | None = None,
+        change: Callable[[Membership], object] | None = None,
     ) -> None:
+        """*change* is told each change of groups that a backend asks for; None: it is
+        made in *registry*.
+        """
         limits, options = settings.limits, settings.options
         self.name = ""
         """The listener's."""
         self.journal = journal
         self.clock = clock
         self.registry = Registry() if registry is None else registry
+        change = change or (lambda membership: membership.apply(self.registry))
         self.message_bytes = min(limits.message_bytes, wire.MOST_BYTES)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.answer_bytes = _answer_bytes(limits.unacknowledged_bytes)
@@ -119,7 +125,7 @@ class Pomelo:
         self.late: dict[str, dict[str, Any]] = {}
         """What they are answered if it does not."""
         for backend in options.backends:
-            answering = _answering(backend, clock, self.registry)
+            answering = _answering(backend, clock, change)
             for route in backend.routes:
                 self.services[route] = answering
                 self.late[route] = backend.late
@@ -238,7 +244,9 @@ class Pomelo:
 
 
 def _answering(
-    options: BackendOptions, clock: IReactorTime, registry: Registry
+    options: BackendOptions,
+    clock: IReactorTime,
+    change: Callable[[Membership], object],
 ) -> Answering:
     backend = None
     if options.url is not None:
@@ -257,7 +265,7 @@ def _answering(
         requests=options.requests,
         batch=options.batch,
         waiting=options.waiting,
-        change=lambda membership: membership.apply(registry),
+        change=change,
     )
 
 

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
+from gateway.protocols.pomelo.text import ascii_json
 from gateway.sdk.fields import (
     SHARED_BY_LISTENERS,
     ByteCount,
     Definition,
+    FilePath,
     FolderName,
     Secret,
     Switch,
     Text,
 )
-from gateway.protocols.pomelo.text import ascii_json
-from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
+from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Place, Section, restart
 from gateway.sdk.units import Size, Time
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "Jwt",
+    "Lobby",
     "Options",
     "Outbox",
     "Rate",
@@ -41,6 +43,8 @@ MiB = 2**20
 
 #: The families of clients: `handshake.PROFILES`.
 _SERVICE = re.compile(r"https?://[^/\s#@]+(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
+_ADMIN_PORT = re.compile(r"https?://[^/\s?#@]+/?|unix:/[!-9;-~]+")
+_NEAR = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)")
 _PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 
 
@@ -62,6 +66,22 @@ def _service(value: object) -> str:
 Service = Annotated[
     str,
     PlainValidator(_service),
+    WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
+]
+
+
+def _admin_port(value: object) -> str:
+    if isinstance(value, str) and _ADMIN_PORT.fullmatch(value):
+        return value.removesuffix("/")
+    raise ValueError(
+        "must be like https://gw-2.example.org:8080, or unix:/run/gateway/admin.sock, "
+        f"not {value!r}"
+    )
+
+
+AdminPort = Annotated[
+    str,
+    PlainValidator(_admin_port),
     WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
 ]
 
@@ -145,6 +165,38 @@ class Backend(Section):
             ascii_json(self.late)
         except ValueError as why:
             yield ("late",), f"can not be said in JSON: {why}"
+
+
+class Lobby(Section):
+    """Gateways whose clients are reached together, whichever they are connected to."""
+
+    reload: ClassVar = AT_ONCE
+
+    gateways: list[AdminPort] = Field(
+        min_length=1,
+        description="Admin ports of all gateways; this one's may be among them",
+    )
+    token: Secret | None = Field(
+        default=None, description="Their admin.token; absent: they ask for none"
+    )
+    ca: FilePath | None = Field(
+        default=None,
+        description="PEM of who signs their certificates; absent: the platform's",
+    )
+    timeout: Annotated[float, Time("10ms", "30s")] = Field(
+        default=5.0, description="For one's answer, waiting included (time)"
+    )
+    requests: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=16, description="Calls to one of them that run at once"
+    )
+
+    @property
+    def in_the_open(self) -> list[str]:
+        """Those to which the token goes over the network as it is."""
+        if self.token is None:
+            return []
+        plain = (url for url in self.gateways if url.startswith("http://"))
+        return [url for url in plain if not _NEAR.match(url)]
 
 
 class Rate(Section):
@@ -260,6 +312,10 @@ class Options(Section):
     outbox: Outbox | None = Field(
         default=None, description="Where a Spark job puts pushes; absent = nowhere"
     )
+    lobby: Lobby | None = Field(
+        default=None,
+        description="Other gateways whose clients pushes and kicks reach, too",
+    )
 
     @property
     def told_user(self) -> bytes | None:
@@ -313,10 +369,20 @@ def mute_routes(listener: Listener) -> list[str]:
 
 
 def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
-    """Those that name the same directory share one outbox, and its settings."""
+    """Those that name the same directory share one outbox, and its settings; and what
+    all clients of the gateway are in is one lobby.
+    """
     first: dict[Path, tuple[int, Outbox]] = {}
+    lobby: tuple[int, Lobby] | None = None
     for index, listener in listeners.items():
         assert isinstance(listener.options, Options)
+        if (wanted := listener.options.lobby) is not None:
+            at, known = lobby = lobby or (index, wanted)
+            if wanted != known:
+                yield (
+                    ("listeners", index, "options", "lobby"),
+                    f"must be as in listeners[{at}], or absent: a gateway is in one lobby",
+                )
         if (outbox := listener.options.outbox) is None:
             continue
         at, other = first.setdefault(outbox.directory, (index, outbox))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -96,9 +96,11 @@ class Pushed:
 
 
 class Delivery:
-    """A push on its way: encoded, and written to some of its clients so far."""
+    """A push on its way: encoded, and written to some of its clients so far; or what else
+    was asked for, and is done.
+    """
 
-    __slots__ = ("_members", "_outcomes", "_packages", "_share", "pushed")
+    __slots__ = ("_did", "_members", "_outcomes", "_packages", "_share", "pushed")
 
     def __init__(
         self,
@@ -111,8 +113,23 @@ class Delivery:
         self._packages = packages
         self._outcomes = outcomes
         self._share = share
+        self._did: Mapping[str, int] | None = None
         self.pushed = Pushed()
         """What became of it so far."""
+
+    @classmethod
+    def done(cls, **did: int) -> Self:
+        """Nothing is left to deliver; to how many it was done, and what."""
+        found = cls([], {}, {})
+        found._did = did
+        return found
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many clients had what of it so far: `{"sent": 3, "dropped": 0}`."""
+        if self._did is not None:
+            return self._did
+        return {"sent": self.pushed.sent, "dropped": self.pushed.dropped}
 
     def send(self, most: int | None = None) -> int:
         """Write it to the next *most* clients, or to all.
@@ -127,8 +144,9 @@ class Delivery:
             else:
                 pushed.dropped += 1
         sent, dropped = pushed.sent - sent, pushed.dropped - dropped
-        self._outcomes["sent"] += sent
-        self._outcomes["dropped"] += dropped
+        if sent or dropped:
+            self._outcomes["sent"] += sent
+            self._outcomes["dropped"] += dropped
         return sent + dropped
 
 

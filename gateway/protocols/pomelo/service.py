@@ -6,31 +6,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gateway.protocols.pomelo.admin import (
-    change_groups_page,
-    groups_page,
-    kick_page,
-    sessions_page,
-)
-from gateway.protocols.pomelo.answering import OUTCOMES as ANSWERS
+from gateway.protocols.pomelo.admin import groups_page, sessions_page
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.figures import Figures
-from gateway.protocols.pomelo.hook import OUTCOMES
 from gateway.protocols.pomelo.listener import Pomelo
+from gateway.protocols.pomelo.lobby.lobby import Lobby
+from gateway.protocols.pomelo.lobby.taken import Taken
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Outbox as OutboxOptions
 from gateway.protocols.pomelo.push.folder import Folder
+from gateway.protocols.pomelo.push.kick import kick
+from gateway.protocols.pomelo.push.membership import change
 from gateway.protocols.pomelo.push.outbox import Outbox
-from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
+from gateway.protocols.pomelo.statistics import Parts, statistics
 from gateway.sdk.protocol import (
     Context,
     Port,
     Service,
     Settings,
-    Statistic,
     Statistics,
     Unusable,
 )
@@ -51,6 +48,13 @@ class PomeloService(Service):
         self._context = context
         self.registry = Registry()
         """The clients of all listeners."""
+        self.lobby = Lobby(context.node, self.registry, context.reactor)
+        """Carries out here, and on other gateways, what is asked for."""
+        self._taken = Taken(
+            context.node, self.lobby.run, self.registry, context.reactor
+        )
+        if why := self._open_lobby():
+            raise Unusable(why)
         self._servers: list[Pomelo] = []
         """Of all listeners; after a reload, those of older settings that have clients."""
         self._retired = Figures()
@@ -68,6 +72,16 @@ class PomeloService(Service):
                 known[path] = outbox
                 self._open_outbox(path, outbox)
 
+    def _open_lobby(self) -> str | None:
+        """Call the gateways that the listeners name; why that can not be."""
+        options = (cast(Options, one.options) for one in self._context.listeners)
+        wanted = next((one.lobby for one in options if one.lobby is not None), None)
+        try:
+            self.lobby.configure(wanted)
+        except (OSError, ValueError) as why:
+            return str(why)
+        return None
+
     def _open_outbox(self, path: Path, options: OutboxOptions) -> None:
         context, disk = self._context, self._context.disk
         pushed = PushedNames(
@@ -82,7 +96,7 @@ class PomeloService(Service):
         )
         folder.prepare()
         self._outboxes.append(
-            Outbox(folder, self.registry, context.journal, context.reactor)
+            Outbox(folder, self.lobby, context.journal, context.reactor)
         )
 
     def ports(self, listener: Listener) -> Iterator[Port]:
@@ -90,7 +104,13 @@ class PomeloService(Service):
         settings = cast(Settings[Options], listener)
         context = self._context
         try:
-            accept = Pomelo(settings, context.journal, context.reactor, self.registry)
+            accept = Pomelo(
+                settings,
+                context.journal,
+                context.reactor,
+                self.registry,
+                self.lobby.change,
+            )
         except (UnusableDefinitions, Unavailable) as why:
             raise Unusable(str(why)) from None
         accept.name = listener.name
@@ -118,14 +138,19 @@ class PomeloService(Service):
         self._retired = Figures.of([server], self._retired)
 
     def reload(self) -> Iterator[str]:
-        """Read dictionaries and protobuf definitions again, for whoever comes."""
+        """Read dictionaries and protobuf definitions again, for whoever comes; call the
+        gateways of the lobby as it is now.
+        """
+        if why := self._open_lobby():
+            yield f"{why}; the lobby stays as it was"
         newest = {one.name: one for one in self._servers}
         for server in newest.values():
             if why := server.reload():
                 yield f"listener {server.name}: definitions: {why}; the old ones stay"
 
     def close(self) -> None:
-        """Store that the last sessions have closed."""
+        """Store that the last sessions have closed; call no other gateway any more."""
+        self.lobby.close()
         for server in self._servers:
             server.close()
 
@@ -137,143 +162,27 @@ class PomeloService(Service):
         }
 
     def posts(self) -> Mapping[str, Post]:
-        """Pushes and kicks by HTTP."""
+        """Pushes and kicks by HTTP, and what other gateways pass on."""
         return {
-            "/api/push": page(self.registry, self._context.reactor),
-            "/api/kick": kick_page(self.registry),
-            "/api/group": change_groups_page(self.registry),
+            "/api/push": page(self.lobby, parse),
+            "/api/kick": page(self.lobby, kick),
+            "/api/group": page(self.lobby, change),
+            "/api/lobby": self._taken.page,
         }
 
     def statistics(self) -> Iterator[Statistics]:
         """What became of all pushes, wherever they came from."""
-        rows = sum(one.rows for one in self._outboxes)
-        refused = sum(one.refused for one in self._outboxes)
-        expired = sum(one.expired for one in self._outboxes)
-        outcomes = self.registry.outcomes
-        hooks = [one.hook for one in self._servers if one.hook is not None]
         services = {s for one in self._servers for s in one.services.values()}
-        folders = [one.folder for one in self._outboxes]
-        figures = Figures.of(self._servers, self._retired)
-        files = {
-            "pushed": sum(one.files for one in self._outboxes),
-            "set_aside": sum(one.folder.set_aside for one in self._outboxes),
-            "repeated": sum(one.folder.repeated for one in self._outboxes),
-        }
-        yield Statistics(
-            "pushes",
-            "Pomelo, pushes",
-            [
-                Statistic(
-                    "clients",
-                    "Clients that pushes can reach now.",
-                    len(self.registry),
-                    "gateway_push_clients",
-                    card="clients that can be reached",
-                ),
-                Statistic(
-                    "groups",
-                    "Groups that somebody is in.",
-                    len(self.registry.groups),
-                    "gateway_pomelo_groups",
-                    card="groups",
-                ),
-                Statistic(
-                    "group_members",
-                    "Clients in groups, each counted in each of them.",
-                    self.registry.groups.memberships,
-                    "gateway_pomelo_group_members",
-                ),
-                Statistic.outcomes(
-                    "authentications",
-                    "Handshakes that the authentication hook decided about.",
-                    {name: figures.authentications[name] for name in OUTCOMES},
-                    "gateway_pomelo_authentications_total",
-                ),
-                Statistic(
-                    "authenticating",
-                    "Clients that the authentication hook is being asked about.",
-                    sum(one.waiting for one in hooks),
-                    "gateway_pomelo_authenticating",
-                ),
-                Statistic(
-                    "too_many",
-                    "Messages that were refused, being more than a client may send.",
-                    dict(figures.too_many),
-                    "gateway_pomelo_messages_over_rate_total",
-                    label="listener",
-                    counter=True,
-                ),
-                Statistic(
-                    "kicked",
-                    "Clients that were kicked for that.",
-                    dict(figures.kicked),
-                    "gateway_pomelo_kicks_over_rate_total",
-                    label="listener",
-                    counter=True,
-                ),
-                Statistic(
-                    "turned_away",
-                    "Handshakes refused, being more than an address may begin sessions.",
-                    dict(figures.turned_away),
-                    "gateway_pomelo_sessions_over_rate_total",
-                    label="listener",
-                    counter=True,
-                ),
-                Statistic.outcomes(
-                    "backend_answers",
-                    "Requests that backends were to answer.",
-                    {name: figures.answers[name] for name in ANSWERS},
-                    "gateway_pomelo_backend_answers_total",
-                ),
-                Statistic(
-                    "backend_seconds",
-                    "What the answers of backends took, all together.",
-                    figures.answer_seconds,
-                    "gateway_pomelo_backend_seconds_total",
-                    counter=True,
-                ),
-                Statistic(
-                    "backend_waiting",
-                    "Requests that backends have not answered yet.",
-                    sum(one.waiting for one in services),
-                    "gateway_pomelo_backend_waiting",
-                ),
-                Statistic.outcomes(
-                    "pushes",
-                    "Pushed messages sent, dropped; pushes for nobody, refused, expired.",
-                    dict(outcomes),
-                    "gateway_pushes_total",
-                    card="pushes",
-                ),
-                Statistic.outcomes(
-                    "outbox_files",
-                    "Files of the outbox: pushed, set aside, or pushed before.",
-                    files,
-                    "gateway_outbox_files_total",
-                    card="outbox files",
-                ),
-                Statistic.outcomes(
-                    "outbox_rows",
-                    "Rows of the files that were pushed; no pushes; too late.",
-                    {
-                        "pushed": rows - refused - expired,
-                        "refused": refused,
-                        "expired": expired,
-                    },
-                    "gateway_outbox_rows_total",
-                ),
-                Statistic(
-                    "outbox_remembered",
-                    "Names of files that are not pushed again.",
-                    sum(one.folder.remembered for one in self._outboxes),
-                    "gateway_outbox_remembered_files",
-                ),
-            ],
-            troubles=[
-                *(one.trouble for one in hooks if one.trouble),
-                *(one.trouble for one in services if one.trouble),
-                *(one.trouble for one in folders if one.trouble),
-            ],
+        yield statistics(
+            Parts(
+                registry=self.registry,
+                figures=Figures.of(self._servers, self._retired),
+                hooks=[one.hook for one in self._servers if one.hook is not None],
+                services=list(services),
+                outboxes=self._outboxes,
+                lobby=self.lobby,
+                taken=self._taken,
+            )
         )
 
 

@@ -14,13 +14,11 @@ from twisted.internet.defer import Deferred
 
 from doubles import FakeAgent
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.admin import (
-    change_groups_page,
-    groups_page,
-    sessions_page,
-)
+from gateway.protocols.pomelo.admin import groups_page, sessions_page
+from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Backend as BackendOptions
-from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.push.membership import change
+from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
 
 Make = Callable[..., Any]
@@ -38,9 +36,10 @@ class Rooms:
             connection.deliver(pomelo.hello(user={"team": "red", **user}))
             connection.clear()
             self.clients.append(connection)
-        self._change = change_groups_page(self.registry)
+        lobby = Lobby("gw-1", self.registry, self.reader.clock)
+        self._change = page(lobby, change)
         self._list = groups_page(self.registry)
-        self._push = page(self.registry, self.reader.clock)
+        self._push = page(lobby, parse)
 
     def session(self, number: int) -> str:
         name: str = self.clients[number].origin.session
@@ -48,7 +47,8 @@ class Rooms:
 
     def change(self, **asked: Any) -> tuple[int, Any]:
         answer = self._change(json.dumps(asked).encode())
-        assert not isinstance(answer, Deferred)
+        if isinstance(answer, Deferred):
+            answer = answer.result
         return answer.code, json.loads(answer.body)
 
     def groups(self, **query: str) -> Any:

@@ -10,8 +10,11 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo import events, wire
-from gateway.protocols.pomelo.admin import kick_page, sessions_page
+from gateway.protocols.pomelo.admin import sessions_page
 from gateway.protocols.pomelo.auth import Admitted
+from gateway.protocols.pomelo.lobby.lobby import Lobby
+from gateway.protocols.pomelo.push.kick import kick
+from gateway.protocols.pomelo.push.page import page
 
 Make = Callable[..., Any]
 
@@ -186,7 +189,8 @@ class Admin:
 
     def __init__(self, reader: Any) -> None:
         registry = reader.listener.registry
-        self._sessions, self._kick = sessions_page(registry), kick_page(registry)
+        self._sessions = sessions_page(registry)
+        self._kick = page(Lobby("gw-1", registry, reader.clock), kick)
 
     def sessions(self, **query: str) -> tuple[int, Any]:
         answer = self._sessions(query)
@@ -194,7 +198,8 @@ class Admin:
 
     def kick(self, **asked: Any) -> tuple[int, Any]:
         answer = self._kick(json.dumps(asked).encode())
-        assert not isinstance(answer, Deferred)
+        if isinstance(answer, Deferred):
+            answer = answer.result
         return answer.code, json.loads(answer.body)
 
 

@@ -30,13 +30,18 @@ class AnswerRow(Row):
         """Bytes of its body."""
         return len(self.body)
 
+    @property
+    def to_session(self) -> str | None:
+        """See `Row`."""
+        return self.session
+
     def begin(self, registry: Registry) -> Delivery:
         """Answer the request; there is nothing else to deliver.
 
         Raises ValueError if the body is not JSON.
         """
-        registry.answer(self.session, self.id, self.body)
-        return Delivery([], {}, registry.outcomes)
+        answered = registry.answer(self.session, self.id, self.body)
+        return Delivery.done(answered=int(answered))
 
 
 def answer_row(

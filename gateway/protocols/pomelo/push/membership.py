@@ -14,7 +14,7 @@ from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["Asked", "Membership", "membership", "membership_of"]
+__all__ = ["Asked", "Membership", "change", "membership", "membership_of"]
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -40,10 +40,25 @@ class Membership(Row):
         change = groups.join if self.joins else groups.leave
         return sum(change(member, self.group) for member in self.to.members(registry))
 
+    @property
+    def to_session(self) -> str | None:
+        """See `Row`."""
+        return self.to.session
+
     def begin(self, registry: Registry) -> Delivery:
         """Change it; there is nothing to deliver."""
-        self.apply(registry)
-        return Delivery([], {}, registry.outcomes)
+        return Delivery.done(changed=self.apply(registry))
+
+
+_ASKED = msgspec.json.Decoder(Asked)
+
+
+def change(request: bytes) -> Membership:
+    """The change that a request's body asks for.  ValueError says what is wrong."""
+    try:
+        return membership_of(_ASKED.decode(request))
+    except (ValueError, RecursionError) as why:
+        raise ValueError(f"the request changes no group: {why}") from None
 
 
 def membership_of(asked: Asked) -> Membership:

@@ -29,6 +29,11 @@ class Push(Row):
         """Bytes of its body."""
         return len(self.body)
 
+    @property
+    def to_session(self) -> str | None:
+        """See `Row`."""
+        return self.to.session
+
     def begin(self, registry: Registry) -> Delivery:
         """Encode it for whoever is connected now.
 

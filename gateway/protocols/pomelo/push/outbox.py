@@ -7,8 +7,8 @@ between loses its pushes, and none is ever pushed twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from attrs import define
@@ -17,10 +17,10 @@ from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from gateway.protocols.pomelo.lobby.lobby import Lobby, portions
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.folder import File, Folder
 from gateway.protocols.pomelo.push.rows import Row, Unreadable
-from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.interfaces import Journal
 
 __all__ = ["Outbox"]
@@ -43,7 +43,7 @@ class Outbox:
 
     folder: Folder
     """Where they appear."""
-    _registry: Registry
+    _lobby: Lobby
     _journal: Journal
     _reactor: Any
     _clock: Callable[[], float] = time.time
@@ -130,24 +130,32 @@ class Outbox:
     async def _push(
         self, rows: Iterable[Row], written_at: float, tally: _Tally
     ) -> None:
-        slices = Slices(self._reactor)
+        slices, registry = Slices(self._reactor), self._lobby.registry
+        elsewhere: list[Row] = []
         for row in rows:
             tally.rows += 1
             await slices.count(1)
             self._check_stop()
             if row.ttl is not None and self._clock() - written_at > row.ttl:
                 tally.expired += 1
-                self._registry.outcomes["expired"] += 1
+                registry.outcomes["expired"] += 1
                 continue
+            concerns_others = self._lobby.concerns_others(row)
             try:
-                delivery = row.begin(self._registry)
+                delivery = row.begin(registry)
             except ValueError as why:
                 tally.failed += 1
                 tally.reason = tally.reason or str(why)
                 continue
+            if concerns_others:
+                elsewhere.append(row)
             await slices.deliver(delivery)
-            tally.sent += delivery.pushed.sent
-            tally.dropped += delivery.pushed.dropped
+            tally.add(delivery.counts)
+        for some in portions(elsewhere):
+            for heard in await self._lobby.spread(some):
+                tally.add(heard.counts)
+                if heard.error is not None:
+                    tally.missed[str(heard.at)] = heard.error
 
     def _check_stop(self) -> None:
         if self._stop_by is not None and self._reactor.seconds() > self._stop_by:
@@ -171,6 +179,14 @@ class Outbox:
                 expired=tally.expired,
                 dropped=tally.dropped,
             )
+        if tally.missed:
+            self._log.error(
+                "outbox: {name}: of {count} rows some did not reach the clients of other "
+                "gateways (options.lobby), or nobody knows: {missed}",
+                name=name,
+                count=tally.rows,
+                missed="; ".join(f"{at} {why}" for at, why in tally.missed.items()),
+            )
         if tally.failed:
             self._log.error(
                 "outbox: {name}: {failed} of {count} not pushed: {why}",
@@ -192,3 +208,10 @@ class _Tally:
     dropped: int = 0
     reason: str = ""
     """Why the first one of them failed."""
+    missed: dict[str, str] = field(default_factory=dict)
+    """Other gateways that have not done some of them, and why, of late."""
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """So many clients of one gateway had what."""
+        self.sent += counts.get("sent", 0)
+        self.dropped += counts.get("dropped", 0)

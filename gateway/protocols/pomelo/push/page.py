@@ -1,23 +1,28 @@
-"""`POST /api/push` of the admin port: parses the request, pushes, says who got it.
+"""The admin port's pages that ask something of connected clients: push, kick, groups.
 
-    {"route": "onScore", "body": {"score": 3}, "uid": "alice"}
+    POST /api/push   {"route": "onScore", "body": {"score": 3}, "uid": "alice"}
+    POST /api/kick   {"uid": "alice", "reason": "maintenance"}
+    POST /api/group  {"join": "room-7", "session": "…"}
 
-The addressee is the same as in a row of an outbox file; it may also stand in an object
-`to`.  There, `{"all": {…}}` with attributes is the older spelling of `attributes`.
+The answer says how many clients it reached: `{"sent": 1, "dropped": 0}`; in a lobby, with
+those of all gateways, and one line for each that was asked.
+
+The addressee of a push is the same as in a row of an outbox file; it may also stand in an
+object `to`.  There, `{"all": {…}}` with attributes is the older spelling of `attributes`.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred
 
+from gateway.protocols.pomelo.lobby.lobby import Lobby, total
 from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
-from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.message import Push, push
-from gateway.protocols.pomelo.registry import Delivery, Registry
+from gateway.protocols.pomelo.push.row import Row
 from gateway.sdk.protocol import Answer, Post
 
 __all__ = ["page", "parse"]
@@ -67,24 +72,31 @@ def _addressee(to: _To) -> Addressee:
     return addressee(Given(to.session, to.uid, to.group, attributes, everyone))
 
 
-def page(registry: Registry, reactor: Any) -> Post:
-    """Answers the body of `POST /api/push` with how many clients got the push."""
+def page(lobby: Lobby, parse: Callable[[bytes], Row]) -> Post:
+    """Answers a request with how many clients had what it asks for.
+
+    *parse* raises ValueError, whose text is the answer, if it asks for nothing.
+    """
+
+    async def carry_out(row: Row) -> Answer:
+        try:
+            heard = await lobby.carry_out(row)
+        except ValueError as why:
+            return _json({"error": str(why)}, 400)
+        told: dict[str, Any] = total(heard)
+        if lobby.others:
+            told["gateways"] = [one.as_json() for one in heard]
+        return _json(told, 200)
 
     def answer(request: bytes) -> Answer | Deferred[Answer]:
         try:
-            delivery = parse(request).begin(registry)
+            row = parse(request)
         except ValueError as why:
             return _json({"error": str(why)}, 400)
-        return Deferred.fromCoroutine(_deliver(delivery, Slices(reactor)))
+        return Deferred.fromCoroutine(carry_out(row))
 
     return answer
 
 
-async def _deliver(delivery: Delivery, slices: Slices) -> Answer:
-    await slices.deliver(delivery)
-    pushed = delivery.pushed
-    return _json({"sent": pushed.sent, "dropped": pushed.dropped}, 200)
-
-
 def _json(value: object, code: int) -> Answer:
-    return Answer(json.dumps(value).encode(), "application/json", code)
+    return Answer(msgspec.json.encode(value), "application/json", code)

@@ -13,6 +13,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
+from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
@@ -40,7 +41,7 @@ class OneThread(Clock):
 def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
     """Files that were pushed or set aside, rows that were pushes or were not."""
     registry, reactor = Registry(), OneThread()
-    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
     running.start()
     put("a.json", LINE * 300 + b'{"route":"","body":{},"uid":"a"}\n')
     put("b.json", b"{")
@@ -57,7 +58,7 @@ def test_what_became_of_files_and_rows(folder: Folder, put: Any) -> None:
 def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
     """It counts as refused, and reaches nobody."""
     registry, reactor = Registry(), OneThread()
-    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
     running.start()
     put("a.json", b'{"route":"r","body":{},"uid":null}\n' + LINE)
     reactor.pump([0.2, 0])
@@ -74,7 +75,13 @@ def test_a_push_that_waited_too_long(
     folder = open_folder(retention=retention)
     registry, reactor = Registry(), OneThread()
     clients = Clients(registry, 1)
-    running = Outbox(folder, registry, ManualJournal(), reactor, lambda: 1000.0)
+    running = Outbox(
+        folder,
+        Lobby("gw-1", registry, reactor),
+        ManualJournal(),
+        reactor,
+        lambda: 1000.0,
+    )
     line = b'{"route":"r","body":{},"all":true,"ttl":%b}\n'
     path = put("a.json", line % b"60" + line % b"61.5" + line % b"null" + line % b"0")
     os.utime(path, (939, 939))
@@ -93,7 +100,9 @@ def test_a_directory_that_is_none(
 ) -> None:
     """… has one line in the log, however often one looks, and one more the next time."""
     outbox, reactor = tmp_path / "outbox", OneThread()
-    running = Outbox(folder, Registry(), ManualJournal(), reactor)
+    running = Outbox(
+        folder, Lobby("gw-1", Registry(), reactor), ManualJournal(), reactor
+    )
     running.start()
     for times in (1, 2):
         shutil.rmtree(outbox)
@@ -109,7 +118,9 @@ def test_a_directory_that_is_none(
 def test_what_was_kept_goes_in_time(open_folder: Any, put: Any, tmp_path: Path) -> None:
     """Those that are kept may be many: they are looked at a hundred times in `retention`."""
     folder, reactor = open_folder(retention=86_400.0), OneThread()
-    running = Outbox(folder, Registry(), ManualJournal(), reactor)
+    running = Outbox(
+        folder, Lobby("gw-1", Registry(), reactor), ManualJournal(), reactor
+    )
     running.start()
     put("a.json", LINE)
     reactor.pump([864.0])
@@ -126,7 +137,7 @@ def test_rows_that_are_no_pushes(folder: Folder, put: Any) -> None:
     """Answers and changes of groups; one that nobody waits for is for nobody."""
     registry, reactor = Registry(), OneThread()
     Clients(registry, 1)
-    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
     running.start()
     put(
         "a.json",
@@ -144,7 +155,7 @@ def test_a_file_that_is_written_again(folder: Folder, put: Any) -> None:
     """… is counted, and not pushed."""
     registry, reactor = Registry(), OneThread()
     clients = Clients(registry, 1)
-    running = Outbox(folder, registry, ManualJournal(), reactor)
+    running = Outbox(folder, Lobby("gw-1", registry, reactor), ManualJournal(), reactor)
     running.start()
     for _ in range(2):
         put("a.json", b'{"route":"r","body":{},"all":true}\n')
@@ -215,7 +226,7 @@ def test_a_broadcast_leaves_turns_to_others(folder: Folder, put: Any) -> None:
     """Few messages at a time, however few the rows are; counted as memory meanwhile."""
     registry, reactor, journal = Registry(), Stepwise(), ManualJournal()
     clients = Clients(registry, 2500)
-    running = Outbox(folder, registry, journal, reactor)
+    running = Outbox(folder, Lobby("gw-1", registry, reactor), journal, reactor)
     put("a.json", b'{"route":"r","body":{},"all":true}\n' * 4)
     running.start()
     most = turns = 0

@@ -14,6 +14,7 @@ from gateway.config import Limits
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.listener import accept
+from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
@@ -37,7 +38,7 @@ class Games:
             connection.deliver(wire.package(1, user) + wire.package(wire.ACK))
             connection.clear()
             self.clients.append(connection)
-        self.post = page(self.registry, self.clock)
+        self.post = page(Lobby("gw-1", self.registry, self.clock), parse)
 
     def ask(self, **request: Any) -> Any:
         answer = self.post(json.dumps(request).encode())

@@ -1,0 +1,102 @@
+"""What one gateway of a lobby asks another to do, and what that one answers: JSON.
+
+    -> POST /api/lobby {"by": RUN, "number": 17, "rows": [{"push": {…}}, …]}
+    <- 200 {"gateway": "gw-2", "run": RUN, "counts": {"sent": 3, "dropped": 0}}
+
+A run is one life of a gateway's daemon; with its number a call has one name, by which who
+gets it a second time knows it.  It is done by who gets it, and passed on by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gateway.protocols.pomelo.push.addressee import Addressee
+from gateway.protocols.pomelo.push.answer import AnswerRow
+from gateway.protocols.pomelo.push.kick import Kick
+from gateway.protocols.pomelo.push.membership import Membership
+from gateway.protocols.pomelo.push.message import Push, Rejected
+from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.registry import PRIORITIES
+
+__all__ = ["Call", "Done", "call", "rows_of"]
+
+
+class _Push(msgspec.Struct):
+    route: str
+    body: msgspec.Raw
+    to: Addressee
+    priority: str
+
+
+class _Answer(msgspec.Struct):
+    session: str
+    id: int
+    body: msgspec.Raw
+
+
+class _Row(msgspec.Struct, omit_defaults=True):
+    """One of these is set."""
+
+    push: _Push | None = None
+    answer: _Answer | None = None
+    group: Membership | None = None
+    kick: Kick | None = None
+
+
+class Call(msgspec.Struct):
+    """What somebody is asked to do."""
+
+    by: str
+    """The run of who asks."""
+    number: int
+    """Of this call: each one that `by` makes has another."""
+    rows: list[_Row]
+
+
+class Done(msgspec.Struct, omit_defaults=True):
+    """What became of it."""
+
+    gateway: str
+    """The node of who did it."""
+    run: str
+    counts: Mapping[str, int] = {}
+    """How many of its clients had what."""
+    refused: int = 0
+    """Rows that could not be done."""
+    why: str = ""
+    """Of the first one of those."""
+
+
+def call(by: str, number: int, rows: Iterable[Row]) -> Call:
+    """The call that asks for *rows*, whose bodies are JSON."""
+    return Call(by, number, [_row(row) for row in rows])
+
+
+def rows_of(asked: Call) -> list[Row]:
+    """What is asked for, in order; what this version does not know is rejected."""
+    return [_read(one) for one in asked.rows]
+
+
+def _row(row: Row) -> _Row:
+    match row:
+        case Push():
+            body = msgspec.Raw(row.body)
+            return _Row(push=_Push(row.route, body, row.to, row.priority))
+        case AnswerRow():
+            return _Row(answer=_Answer(row.session, row.id, msgspec.Raw(row.body)))
+        case Membership():
+            return _Row(group=row)
+        case Kick():
+            return _Row(kick=row)
+    raise TypeError(f"{row!r} is for no other gateway")
+
+
+def _read(one: _Row) -> Row:
+    if (found := one.push) is not None and found.priority in PRIORITIES:
+        return Push(found.route, bytes(found.body), found.to, found.priority)
+    if (answer := one.answer) is not None:
+        return AnswerRow(answer.session, answer.id, bytes(answer.body))
+    return one.group or one.kick or Rejected("this gateway does not know such a row")

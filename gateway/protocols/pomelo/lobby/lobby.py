@@ -1,0 +1,202 @@
+"""Carries out what is asked for on this gateway, and on the others of its lobby.
+
+What is asked of one gateway it asks of all others, each once, and adds up what they answer.
+What is for one session that is connected here is asked of nobody.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from attrs import define, field
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.ssl import trustRootFromCertificates
+from twisted.logger import Logger
+from twisted.web.client import BrowserLikePolicyForHTTPS
+
+from gateway.protocols.pomelo.backend import Backend, Unreachable
+from gateway.protocols.pomelo.lobby.call import call
+from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES, Neighbour
+from gateway.protocols.pomelo.options import Lobby as LobbyOptions
+from gateway.protocols.pomelo.push.delivery import Slices
+from gateway.protocols.pomelo.push.membership import Membership
+from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.outgoing import certificates
+
+__all__ = ["OUTCOMES", "Heard", "Lobby", "backend_of", "portions", "total"]
+
+OUTCOMES = ("answered", "refused", "away")
+_PORTION_BYTES = MOST_CALL_BYTES // 2
+"""Of the bodies in one call, without the last one."""
+
+
+@define(slots=True)
+class Heard:
+    """What one gateway made of something."""
+
+    gateway: str | None
+    """Its node, if it said so."""
+    run: str | None = None
+    at: str | None = None
+    """Its address; None: this one."""
+    counts: Mapping[str, int] = field(factory=dict)
+    error: str | None = None
+    """Why some of it is not done, or nobody knows whether it is; None: it is."""
+
+    def as_json(self) -> dict[str, Any]:
+        """For an answer: which it is, and what it did, or why not."""
+        said = {"gateway": self.gateway, "at": self.at, "error": self.error}
+        told = {name: text for name, text in said.items() if text is not None}
+        return told | dict(self.counts)
+
+
+def total(heard: Iterable[Heard]) -> dict[str, int]:
+    """How many clients of all of them had what."""
+    counts: Counter[str] = Counter()
+    for one in heard:
+        counts.update(one.counts)
+    return dict(counts)
+
+
+def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """What goes in one call each; a row that is larger than a call goes alone."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        if some and size + row.size > _PORTION_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(row)
+        size += row.size
+    if some:
+        yield some
+
+
+def backend_of(address: str, options: LobbyOptions, reactor: Any) -> Backend:
+    """What asks the gateway at *address*.  Raises OSError, ValueError."""
+    headers = {}
+    if options.token is not None:
+        headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
+    return Backend(
+        f"{address.rstrip('/')}{':' if address.startswith('unix:') else ''}/api/lobby",
+        reactor,
+        seconds=options.timeout,
+        requests=options.requests,
+        headers=headers,
+        policy=BrowserLikePolicyForHTTPS(_trust(options.ca)),
+    )
+
+
+def _trust(ca: Path | None) -> Any:
+    """Who may sign the certificates of the others; None: whoever the platform trusts."""
+    if ca is None:
+        return None
+    try:
+        return trustRootFromCertificates(certificates(ca))
+    except Exception as why:  # OpenSSL's, for what is no certificate
+        raise ValueError(f"options.lobby.ca: {ca}: {why}") from None
+
+
+@define(eq=False, slots=False)
+class Lobby:
+    """This gateway, *node*, with its clients in *registry*, and the others, if any."""
+
+    _log = Logger()
+
+    _node: str
+    registry: Registry
+    _reactor: Any
+    _connect: Callable[[str, LobbyOptions, Any], Backend] = backend_of
+
+    def __attrs_post_init__(self) -> None:
+        self.run = secrets.token_hex(8)
+        """Of this life."""
+        self._numbers = count(1)
+        self._options: LobbyOptions | None = None
+        self._neighbours: Sequence[Neighbour] = ()
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        """Of the calls so far: a refused one was answered, and some of it is not done."""
+
+    @property
+    def others(self) -> Sequence[Neighbour]:
+        """All that are, or may be, another gateway."""
+        return [one for one in self._neighbours if not one.itself]
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Which of them do not answer."""
+        return [one.trouble for one in self._neighbours if one.trouble is not None]
+
+    def configure(self, options: LobbyOptions | None) -> None:
+        """These are the gateways from now on.  Raises OSError, ValueError."""
+        if options == self._options:
+            return
+        neighbours = []
+        if options is not None:
+            for address in dict.fromkeys(options.gateways):
+                backend = self._connect(address, options, self._reactor)
+                seconds = options.timeout
+                neighbours.append(Neighbour(address, backend, self._reactor, seconds))
+        self.close()
+        self._options, self._neighbours = options, neighbours
+
+    def close(self) -> None:
+        """Let go of the connections to them."""
+        for one in self._neighbours:
+            one.close()
+
+    async def carry_out(self, row: Row) -> list[Heard]:
+        """Do it here and there; this gateway is the first of those that are heard.
+
+        Raises ValueError, and asks nobody, if it can not be done here.
+        """
+        elsewhere = self.concerns_others(row)
+        delivery = row.begin(self.registry)
+        asked = Deferred.fromCoroutine(self.spread([row])) if elsewhere else None
+        await Slices(self._reactor).deliver(delivery)
+        here = Heard(self._node, self.run, counts=delivery.counts)
+        return [here, *(await asked if asked is not None else ())]
+
+    def concerns_others(self, row: Row) -> bool:
+        """Whether somebody it is for may be connected elsewhere."""
+        session = row.to_session
+        here = session is not None and self.registry.session(session)
+        return not here and bool(self.others)
+
+    async def spread(self, rows: Iterable[Row]) -> list[Heard]:
+        """Have each of the others do all this, which has begun here, in one call."""
+        said = msgspec.json.encode(call(self.run, next(self._numbers), rows))
+        asked = [Deferred.fromCoroutine(self._ask(one, said)) for one in self.others]
+        found: dict[str | None, Heard] = {}
+        for heard in await gatherResults(asked):
+            found.setdefault(heard.run or heard.at, heard)
+        found.pop(self.run, None)
+        return list(found.values())
+
+    def change(self, membership: Membership) -> None:
+        """Change a group here, and have the others do so; nobody waits for them."""
+        elsewhere = self.concerns_others(membership)
+        membership.apply(self.registry)
+        if elsewhere:
+            asked = Deferred.fromCoroutine(self.spread([membership]))
+            asked.addErrback(lambda why: self._log.failure("lobby", why))
+
+    async def _ask(self, one: Neighbour, said: bytes) -> Heard:
+        try:
+            done = await one.ask(said)
+        except Unreachable as why:
+            self.outcomes["away"] += 1
+            return Heard(None, None, one.address, error=str(why))
+        if done.run == self.run:
+            one.itself = True
+            return Heard(done.gateway, done.run, one.address)
+        self.outcomes["refused" if done.refused else "answered"] += 1
+        error = f"{done.refused} refused: {done.why}" if done.refused else None
+        return Heard(done.gateway, done.run, one.address, done.counts, error)

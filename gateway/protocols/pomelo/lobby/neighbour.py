@@ -1,0 +1,87 @@
+"""Another gateway of the lobby, by the address of its admin port, and calls to it.
+
+Calls are bounded in time, in number, and in bytes that wait.  One whose connection ends
+without an answer is made once more: who gets it twice does it once (`taken`).  A gateway
+that kept somebody waiting until his time was over is asked nothing for a while, so that it
+holds nobody back: who calls meanwhile is told so at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from attrs import define
+
+from gateway.protocols.pomelo.backend import Backend, Unreachable
+from gateway.protocols.pomelo.lobby.call import Done
+
+__all__ = ["MOST_CALL_BYTES", "Neighbour"]
+
+MOST_CALL_BYTES = 1 << 20
+"""Of one call: the admin port takes no more."""
+_MOST_WAITING_BYTES = 16 << 20
+"""Of all calls to one gateway that have no answer yet."""
+_SILENT_TIMES = 2
+"""So many times `options.lobby.timeout` one is left alone that has not answered."""
+
+
+@define(eq=False, slots=False)
+class Neighbour:
+    """One of the others.  A call takes *seconds* at most, waiting included."""
+
+    address: str
+    _backend: Backend
+    _reactor: Any
+    _seconds: float
+
+    def __attrs_post_init__(self) -> None:
+        self._alone_until = float("-inf")
+        self._waiting_bytes = 0
+        self.itself = False
+        """It is this very gateway: every one of a lobby may have the same list."""
+
+    @property
+    def trouble(self) -> str | None:
+        """That it does not answer, if so."""
+        return self._backend.trouble
+
+    async def ask(self, call: bytes) -> Done:
+        """Have it do this.  Raises `Unreachable`, which says why it may not have."""
+        now, size = self._reactor.seconds(), len(call)
+        if now < self._alone_until:
+            left = self._alone_until - now
+            raise Unreachable(f"did not answer in time; is asked again in {left:.0f} s")
+        if size > MOST_CALL_BYTES:
+            raise Unreachable(
+                f"is not asked: the call has {size} bytes, limit {MOST_CALL_BYTES}"
+            )
+        if self._waiting_bytes and self._waiting_bytes + size > _MOST_WAITING_BYTES:
+            raise Unreachable(
+                f"is not asked: {self._waiting_bytes} bytes of calls wait for it, "
+                f"limit {_MOST_WAITING_BYTES}"
+            )
+        self._waiting_bytes += size
+        try:
+            reply = await self._backend.post(msgspec.Raw(call))
+        except Unreachable:
+            after = self._reactor.seconds()
+            if after - now >= self._seconds:
+                self._alone_until = after + _SILENT_TIMES * self._seconds
+            raise
+        finally:
+            self._waiting_bytes -= size
+        if reply.code in (401, 403):
+            raise Unreachable(
+                f"answers {reply.code}: options.lobby.token must be its admin.token"
+            )
+        if reply.code == 404:
+            raise Unreachable("answers 404: it has no pomelo listener, or is too old")
+        if reply.code != 200:
+            raise Unreachable(f"answers {reply.code}")
+        done: Done = reply.json(Done)
+        return done
+
+    def close(self) -> None:
+        """Let go of its connections."""
+        self._backend.close()

@@ -1,0 +1,131 @@
+"""What other gateways of a lobby ask this one to do for its own clients.
+
+A call that comes twice is done once, and answered alike: its first answer may have been
+lost, or this gateway has two addresses in somebody's list.  So calls are remembered for
+longer than anybody goes on asking.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from attrs import define
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from gateway.protocols.pomelo.lobby.call import Call, Done, rows_of
+from gateway.protocols.pomelo.push.delivery import Slices
+from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.protocol import Answer
+
+__all__ = ["OUTCOMES", "Taken"]
+
+OUTCOMES = ("done", "repeated", "refused")
+_REMEMBERED_SECONDS = 60.0
+"""The longest `options.lobby.timeout` is half of it."""
+_MOST_REMEMBERED = 1 << 17
+_CALL = msgspec.json.Decoder(Call)
+
+
+class _Known:
+    """A call that came, and those who wait for its answer."""
+
+    __slots__ = ("answer", "at", "waiting")
+
+    def __init__(self, at: float) -> None:
+        self.at = at
+        self.answer: Answer | None = None
+        self.waiting: list[Deferred[Answer]] = []
+
+    def wait(self) -> Answer | Deferred[Answer]:
+        if self.answer is not None:
+            return self.answer
+        waits: Deferred[Answer] = Deferred()
+        self.waiting.append(waits)
+        return waits
+
+    def tell(self, answer: Answer) -> None:
+        self.answer = answer
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each.callback(answer)
+
+
+@define(eq=False, slots=False)
+class Taken:
+    """Does what the others ask for, each call once; *run* is of this life of *node*."""
+
+    _log = Logger()
+
+    _node: str
+    _run: str
+    _registry: Registry
+    _reactor: Any
+
+    def __attrs_post_init__(self) -> None:
+        self._known: dict[tuple[str, int], _Known] = {}
+        """In the order in which they came."""
+        self.outcomes = dict.fromkeys(OUTCOMES, 0)
+        """Of the calls so far; one that is refused is no call, or one too many."""
+
+    def page(self, request: bytes) -> Answer | Deferred[Answer]:
+        """Answers `POST /api/lobby`: does what this call asks for, unless that was done."""
+        try:
+            call = _CALL.decode(request)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as why:
+            return self._refuse(f"the request is no call: {why}", 400)
+        if call.by == self._run:  # this gateway's own list has it, too
+            return _answer(Done(self._node, self._run))
+        self._forget()
+        name = call.by, call.number
+        if (known := self._known.get(name)) is not None:
+            self.outcomes["repeated"] += 1
+            return known.wait()
+        if len(self._known) >= _MOST_REMEMBERED:
+            rule = f"{_MOST_REMEMBERED} calls in {_REMEMBERED_SECONDS:g} s are the most"
+            return self._refuse(rule, 503)
+        self.outcomes["done"] += 1
+        known = self._known[name] = _Known(self._reactor.seconds())
+        Deferred.fromCoroutine(self._answer(call)).addCallback(known.tell)
+        return known.wait()
+
+    async def _answer(self, call: Call) -> Answer:
+        try:
+            return _answer(await self._do(call))
+        except Exception:  # a fault of ours: who asks is told so, however often he asks
+            self._log.failure("a call of another gateway")
+            return Answer(b'{"error":"internal error"}', "application/json", 500)
+
+    async def _do(self, call: Call) -> Done:
+        slices, done = Slices(self._reactor), Done(self._node, self._run)
+        counts: Counter[str] = Counter()
+        for row in rows_of(call):
+            await slices.count(1)
+            try:
+                delivery = row.begin(self._registry)
+            except ValueError as why:
+                done.refused += 1
+                done.why = done.why or str(why)
+                continue
+            await slices.deliver(delivery)
+            counts.update(delivery.counts)
+        done.counts = counts
+        return done
+
+    def _forget(self) -> None:
+        due = self._reactor.seconds() - _REMEMBERED_SECONDS
+        while self._known:
+            name, oldest = next(iter(self._known.items()))
+            if oldest.at > due:
+                return
+            del self._known[name]
+
+    def _refuse(self, why: str, code: int) -> Answer:
+        self.outcomes["refused"] += 1
+        return Answer(msgspec.json.encode({"error": why}), "application/json", code)
+
+
+def _answer(done: Done) -> Answer:
+    return Answer(msgspec.json.encode(done), "application/json")
