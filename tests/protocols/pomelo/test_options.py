@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.protocols.pomelo.options import Options
+from gateway.protocols.pomelo.options import Lobby, Options
 
 NO_END = float("inf")
 
@@ -44,3 +44,23 @@ def test_all_that_fits_may_be_told() -> None:
     options = Options(handshake_user=told, handshake_bytes="296B")
     assert options.told_user == b'{"a":"' + b"\\u00fc" * 48 + b'"}'
     assert len(options.told_user) == 296
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["gw-2:8080", "tcp:gw-2:8080", "http://a/path", "http://u@a", "unix:a.sock", 7, ""],
+)
+def test_what_is_no_address_of_an_admin_port(address: Any) -> None:
+    """It is refused by its place in the list."""
+    with pytest.raises(ValidationError, match="must be like https://") as caught:
+        Lobby.model_validate({"gateways": ["http://fine:1/", address]})
+    assert caught.value.errors()[0]["loc"] == ("gateways", 1)
+
+
+def test_addresses_that_give_the_token_away() -> None:
+    """Those to other machines, without TLS; a token that is none can not be."""
+    near = ["http://localhost:1", "http://127.0.0.1", "http://[::1]:1", "unix:/a"]
+    far = ["http://gw-2:8080", "http://127.example:1", "http://10.0.0.1"]
+    given = {"gateways": [*near, *far, "https://gw-3:8080"]}
+    assert Lobby.model_validate(given).in_the_open == []
+    assert Lobby.model_validate(given | {"token": "t"}).in_the_open == far

@@ -61,3 +61,45 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     [section] = found.statistics()
     [told] = section.troubles
     assert told.startswith("the outbox's newest file, a.csv, was set aside unread: ")
+
+
+def lobbies(data_dir: Path, *lobbies: dict[str, Any] | None) -> list[Any]:
+    """So many listeners, each with its lobby."""
+    return [listener_of(protocol, data_dir, {"lobby": one}, {}) for one in lobbies]
+
+
+def test_listeners_are_in_one_lobby(tmp_path: Path) -> None:
+    """… or leave it out; another one is refused by its place."""
+    one, other = {"gateways": ["unix:/a"]}, {"gateways": ["unix:/b"]}
+    fine = dict(enumerate(lobbies(tmp_path, None, one, None, one)))
+    assert list(protocol.misfits(fine)) == []
+    found = dict(enumerate(lobbies(tmp_path, None, one, other)))
+    [(place, why)] = protocol.misfits(found)
+    assert place == ("listeners", 2, "options", "lobby")
+    assert why.startswith("must be as in listeners[1], or absent")
+
+
+def test_a_reload_changes_the_lobby(tmp_path: Path) -> None:
+    """… at once; one that can not be leaves it as it was, and is told."""
+    listeners = lobbies(tmp_path, {"gateways": ["unix:/a"]})
+    found = protocol.service(lend(protocol, tmp_path, listeners))
+    assert isinstance(found, PomeloService)
+    assert [one.address for one in found.lobby.others] == ["unix:/a"]
+    listeners[:] = lobbies(tmp_path, {"gateways": ["unix:/a", "http://b:1"]})
+    assert list(found.reload()) == []
+    assert [one.address for one in found.lobby.others] == ["unix:/a", "http://b:1"]
+    (tmp_path / "ca.pem").write_text("-----END CERTIFICATE-----")
+    bad = {"gateways": ["https://c"], "ca": str(tmp_path / "ca.pem")}
+    listeners[:] = lobbies(tmp_path, bad)
+    [why] = found.reload()
+    assert why.startswith("options.lobby.ca: ")
+    assert len(found.lobby.others) == 2
+    with pytest.raises(Unusable, match=r"options\.lobby\.ca"):
+        protocol.service(lend(protocol, tmp_path, listeners))
+
+
+def test_the_table_of_statistics(tmp_path: Path) -> None:
+    """Each number has its own key and its own metric, and can be shown."""
+    [section] = service(tmp_path, None).statistics()
+    assert len({one.name for one in section.values}) == len(section.values) == 19
+    assert len({one.metric for one in section.values}) == 19
