@@ -17,6 +17,9 @@ the job sees them, it is asked whose the name is: what comes too late is moved t
 
 The newest object of each node stays where it is: a gateway that lost its disk goes on
 behind it.  Only what the job may have counts as newer.
+
+A server answers after tens of milliseconds, and to many at once: a look asks for many files
+at the same time, of each node in turn, so that nobody's backlog holds up the others.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from itertools import groupby
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from attrs import define
 
@@ -39,13 +46,20 @@ from gateway.store.disk import Disk
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
-__all__ = ["Inbox", "known", "lacking", "take_out"]
+__all__ = ["REQUESTS", "Inbox", "by_threads", "known", "lacking", "take_out"]
 
 _log = logging.getLogger("gateway.spark")
 
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+REQUESTS = 32
+"""How many a job's inbox makes at once."""
 _LOOK_SECONDS = 1.0
-_ADMITTED = 100
-"""Files that are fetched before it is asked whose their node's name is."""
+_ROUND = 4 * REQUESTS
+"""Files that are fetched before it is asked whose their nodes' names are."""
+_ROUND_BYTES = 128 << 20
+"""No more is fetched then: all of it may be in memory at once.  A file may be as large."""
 _UNDECIDED_SECONDS = 600.0
 """Who has taken a name over and does not say for so long from where it goes on has ended."""
 _LACKING_SECONDS = 600.0
@@ -55,13 +69,41 @@ _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
 
+class AtOnce(Protocol):
+    """Does the same with many things, in any order: the builtin `map`, or `by_threads`."""
+
+    def __call__(self, work: Callable[[_T], _R], many: Sequence[_T], /) -> Iterable[_R]:
+        """What *work* returns, in the order of *many*."""
+
+
+def by_threads(work: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
+    """An `AtOnce` of up to `REQUESTS` threads; whoever ends waits for none of them."""
+    futures: list[Future[_R]] = [Future() for _ in many]
+    left = deque(zip(futures, many, strict=True))
+
+    def run() -> None:
+        while True:
+            try:
+                future, one = left.popleft()  # one step: each is one thread's
+            except IndexError:
+                return
+            try:
+                future.set_result(work(one))
+            except BaseException as why:
+                future.set_exception(why)
+
+    for _ in range(min(REQUESTS, len(many))):
+        threading.Thread(target=run, name="inbox-request", daemon=True).start()
+    return [future.result() for future in futures]
+
+
 @define(eq=False, slots=False)
 class Inbox:
     """Of one bucket and the directory *folder*; its own thread uses both.
 
     *ledger* says what is in the tables, and what could not be read.  Objects whose events
     are there move to the bucket's archive if *archived*, or are removed.  No more is
-    fetched while the directory has *most_bytes*.
+    fetched while the directory has *most_bytes*.  Requests are made by *at_once*.
     """
 
     _bucket: Bucket
@@ -71,13 +113,12 @@ class Inbox:
     _archived: bool
     _most_bytes: int
     _clock: Callable[[], float] = time.monotonic
+    _at_once: AtOnce = by_threads
 
     def __attrs_post_init__(self) -> None:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inbox", daemon=True)
         self._away = False
-        self._fetched: list[_Object] = []
-        """Here under hidden names, of one node: the job sees them once that is asked."""
         self._taken: dict[str, _Object] = {}
         """Objects of which the job has, or had, the copy, by name, or which were found to
         be in the tables."""
@@ -141,45 +182,111 @@ class Inbox:
         self._held = sum(self._size(name) for name in here)
         # After the directory: what the job took out in between is in the tables.
         ledger = self._ledger()
-        in_tables = ledger.committed.nameless()
-        aside = {hole.file for hole in ledger.holes}
+        look = _Look(ledger, ledger.committed.nameless(), here, most, upto)
         there = known(ledger)
-        before, self._taken = self._taken, {}
-        self._fetched.clear()
-        fetched = 0
-        for node, found in groupby(self._objects(), key=lambda one: one.file.node):
-            done: set[str] = set()
-            valid: set[str] = set()
-            for one in found:
-                name = one.file.name
-                there.add(Life(node), one.file.first, one.file.last)
-                if one.is_same(before.get(name)):
-                    self._taken[name] = before[name]
-                    if name not in here | aside and in_tables.covers(one.file):
-                        done.add(name)
-                        continue
-                if name in here:
-                    valid.add(name)
-                    continue
-                if name in aside:
-                    continue
-                if self._stopping.is_set():
-                    return fetched
-                if in_tables.covers(one.file):
-                    if self._is_in(ledger, one):
-                        done.add(name)
-                elif self._held < most and one.is_in(upto):
-                    self._fetch(one)
-                if len(self._fetched) >= _ADMITTED:
-                    valid |= self._admit()
-            valid |= self._admit()
-            fetched += len(valid - here)
-            newest = max(done | valid, default="")
-            for name in sorted(done - {newest}):
-                take_out(self._bucket, name, archived=self._archived)
-                del self._taken[name]
+        nodes = self._sorted(look, there)
+        stopped = self._stopping.is_set()  # then only what is done goes
+        brought = 0 if stopped else self._bring(look, nodes)
+        if self._stopping.is_set() and not stopped:
+            return brought
+        self._clear(nodes.values())
         self._miss(there, ledger)
-        return fetched
+        return brought
+
+    def _sorted(self, look: _Look, there: Ranges) -> dict[str, _Node]:
+        """What is to be done with each node's objects; *there* gets the lsns of all."""
+        aside = {hole.file for hole in look.ledger.holes}
+        before, self._taken = self._taken, {}
+        nodes: dict[str, _Node] = {}
+        for one in self._objects():
+            name, file = one.file.name, one.file
+            node = nodes.setdefault(file.node, _Node())
+            there.add(Life(file.node), file.first, file.last)
+            in_tables = look.in_tables.covers(file)
+            if one.is_same(before.get(name)):
+                self._taken[name] = before[name]
+                if in_tables and name not in look.here | aside:
+                    node.done.add(name)
+                    continue
+            if name in look.here:
+                node.valid.add(name)
+            elif name not in aside and (in_tables or look.wants(one, node)):
+                node.wanted.append(one)
+                node.wanted_bytes += 0 if in_tables else one.stored.bytes
+        return nodes
+
+    def _bring(self, look: _Look, nodes: Mapping[str, _Node]) -> int:
+        """Fetch what is wanted; how many came.
+
+        Where requests fail, the job sees what came by the others, and then this raises.
+        """
+        queue = _in_turns(node.wanted for node in nodes.values())
+        brought = 0
+        while some := self._round(queue, look):
+            asked, failures = self._ask(self._fetch, some)
+            came: dict[str, list[_Object]] = {}
+            for one, here in asked:
+                if not here:
+                    self._held -= one.stored.bytes
+                elif self._is_in(look, one):
+                    nodes[one.file.node].done.add(one.file.name)
+                else:
+                    came.setdefault(one.file.node, []).append(one)
+            # After they were fetched: whoever takes a name over after this request sees them.
+            words, more = self._ask(self._word_of, list(came))
+            if self._stopping.is_set():
+                return brought
+            for node, said in words:
+                seen = self._admit(said, came[node])
+                nodes[node].valid |= seen
+                brought += len(seen)
+            if failures or more:
+                raise [*failures, *more][0]
+        return brought
+
+    def _round(self, queue: Iterator[_Object], look: _Look) -> list[_Object]:
+        """What is fetched next, at once."""
+        some: list[_Object] = []
+        together = 0
+        for one in queue:
+            if self._held >= look.most_bytes and not look.in_tables.covers(one.file):
+                continue
+            some.append(one)
+            self._held += one.stored.bytes
+            together += one.stored.bytes
+            if len(some) >= _ROUND or together >= _ROUND_BYTES:
+                break
+        return some
+
+    def _ask(
+        self, work: Callable[[_T], _R], many: Sequence[_T]
+    ) -> tuple[list[tuple[_T, _R]], list[OSError]]:
+        """What *work* returns for each, where it raises no OSError; and what it raises."""
+
+        def one(each: _T) -> _R | OSError:
+            try:
+                return work(each)
+            except OSError as why:
+                return why
+
+        done: list[tuple[_T, _R]] = []
+        failures: list[OSError] = []
+        for each, result in zip(many, self._at_once(one, many), strict=True):
+            if isinstance(result, OSError):
+                failures.append(result)
+            else:
+                done.append((each, result))
+        return done, failures
+
+    def _clear(self, nodes: Iterable[_Node]) -> None:
+        """Take what is done out of the bucket, but for the newest file of each node."""
+        names = [name for node in nodes for name in node.to_go()]
+        remove = partial(take_out, self._bucket, archived=self._archived)
+        gone, failures = self._ask(remove, names)
+        for name, _ in gone:
+            del self._taken[name]
+        if failures:
+            raise failures[0]
 
     def _objects(self) -> Iterator[_Object]:
         """All files that are in the bucket now; those of a node in order of lsn."""
@@ -187,16 +294,14 @@ class Inbox:
             if (file := SpoolFile.parse(one.name)) is not None:
                 yield _Object(file, one)
 
-    def _is_in(self, ledger: Ledger, one: _Object) -> bool:
-        """Whether the tables have all of it; if not, it is fetched now."""
-        self._fetch(one)
-        if not (self._fetched and self._fetched[-1] is one):
-            return False  # it is gone
-        hidden = self._folder / f".{one.file.name}"
-        by = footers.incarnation_of(hidden)
-        if not ledger.committed.covers(replace(one.file, incarnation=by)):
+    def _is_in(self, look: _Look, one: _Object) -> bool:
+        """Whether the tables have all of it, which was fetched; then it goes again."""
+        if not look.in_tables.covers(one.file):
             return False
-        self._drop(self._fetched.pop())
+        by = footers.incarnation_of(self._hidden(one))
+        if not look.ledger.committed.covers(replace(one.file, incarnation=by)):
+            return False
+        self._drop(one)
         self._taken[one.file.name] = one
         return True
 
@@ -233,14 +338,20 @@ class Inbox:
         except FileNotFoundError:  # the job has it
             return 0
 
-    def _fetch(self, one: _Object) -> None:
+    def _hidden(self, one: _Object) -> Path:
+        return self._folder / f".{one.file.name}"
+
+    def _fetch(self, one: _Object) -> bool:
+        """Whether it is here now, under its hidden name.  Any thread may do it."""
         name = one.file.name
+        if self._stopping.is_set():
+            return False
         try:
             data = self._bucket.read(name)
         except NotThere:
-            return
+            return False
         if self._stopping.is_set():
-            return  # the folder may be another job's by now
+            return False  # the folder may be another job's by now
         if len(data) != one.stored.bytes:
             if name not in self._odd:
                 self._odd.add(name)
@@ -249,9 +360,9 @@ class Inbox:
                     " again until they are the same",
                     *(self._bucket.url, name, one.stored.bytes, len(data)),
                 )
-            return
+            return False
         self._odd.discard(name)
-        hidden = self._folder / f".{name}"
+        hidden = self._hidden(one)
         self._disk.unlink(hidden)
         file = self._disk.create(hidden)
         try:
@@ -259,39 +370,37 @@ class Inbox:
             file.sync()
         finally:
             file.close()
-        self._fetched.append(one)
-        self._held += len(data)
+        return True
 
     def _drop(self, one: _Object) -> None:
         """The job does not get what was fetched."""
-        hidden = self._folder / f".{one.file.name}"
-        self._held -= self._disk.size(hidden)
-        self._disk.unlink(hidden)
+        self._held -= one.stored.bytes
+        self._disk.unlink(self._hidden(one))
 
-    def _admit(self) -> set[str]:
-        """Let the job see what was fetched, but for what comes too late; what it sees."""
-        if not self._fetched or self._stopping.is_set():
-            return set()
-        # After they were fetched: whoever takes the name over after this request sees them.
-        node = self._fetched[0].file.node
+    def _word_of(self, node: str) -> Word:
+        """What the bucket says of a node's name.  Any thread may ask."""
         found = word.read(self._bucket, node)
-        said = Word() if found is None else found[0]
+        return Word() if found is None else found[0]
+
+    def _admit(self, said: Word, fetched: Sequence[_Object]) -> set[str]:
+        """Let the job see what was fetched of a node, but for what comes too late; the
+        names of what it sees.
+        """
+        node = fetched[0].file.node
         if (now := said.reached) is not None:
             for by in (now.incarnation, *now.earlier):
                 self.ends[Life(node, by)] = None
         for by, end in said.ended.items():
             self.ends[Life(node, by)] = end
         seen = set()
-        for one in self._fetched:
+        for one in fetched:
             name = one.file.name
-            hidden = self._folder / f".{name}"
-            if self._is_late(said, one.file, hidden):
+            if self._is_late(said, one.file, self._hidden(one)):
                 self._drop(one)
             else:
-                self._disk.rename(hidden, self._folder / name)
+                self._disk.rename(self._hidden(one), self._folder / name)
                 self._taken[name] = one
                 seen.add(name)
-        self._fetched.clear()
         return seen
 
     def _is_late(self, said: Word, file: SpoolFile, path: Path) -> bool:
@@ -349,6 +458,49 @@ class _Object:
         give a name again that was removed.
         """
         return other is not None and other.stored == self.stored
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one look at the bucket goes by."""
+
+    ledger: Ledger
+    in_tables: Ranges
+    """The lsns that the tables have, whoever gave them."""
+    here: set[str]
+    """The job's copies."""
+    most_bytes: int
+    upto: Mapping[str, int] | None
+
+    def wants(self, one: _Object, node: _Node) -> bool:
+        """Whether a new object may come: nobody gets more than the directory may have."""
+        return node.wanted_bytes < self.most_bytes and one.is_in(self.upto)
+
+
+@dataclass
+class _Node:
+    """What a look finds of one node's objects."""
+
+    done: set[str] = field(default_factory=set)
+    """Their events are in the tables, and no copy is here."""
+    valid: set[str] = field(default_factory=set)
+    """The job has, or may have, their copies."""
+    wanted: list[_Object] = field(default_factory=list)
+    """Those to fetch, in order of lsn: new ones, and ones that have lsns of the tables."""
+    wanted_bytes: int = 0
+    """Of the new ones."""
+
+    def to_go(self) -> list[str]:
+        """What leaves the bucket: not the newest that the job may have."""
+        newest = max(self.done | self.valid, default="")
+        return sorted(self.done - {newest})
+
+
+def _in_turns(nodes: Iterable[list[_Object]]) -> Iterator[_Object]:
+    """One of each, then the second of each, …; first who has waited longest."""
+    waiting = sorted(filter(None, nodes), key=lambda one: one[0].stored.modified)
+    turns = zip_longest(*waiting)
+    return (one for turn in turns for one in turn if one is not None)
 
 
 def known(ledger: Ledger) -> Ranges:

@@ -22,7 +22,7 @@ from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.spark import inbox as inbox_module
 from gateway.spark import job
-from gateway.spark.inbox import Inbox
+from gateway.spark.inbox import REQUESTS, Inbox, by_threads
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
@@ -47,7 +47,9 @@ class World:
         self.committed = Ranges()
         self.holes: tuple[Hole, ...] = ()
 
-    def inbox(self, *, archived: bool = True, most_bytes: int = 1000) -> Inbox:
+    def inbox(
+        self, *, archived: bool = True, most_bytes: int = 1000, threads: bool = False
+    ) -> Inbox:
         found = Inbox(
             self.bucket,
             self.folder,
@@ -55,6 +57,7 @@ class World:
             lambda: Ledger(committed=self.committed, holes=self.holes),
             archived=archived,
             most_bytes=most_bytes,
+            at_once=by_threads if threads else map,
         )
         found.recover()
         return found
@@ -152,6 +155,88 @@ def test_no_more_comes_than_the_job_needs(world: World) -> None:
     world.commit(names[0])
     assert inbox.look() == 1
     assert inbox.look(most_bytes=0) == 0
+
+
+def test_each_node_has_its_turn(world: World) -> None:
+    """A backlog of one holds no other one's files up; of each the oldest come first."""
+    names = [world.put(n, n) for n in range(1, 9)]
+    others = [world.put(n, n, "gw-9") for n in range(1, 4)]
+    inbox = world.inbox(most_bytes=350)
+    assert inbox.look() == 4
+    assert world.here() == sorted([*names[:2], *others[:2]])
+
+
+def test_what_came_is_there_though_other_requests_failed(world: World) -> None:
+    """A server that refuses some requests slows the job down, and stops nothing: what it
+    does not give comes the next time, and what can go goes."""
+    names = [world.put(n, n) for n in range(1, 9)]
+    refused = {names[1], names[4]}
+
+    def fault(request: str, name: str) -> None:
+        if name in refused and request in ("read", "remove"):
+            raise BucketError("503 SlowDown")
+
+    world.bucket.fault = fault
+    inbox = world.inbox(most_bytes=10_000)
+    with pytest.raises(BucketError, match="SlowDown"):
+        inbox.look()
+    assert world.here() == sorted({*names} - refused)
+    world.bucket.back()
+    assert inbox.look() == 2
+    for name in names:
+        world.commit(name)
+    world.bucket.fault = fault
+    with pytest.raises(BucketError, match="SlowDown"):
+        inbox.look()
+    left = {name for name in world.bucket.objects if "/" not in name}
+    assert left == refused | {names[-1]}
+    world.bucket.back()
+    inbox.look()
+    assert [name for name in world.bucket.objects if "/" not in name] == [names[-1]]
+
+
+def test_many_are_asked_for_at_once(world: World) -> None:
+    """A server that takes its time over each request is asked for many files at the same
+    time, and to move many."""
+    at_once = threading.Barrier(REQUESTS)
+
+    def fault(request: str, name: str) -> None:
+        if name in names and request in ("read", "remove"):
+            at_once.wait(60)  # breaks where there are fewer
+
+    names = [world.put(n, n) for n in range(1, REQUESTS + 1)]
+    inbox = world.inbox(most_bytes=100 * REQUESTS, threads=True)
+    world.bucket.fault = fault
+    assert inbox.look() == REQUESTS
+    world.bucket.back()
+    world.commit(world.put(99, 99))
+    for name in names:
+        world.commit(name)
+    world.bucket.fault = fault
+    inbox.look()
+    assert [name for name in world.bucket.objects if "/" not in name] == [
+        file_name("gw", 99, 99)
+    ]
+
+
+def test_no_more_is_in_memory_than_one_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are whole in memory while they are fetched: few large ones come at once."""
+    monkeypatch.setattr(inbox_module, "_ROUND_BYTES", 250)
+    names = [world.put(n, n) for n in range(1, 9)]
+    fetched: list[int] = []
+
+    def at_once(work: Any, many: Any) -> list[Any]:
+        some = [*many]
+        if some and isinstance(some[0], inbox_module._Object):
+            fetched.append(len(some))
+        return [work(one) for one in some]
+
+    inbox = world.inbox(most_bytes=10_000)
+    inbox._at_once = at_once
+    assert inbox.look() == len(names)
+    assert fetched == [3, 3, 2]
 
 
 def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
@@ -536,9 +621,10 @@ def test_a_backlog_larger_than_the_disk_is_read_at_once(
     most = [0]
     fetch = Inbox._fetch
 
-    def fetched(inbox: Inbox, file: SpoolFile) -> None:
-        fetch(inbox, file)
+    def fetched(inbox: Inbox, one: Any) -> bool:
+        came = fetch(inbox, one)
         most[0] = max(most[0], len(list(folder.iterdir())))
+        return came
 
     monkeypatch.setattr(Inbox, "_fetch", fetched)
     run_once()

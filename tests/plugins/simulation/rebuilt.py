@@ -297,6 +297,7 @@ class _Job:
             archived=self.world.archived,
             most_bytes=1 << 20,
             clock=lambda: self.world.now,
+            at_once=map,
         )
         self.inbox.recover()
         self.cleaner = Cleaner(
