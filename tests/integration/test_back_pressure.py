@@ -160,6 +160,7 @@ def world(start: Callable[..., Daemon], tmp_path: Path) -> Iterator[World]:
     made.kill()
 
 
+@pytest.mark.fresh
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_full_spool_suspends_senders(world: World) -> None:

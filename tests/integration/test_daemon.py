@@ -60,6 +60,7 @@ def test_an_admin_port_that_is_taken_ends_the_start(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.fresh
 def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
     """Without `-n` it comes back when events are taken, or says why they are not."""
     daemon = prepare()
@@ -344,6 +345,7 @@ def served(address: tuple[str, int]) -> str:
     return x509.load_pem_x509_certificate(pem.encode()).subject.rfc4514_string()
 
 
+@pytest.mark.fresh
 def test_sigterm_answers_what_was_taken(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:

@@ -35,6 +35,8 @@ from gateway.protocols.pravega.wire_segments import (
 )
 from pravega_socket import Client
 
+pytestmark = pytest.mark.fresh  # what they cost is measured
+
 MiB = 1 << 20
 MANY = 0xFFFFFFFF
 

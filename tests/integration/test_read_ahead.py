@@ -33,6 +33,7 @@ def full(start: Callable[..., Daemon]) -> Iterator[Daemon]:
         yield daemon
 
 
+@pytest.mark.fresh
 @pytest.mark.slow
 def test_two_hundred_senders(full: Daemon) -> None:
     """Of 400 MiB that they send, no more than the common budget comes into memory, and

@@ -160,6 +160,7 @@ def test_a_reader_that_stops(gate: Gate) -> None:
     assert status(tap) == 141
 
 
+@pytest.mark.fresh
 def test_a_stuck_reader(gate: Gate) -> None:
     """Nobody reads its output: it asks for no more, and still answers ^C."""
     tap = gate.tap("--from", 1)
@@ -215,6 +216,7 @@ def test_a_client_on_asyncio(gate: Gate) -> None:
     assert why.startswith("E416 ")
 
 
+@pytest.mark.fresh
 @pytest.mark.slow
 def test_two_of_many_taps_are_stuck(gate: Gate) -> None:
     """The others get every event; the daemon does not grow; who comes back is told

@@ -11,16 +11,17 @@ import subprocess
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 import deadlines
+import warm
 from gateway_testkit import daemon
 from gateway_testkit.certificates import Pair
-from gateway_testkit.daemon import free_port, listener, spawn
+from gateway_testkit.daemon import free_port, listener
 
 __all__ = [
     "ROLLING",
@@ -50,12 +51,47 @@ def tls(pair: Pair, **more: Any) -> dict[str, Any]:
     return {**paths, **more}
 
 
+def spawn(
+    words: Sequence[object],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    session: bool = False,
+    fresh: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Run a program in the folder of *log*; what it says is added to that.
+
+    With *session* it leads a session of its own, so that all of its processes can be killed
+    together.  With *fresh* it is no fork of what has imported it (`warm`).
+    """
+    kind: Any = subprocess.Popen if fresh else warm.start
+    with log.open("ab") as output:
+        process: subprocess.Popen[bytes] = kind(
+            [*map(str, words)],
+            env=env or deadlines.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=log.parent,
+            start_new_session=session,
+        )
+    return process
+
+
 class Daemon(daemon.Daemon):
     """One `twistd gateway` that has a listener, `beats`, unless it is told another."""
+
+    fresh = False
+    """It has an interpreter of its own, and is no fork of what has imported it (`warm`)."""
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
         beats = [listener("beats", "lumberjack")]
         super().__init__(home, {"listeners": beats, **settings})
+
+    def launch(self) -> None:
+        self.process = spawn(
+            self.command, self._log, self.environment, fresh=self.fresh
+        )
 
     def eventually(self, look: Callable[[], T], what: str) -> T:
         return deadlines.eventually(look, what)
@@ -80,7 +116,7 @@ class Daemon(daemon.Daemon):
             before = heard()
             if chance.random() < 0.2:
                 self.launch()
-                time.sleep(chance.uniform(0.1, 1.0))
+                time.sleep(chance.uniform(0.0, 0.3))  # forked, it is ready after that
             else:
                 self.start()
                 self.eventually(
@@ -107,7 +143,9 @@ class Daemon(daemon.Daemon):
         return super().address(name)
 
     def memory(self) -> int:
-        """The most bytes that were ever resident."""
+        """The most bytes that were ever resident; of a `fresh` one only."""
+        assert self.process is not None
+        assert not warm.is_fork(self.process), "mark the test `fresh`"
         text = Path(f"/proc/{self.pid}/status").read_text()
         return int(text.partition("VmHWM:")[2].split()[0]) * 1024
 
@@ -140,12 +178,16 @@ def archiving(daemon: daemon.Daemon) -> Iterator[None]:
 
 
 @pytest.fixture
-def prepare(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+def prepare(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Daemon]]:
     """Make daemons that are not started; they end with the test, and show their logs."""
     made: list[Daemon] = []
+    fresh = request.node.get_closest_marker("fresh") is not None
 
     def prepare(home: str = "gateway", **settings: Any) -> Daemon:
         made.append(Daemon(tmp_path / home, settings))
+        made[-1].fresh = fresh
         return made[-1]
 
     yield prepare

@@ -24,6 +24,7 @@ import hypothesis
 import pytest
 import pytest_timeout
 
+import warm
 from gateway_testkit.daemon import environment
 
 __all__ = [
@@ -173,13 +174,13 @@ def run(
     with tempfile.TemporaryFile("w+") as source:
         source.write(stdin)
         source.seek(0)
-        process = subprocess.Popen(
-            [*map(str, words)],
+        process = warm.start(
+            words,
+            env,
             stdin=source,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=env or environment(),
             cwd=cwd,
         )
     try:

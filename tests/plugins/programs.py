@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+import warm
 from gateway_testkit.daemon import environment
 
 __all__ = [
@@ -83,8 +84,8 @@ def running() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def start(*words: object, **options: Any) -> subprocess.Popen[str]:
-        plain = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
-        started.append(subprocess.Popen([*map(str, words)], **plain | options))
+        plain = {"stdout": subprocess.PIPE, "text": True}
+        started.append(warm.start(words, **plain | options))
         return started[-1]
 
     try:

@@ -1,0 +1,112 @@
+"""What starts by fork can not be told from what a fresh interpreter runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import warm
+from deadlines import environment, finish
+
+GATEWAY = (sys.executable, "-m", "gateway")
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nothing starts by fork"
+)
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def opened(pid: int) -> set[str]:
+    found = set()
+    for number in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was for this loop
+            found.add(str(number.readlink()))
+    return found
+
+
+@pytest.mark.parametrize("words", ["--version", "check nowhere.yaml", "nonsense", ""])
+def test_a_command_says_and_returns_the_same(words: str, tmp_path: Path) -> None:
+    """Its output, what it complains of in which folder, and its status."""
+    (tmp_path / "nowhere.yaml").symlink_to("either")
+    said = []
+    for start in (warm.start, subprocess.Popen):
+        start_any: Any = start
+        process = start_any(
+            [*GATEWAY, *words.split()],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert warm.is_fork(process) == (start is warm.start)
+        said.append((*finish(process), process.returncode))
+    assert said[0] == said[1]
+    assert any(said[0][:2])
+
+
+def test_a_daemon_is_a_child_with_a_session_of_its_own(
+    prepare: Callable[..., Any],
+) -> None:
+    """It has no descriptor of the test's, and stops and dies by signals as any."""
+    daemon = prepare()
+    with (daemon.config.with_name("log")).open("wb") as log:
+        process = daemon.process = warm.start(
+            daemon.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert warm.is_fork(process)
+    daemon.eventually(daemon._ready, "it is ready")
+    assert parent(process.pid) == os.getpid()
+    assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
+    ours = {one for one in opened(os.getpid()) if one.startswith(("pipe:", "socket:"))}
+    assert not ours & opened(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)
+    finish(process)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_who_loses_its_parent_is_not_ours(start: Callable[..., Any]) -> None:
+    """A publisher process whose daemon was killed becomes no child of the test's."""
+    daemon = start()
+    assert warm.is_fork(daemon.process)
+    children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children")
+    publishers = [int(one) for one in children.read_text().split()]
+    assert publishers
+    daemon.kill()
+    ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert not {*map(str, publishers)} & {*ours}
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ((sys.executable, "-c", "print()"), {}),
+        ((sys.executable, "-X", "utf8", "-m", "gateway", "--version"), {}),
+        ((*GATEWAY, "--version"), {"env": {**environment(), "PYTHONHASHSEED": "1"}}),
+        ((*GATEWAY, "--version"), {"env": {**environment(), "MALLOC_ARENA_MAX": "1"}}),
+        ((*GATEWAY, "--version"), {"preexec_fn": os.getpid}),
+    ],
+)
+def test_what_a_fork_could_not_heed_starts_fresh(
+    words: tuple[str, ...], more: dict[str, Any]
+) -> None:
+    """Other programs, other options of the interpreter, of its memory or of `Popen`."""
+    process = warm.start(words, stdout=subprocess.PIPE, text=True, **more)
+    assert not warm.is_fork(process)
+    finish(process)
+    assert process.returncode == 0
