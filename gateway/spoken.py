@@ -2,7 +2,7 @@
 
 Whatever a person reads is written by these: sentences, tables, reasons in logs.  Programs
 get bytes and seconds; a value of the configuration is written as its file has it
-(`gateway.config.units`).
+(`gateway.sdk.units`).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ MAY: dict[str, set[str]] = {
     "net": SHARED,
     "admin": SHARED,
     "feeds": SHARED | {"admin", "store"},
-    "protocols": SHARED | {"admin", "feeds", "store"},
+    "protocols": {"event", "sdk"},
     "daemon": SHARED | {"admin", "feeds", "net", "store"},
     "spark": SHARED | {"daemon", "store"},
     "sinks": SHARED | {"audit", "spark", "store"},
@@ -40,7 +40,7 @@ MAY: dict[str, set[str]] = {
     "doctor": SHARED | {"spark", "store"},
 }
 #: Rooms that serve any protocol, and so name none.
-NAMELESS = ("daemon", "store", "net", "config", "admin", "cli")
+NAMELESS = ("daemon", "store", "net", "config", "admin", "cli", "sdk")
 
 
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
@@ -78,6 +78,49 @@ def parts_of_ours(path: Path) -> set[str]:
     """Which parts a module imports: `gateway.net.tls.Layer` belongs to `net`."""
     names = [name.split(".") for name in imported(path) if name.startswith("gateway.")]
     return {name[1] for name in names} - {"__version__", own_part(path)}
+
+
+@pytest.mark.parametrize("name", [*PROTOCOLS, "syslog", "sdk"])
+def test_protocols_see_the_surface_only(name: str) -> None:
+    """A protocol, ours or anybody's, imports its own package, `gateway.event` and
+    `gateway.sdk`; not even for its types anything else of the gateway.
+    """
+    surface: tuple[str, ...] = ("gateway.event", "gateway.sdk")
+    folder, own = ROOT / "protocols" / name, f"gateway.protocols.{name}"
+    if name == "sdk":
+        folder, surface = ROOT / name, (*surface, "gateway.spoken")
+    if name == "syslog":
+        folder, own = ROOT.parent / "examples" / "syslog" / "gateway_syslog", ""
+    modules = sorted(folder.rglob("*.py"))
+    assert modules
+    for path in modules:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+                assert not node.level, path
+            for each in names:
+                ours = each.split(".")[0] == "gateway"
+                assert not ours or each.startswith((*surface, own or surface[0])), (
+                    f"{path}: {each}"
+                )
+
+
+def test_nobody_imports_a_protocol() -> None:
+    """Not the command line either: protocols are found by their entry points."""
+    for path in MODULES:
+        if own_part(path) != "protocols":
+            assert "protocols" not in parts_of_ours(path), path
+
+
+def test_the_surface_says_what_is_there() -> None:
+    """Each module of `gateway.sdk` is named in what is read first of it."""
+    text = (ROOT / "sdk" / "__init__.py").read_text()
+    for path in (ROOT / "sdk").glob("*.py"):
+        if path.name != "__init__.py":
+            assert re.search(rf"^    {path.stem} ", text, re.MULTILINE), path.stem
 
 
 @pytest.mark.parametrize("part", MAY)

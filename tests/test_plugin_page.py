@@ -25,6 +25,7 @@ from gateway.event import Batch, Origin, Rows, Stored
 from gateway.sdk import protocol
 from gateway.sdk.batches import BatchListener
 from gateway.sdk.fields import ByteCount, Seconds, Secret
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Answer
 from gateway.sdk.section import NEW_CONNECTIONS, Section, restart
 from gateway.testing.plugins import lend
@@ -183,7 +184,7 @@ def listeners() -> list[config.Listener]:
         config.Listener.model_construct(
             name=zone,
             protocol="syslog",
-            limits=config.Limits(),
+            limits=Limits(),
             options=SyslogOptions(timezone=zone),
         )
         for zone in ("UTC", "Europe/Oslo")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.listener import Limits
 from gateway.config.model import Config, Spool
+from gateway.sdk.limits import Limits
 
 pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
 from mkdocs.commands.build import build

@@ -28,8 +28,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
-from gateway.config import Limits
 from gateway.event import DecodeTogether
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Protocol
 from gateway.store.journal.segment import Encoder, Header, Scan
 from gateway.store.spool.decoding import Decoder

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import SecretStr
 
-from gateway.config import Limits
+from gateway.sdk.limits import Limits
 from gateway.sdk.section import Section
 
 __all__ = ["options_of", "settings"]

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from gateway.config.dump import dump
-from gateway.config.listener import Limits, Listener
+from gateway.config.listener import Listener
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.problems import Invalid, Problem, Unreadable
@@ -22,7 +22,6 @@ __all__ = [
     "Config",
     "Endpoint",
     "Invalid",
-    "Limits",
     "Listener",
     "Problem",
     "Systemd",

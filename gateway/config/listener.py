@@ -7,7 +7,7 @@ installed protocol names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import (
     Field,
@@ -21,23 +21,19 @@ from pydantic import (
 from gateway import plugins
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 from gateway.sdk.fields import (
-    ByteCount,
-    Count,
     FilePath,
     Listen,
     Name,
     Network,
-    Seconds,
     Switch,
     Text,
     UrlPath,
     WebOrigin,
 )
+from gateway.sdk.limits import Limits
 from gateway.sdk.section import NEW_CONNECTIONS, Place, Section
-from gateway.sdk.units import Size
 
 __all__ = [
-    "Limits",
     "Listener",
     "NoOptions",
     "ProxyProtocol",
@@ -46,9 +42,6 @@ __all__ = [
     "options_of",
     "options_of_all",
 ]
-
-MiB = 2**20
-MINUTE = 60.0
 
 
 class WebSocket(Section):
@@ -101,50 +94,6 @@ class Tls(Section):
             yield ("allowed_names",), "needs client_auth: required or optional"
 
 
-class Limits(Section):
-    """What the peers of one listener may take of us."""
-
-    connections: Count = Field(
-        default=10_000,
-        description="Open connections (number); others wait to be let in",
-    )
-    connections_per_peer: Count = Field(
-        default=1000,
-        description="Open connections of one address, or of an IPv6 /64 (number)",
-    )
-    idle: Seconds = Field(
-        default=15 * MINUTE, description="Close a connection silent this long (time)"
-    )
-    handshake: Seconds = Field(
-        default=10.0,
-        description="For PROXY header, TLS and WebSocket upgrade together (time)",
-    )
-    message_bytes: ByteCount = Field(
-        default=16 * MiB,
-        description="One event or message (size); some protocols have less by default",
-    )
-    inflated_bytes: ByteCount = Field(
-        default=100 * MiB, description="What one frame or batch may unpack to (size)"
-    )
-    unacknowledged_bytes: ByteCount = Field(
-        default=8 * MiB,
-        description="Take no more of a connection with this much not yet on disk (size)",
-    )
-    read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
-        default=8 * MiB,
-        description="Read ahead of a connection whose messages wait (size); "
-        "below 64KiB: nothing",
-    )
-    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
-        default=128,
-        description="Bytes a second, at least, of a message that has begun (size)",
-    )
-    control_messages: Count = Field(
-        default=1 << 14,
-        description="Messages that move no data, at once (number); 100 more each second",
-    )
-
-
 class NoOptions(Section):
     """`options` of a protocol that takes none."""
 
@@ -179,6 +128,11 @@ class Listener(Section):
         validate_default=True,
         description="The protocol's own",
     )
+
+    @property
+    def client_certificates(self) -> bool:
+        """See `gateway.sdk.protocol.Listener`."""
+        return self.tls is not None and self.tls.client_auth == "required"
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What can be shared is a TCP port, with a number that all know."""

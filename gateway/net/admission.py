@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config.listener import Limits, ProxyProtocol
+from gateway.config.listener import ProxyProtocol
 from gateway.event import network_of
 from gateway.net.limits import (
     ConnectionCounts,
@@ -11,6 +11,7 @@ from gateway.net.limits import (
 )
 from gateway.net.proxy import TrustedNetworks
 from gateway.sdk.interfaces import Refusal
+from gateway.sdk.limits import Limits
 
 __all__ = ["Admission"]
 

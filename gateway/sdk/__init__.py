@@ -1,5 +1,44 @@
-"""What a plug-in imports of the gateway: this package, `gateway.event`, and nothing else.
+"""All that a plug-in imports of the gateway, beside `gateway.event`.
 
-The four protocols that come with the gateway live by the same rule; a test holds it.
-`docs/plugin.md` builds a plug-in step by step.
+The four protocols that come with the gateway live by the same rule, and a test holds it;
+the rest of the gateway imports these modules like everybody.  docs/plugin.md builds a
+plug-in step by step.  What nearly every one needs:
+
+    protocol     its object: Protocol, Service, Port, Context, Statistics, Sender, …
+    section      the base of `listeners[].options`, and what a reload makes of a change
+    fields       the kinds of values that options take
+    batches      the ready server of protocols that acknowledge in order, or not at all
+    interfaces   what a server sees of its connection and of the journal; Refusal, Memory
+
+What a server of its own is made of:
+
+    costs        the work of one turn, and a ceiling for messages that move no data
+    pressure     pauses a connection while the journal must not be fed
+    closing      the end of a connection
+    deadlines    time-outs of many connections on one timer
+
+Options and limits:
+
+    units        sizes, times and numbers, with bounds
+    endpoint     addresses to listen on
+    limits       `listeners[].limits`
+
+Events: their flaws, how they are read back, and files beside them:
+
+    payload      finds the flaw of a JSON payload
+    varint       writes varints
+    publisher    publishers by name: the gateway's own feeds, for subscribers
+    files        reads stored events back from journal, spool and archive
+    arrow        columns of stored rows, as numpy has them
+    disk         the file system calls that durability rests on
+    summed       lines of JSON behind a checksum
+
+A client, its part of `gateway send`, and commands:
+
+    sending      one run of `gateway send`
+    source       the events that it sends
+    command      where commands connect to; wrong use; text for a terminal
+    sender       sends until it is acknowledged, on connection after connection
+    outgoing     outgoing connections: TCP, TLS, WebSocket
+    websocket_client    what `outgoing` has for WebSocket
 """

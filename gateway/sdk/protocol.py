@@ -33,21 +33,22 @@ if TYPE_CHECKING:
 
     from twisted.internet.defer import Deferred
 
-    from gateway.config.listener import Limits, Listener
-    from gateway.config.model import Config
     from gateway.event import Decode
     from gateway.sdk.disk import Disk
     from gateway.sdk.endpoint import Endpoint
     from gateway.sdk.files import Files
     from gateway.sdk.interfaces import Accept, Journal, Memory
+    from gateway.sdk.limits import Limits
     from gateway.sdk.publisher import Publisher
     from gateway.sdk.section import Place, Section
 
 __all__ = [
     "Answer",
     "Command",
+    "Configuration",
     "Context",
     "Get",
+    "Listener",
     "Port",
     "Post",
     "Protocol",
@@ -70,7 +71,7 @@ class Unusable(Exception):
 
 
 class Settings(typing.Protocol[_Options_co]):
-    """One of `listeners`, with its options in the protocol's own type."""
+    """What connections need of one of `listeners`."""
 
     @property
     def limits(self) -> Limits:
@@ -78,7 +79,43 @@ class Settings(typing.Protocol[_Options_co]):
 
     @property
     def options(self) -> _Options_co:
-        """`listeners[].options`."""
+        """`listeners[].options`, in the protocol's own type."""
+
+
+class Listener(Settings[_Options_co], typing.Protocol[_Options_co]):
+    """One of `listeners`."""
+
+    @property
+    def name(self) -> str:
+        """As the file says."""
+
+    @property
+    def protocol(self) -> str:
+        """What is spoken there."""
+
+    @property
+    def listen(self) -> Endpoint:
+        """Where it listens."""
+
+    @property
+    def reuse_port(self) -> bool:
+        """Other gateways share its port."""
+
+    @property
+    def client_certificates(self) -> bool:
+        """Each client has shown a certificate (`tls.client_auth: required`)."""
+
+
+class Configuration(typing.Protocol):
+    """The whole file, for `Protocol.cautions`."""
+
+    @property
+    def listeners(self) -> Sequence[Listener[Any]]:
+        """Those of all protocols."""
+
+    @property
+    def spool(self) -> Any:
+        """The section `spool`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +124,7 @@ class Context:
 
     node: str
     """The gateway's name in every event."""
-    listeners: Sequence[Listener]
+    listeners: Sequence[Listener[Any]]
     """The listeners of this protocol; none if only its memory is needed.  A reload may
     change them while the service lives."""
     journal: Journal
@@ -227,7 +264,7 @@ class Service:
     memory: Memory | None = None
     """What it remembers between restarts, if `Protocol.remembers`."""
 
-    def ports(self, listener: Listener) -> Iterable[Port]:
+    def ports(self, listener: Listener[Any]) -> Iterable[Port]:
         """What one of `listeners` opens, the listener's own port first.
 
         Asked again when a reload has changed the listener: connections that come get the
@@ -288,7 +325,7 @@ class SinglePort(Service):
         self._accept = accept
         self._port = port
 
-    def ports(self, listener: Listener) -> Iterator[Port]:
+    def ports(self, listener: Listener[Any]) -> Iterator[Port]:
         """See `Service`."""
         context = self._context
         accept = self._accept(listener, context.journal, context.reactor)
@@ -360,7 +397,9 @@ class Protocol:
         """
         return {"name": self.name, "listen": tcp(host, 7000)}
 
-    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+    def misfits(
+        self, listeners: Mapping[int, Listener[Any]]
+    ) -> Iterator[tuple[Place, str]]:
         """What its listeners, by their place in the file, must agree on and do not.
 
         `("listeners", 2, "options", "routes"), "must be as in listeners[0]"`.
@@ -380,7 +419,7 @@ class Protocol:
         """What `gateway check` says of a listener with these options, in short."""
         yield from ()
 
-    def cautions(self, config: Config) -> Iterator[str]:
+    def cautions(self, config: Configuration) -> Iterator[str]:
         """What `gateway check` warns of: it is allowed, and loses something."""
         yield from ()
 

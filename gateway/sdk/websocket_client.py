@@ -1,6 +1,6 @@
 """WebSocket, client side, without I/O (RFC 6455): a byte stream in binary messages.
 
-    client = WebSocketClient("gw.example", "/rs", ["rsio.v0"])
+    client = WebSocketClient("gw.example", "/rs", ["chat.v0"])
     send(client.output())                 # the request
     payload = client.feed(received)
     send(client.output())                 # what that made us owe: a Pong, a Close

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
-from gateway.config import Limits, Listener
+from gateway.config import Listener
 from gateway.config.listener import NoOptions
 from gateway.event import Decode, DecodeTogether, Origin, Rows, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.sdk.endpoint import Tcp
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Context, Protocol
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk

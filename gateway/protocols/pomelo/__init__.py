@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gateway.sdk.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
-    from gateway.config import Config
-    from gateway.config.listener import Listener
     from gateway.event import Decode
+    from gateway.protocols.pomelo.options import Options
+    from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Place, Section
 
 __all__ = ["protocol"]
@@ -30,7 +30,9 @@ class _Pomelo(Protocol):
 
         return Options
 
-    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+    def misfits(
+        self, listeners: Mapping[int, Listener[Options]]
+    ) -> Iterator[tuple[Place, str]]:
         from gateway.protocols.pomelo.options import misfits
 
         return misfits(listeners)
@@ -38,7 +40,7 @@ class _Pomelo(Protocol):
     def starter(self, host: str) -> Mapping[str, Any]:
         return {"name": "game", "listen": tcp(host, 3010)}
 
-    def cautions(self, config: Config) -> Iterator[str]:
+    def cautions(self, config: Configuration) -> Iterator[str]:
         from gateway.protocols.pomelo.options import Options, mute_routes
 
         for listener in config.listeners:

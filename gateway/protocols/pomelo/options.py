@@ -24,7 +24,7 @@ from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Place, Section, restar
 from gateway.sdk.units import Size, Time
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
+    from gateway.sdk.protocol import Listener
 
 __all__ = [
     "Backend",
@@ -351,14 +351,13 @@ class Options(Section):
                 seen.add(route)
 
 
-def mute_routes(listener: Listener) -> list[str]:
+def mute_routes(listener: Listener[Options]) -> list[str]:
     """Routes whose responses can not say whether a request is stored, and that no
     backend answers; none where the definitions can not be used.
     """
     from gateway.protocols.pomelo.routes import Unusable, load
 
     options = listener.options
-    assert isinstance(options, Options)
     try:
         protos = load(None, options.client_protos, options.server_protos).protos
     except Unusable:
@@ -368,14 +367,13 @@ def mute_routes(listener: Listener) -> list[str]:
     return [route for route in found if route not in backed]
 
 
-def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+def misfits(listeners: Mapping[int, Listener[Options]]) -> Iterator[tuple[Place, str]]:
     """Those that name the same directory share one outbox, and its settings; and what
     all clients of the gateway are in is one lobby.
     """
     first: dict[Path, tuple[int, Outbox]] = {}
     lobby: tuple[int, Lobby] | None = None
     for index, listener in listeners.items():
-        assert isinstance(listener.options, Options)
         if (wanted := listener.options.lobby) is not None:
             at, known = lobby = lobby or (index, wanted)
             if wanted != known:

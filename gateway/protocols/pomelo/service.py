@@ -27,14 +27,12 @@ from gateway.sdk.protocol import (
     Context,
     Port,
     Service,
-    Settings,
     Statistics,
     Unusable,
 )
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
-    from gateway.sdk.protocol import Get, Post
+    from gateway.sdk.protocol import Get, Listener, Post
 
 __all__ = ["PomeloService"]
 
@@ -62,8 +60,8 @@ class PomeloService(Service):
         self._outboxes: list[Outbox] = []
         known: dict[Path, OutboxOptions] = {}
         for listener in context.listeners:
-            assert isinstance(listener.options, Options)
-            if (outbox := listener.options.outbox) is None:
+            outbox: OutboxOptions | None = listener.options.outbox
+            if outbox is None:
                 continue
             path = (context.data_dir / outbox.directory).resolve()
             if why := _conflict(path, outbox, known):
@@ -99,13 +97,12 @@ class PomeloService(Service):
             Outbox(folder, self.lobby, context.journal, context.reactor)
         )
 
-    def ports(self, listener: Listener) -> Iterator[Port]:
+    def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         """TCP and WebSocket on one port."""
-        settings = cast(Settings[Options], listener)
         context = self._context
         try:
             accept = Pomelo(
-                settings,
+                listener,
                 context.journal,
                 context.reactor,
                 self.registry,
@@ -116,7 +113,7 @@ class PomeloService(Service):
         accept.name = listener.name
         self._servers.append(accept)
         # Pushes stop at push_bytes; being cut off is for those who read nothing at all.
-        unread_bytes = 8 * settings.options.push_bytes + 16 * _MiB
+        unread_bytes = 8 * listener.options.push_bytes + 16 * _MiB
         yield Port(accept=accept, mixed=True, text=True, unread_bytes=unread_bytes)
 
     def start(self) -> None:

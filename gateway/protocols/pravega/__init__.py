@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from gateway.sdk.protocol import Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
-    from gateway.config.model import Config
     from gateway.event import Decode
     from gateway.protocols.pravega.options import Options
+    from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Place, Section
 
 __all__ = ["protocol"]
@@ -32,7 +31,9 @@ class _Pravega(Protocol):
 
         return Options
 
-    def misfits(self, listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+    def misfits(
+        self, listeners: Mapping[int, Listener[Options]]
+    ) -> Iterator[tuple[Place, str]]:
         from gateway.protocols.pravega.options import misfits
 
         return misfits(listeners)
@@ -48,7 +49,7 @@ class _Pravega(Protocol):
         content_type = (options[0] if options else Options()).content_type
         return partial(decode, content_type=content_type)
 
-    def cautions(self, config: Config) -> Iterator[str]:
+    def cautions(self, config: Configuration) -> Iterator[str]:
         if config.spool.after == "delete":
             yield (
                 "spool.after: delete takes files away before Pravega's readers have read "

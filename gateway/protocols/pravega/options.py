@@ -14,7 +14,7 @@ from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
 from gateway.sdk.units import Time
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
+    from gateway.sdk.protocol import Listener
 
 __all__ = ["Options", "misfits"]
 
@@ -121,12 +121,11 @@ class Options(Section):
             yield ("advertise",), f"must be HOST:PORT, not {self.advertise}"
 
 
-def misfits(listeners: Mapping[int, Listener]) -> Iterator[tuple[Place, str]]:
+def misfits(listeners: Mapping[int, Listener[Options]]) -> Iterator[tuple[Place, str]]:
     """All Pravega listeners share one container; at most one has its controller."""
     found = {
         index: (listener.listen, listener.options)
         for index, listener in listeners.items()
-        if isinstance(listener.options, Options)
     }
     first = next(iter(found), 0)
     controlled = None

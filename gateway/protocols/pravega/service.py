@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from heapq import nlargest
 from operator import itemgetter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
@@ -18,10 +18,10 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.server import accept
-from gateway.sdk.protocol import Context, Port, Service, Settings, Statistic, Statistics
+from gateway.sdk.protocol import Context, Port, Service, Statistic, Statistics
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
+    from gateway.sdk.protocol import Listener
 
 __all__ = ["PravegaService"]
 
@@ -41,9 +41,9 @@ class PravegaService(Service):
         threads = max(2, min(cores, _MOST_THREADS))
         self._lookups = Lookups(context.reactor, threads)
         self.history = History(context.files, protocol=PROTOCOL, lookups=self._lookups)
-        listeners = [cast(Settings[Options], one) for one in context.listeners]
         # What concerns the container is the same in all of them: `options.misfits`.
-        options = listeners[0].options if listeners else Options()
+        listeners = context.listeners
+        options: Options = listeners[0].options if listeners else Options()
         self.memory = self.container = Container(
             context.journal,
             context.reactor,
@@ -66,18 +66,17 @@ class PravegaService(Service):
             stream_retention=options.stream_retention,
         )
 
-    def ports(self, listener: Listener) -> Iterator[Port]:
+    def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         """The segment store, and the controller of the listener that has one."""
-        settings = cast(Settings[Options], listener)
         # The check also keeps clients out of the controller's own tables.
         yield Port(
-            accept=accept(settings, self.container, self.controller.tokens.check)
+            accept=accept(listener, self.container, self.controller.tokens.check)
         )
-        if settings.options.controller is not None:
+        if listener.options.controller is not None:
             yield Port(
-                accept=controller.accept(settings, self.controller),
+                accept=controller.accept(listener, self.controller),
                 suffix=_SUFFIX,
-                listen=settings.options.controller,
+                listen=listener.options.controller,
                 alpn=[b"h2"],
                 websocket=False,
                 prefixes=[b"PRI "],
@@ -87,7 +86,7 @@ class PravegaService(Service):
     def _advertise(self, host: str) -> tuple[str, int]:
         """The segment store's host and port, for a client of the controller at *host*."""
         for listener in self._context.listeners:
-            options = cast(Settings[Options], listener).options
+            options: Options = listener.options
             if options.controller is not None:
                 port = self._context.address(listener.name).rpartition(":")[2]
                 name, _, port = (options.advertise or f"{host}:{port}").rpartition(":")

@@ -7,7 +7,7 @@ docs/rsio-v0.md is the protocol, byte by byte.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.protocol import (
     Command,
@@ -16,17 +16,15 @@ from gateway.sdk.protocol import (
     Protocol,
     Sender,
     Service,
-    Settings,
     Statistic,
     Statistics,
     tcp,
 )
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
-    from gateway.config.model import Config
     from gateway.event import Decode
     from gateway.protocols.rsio.options import Options
+    from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Section
 
 __all__ = ["protocol"]
@@ -56,7 +54,7 @@ class _Rsio(Protocol):
         if options.publish:
             yield f"publishes {' and '.join(options.publish)}"
 
-    def cautions(self, config: Config) -> Iterator[str]:
+    def cautions(self, config: Configuration) -> Iterator[str]:
         from gateway.protocols.rsio.options import names, unproved_names
 
         for listener in config.listeners:
@@ -107,17 +105,16 @@ class _Service(Service):
         self._context = context
         self.memory = self._offsets = Offsets()
 
-    def ports(self, listener: Listener) -> Iterator[Port]:
+    def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         from gateway.protocols.rsio.messages import ALPN, SUBPROTOCOL
         from gateway.protocols.rsio.server import accept
         from gateway.sdk.publisher import Publishers
 
-        settings = cast("Settings[Options]", listener)
         context = self._context
-        feeds = {str(name): context.feeds[name] for name in settings.options.publish}
+        feeds = {str(name): context.feeds[name] for name in listener.options.publish}
         yield Port(
             accept=accept(
-                settings,
+                listener,
                 context.journal,
                 context.reactor,
                 publishers=Publishers(feeds),

@@ -12,7 +12,7 @@ from gateway.sdk.section import NEW_CONNECTIONS, Section
 from gateway.sdk.units import Number, Time
 
 if TYPE_CHECKING:
-    from gateway.config.listener import Listener
+    from gateway.sdk.protocol import Listener
 
 __all__ = ["Options", "names", "unproved_names"]
 
@@ -89,16 +89,13 @@ class Options(Section):
         return names
 
 
-def names(listener: Listener) -> bool:
+def names(listener: Listener[Options]) -> bool:
     """Whether it knows senders by their names."""
     options = listener.options
-    assert isinstance(options, Options)
     return bool(options.offsets and options.subscribe)
 
 
-def unproved_names(listener: Listener) -> bool:
+def unproved_names(listener: Listener[Options]) -> bool:
     """Whether a stranger may say the name of a sender, and so take it from that."""
-    options, tls = listener.options, listener.tls
-    assert isinstance(options, Options)
-    proved = options.tokens or (tls is not None and tls.client_auth == "required")
+    proved = listener.options.tokens or listener.client_certificates
     return names(listener) and not proved and not isinstance(listener.listen, Unix)

@@ -18,7 +18,6 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone, ResponseNeverReceived
 
-from gateway.config import Limits
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.backend import Backend
@@ -36,6 +35,7 @@ from gateway.protocols.pomelo.push.membership import Membership, change
 from gateway.protocols.pomelo.push.message import Push
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection, ManualJournal
 

@@ -10,7 +10,6 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from gateway.config import Limits
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.listener import accept
@@ -18,6 +17,7 @@ from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.limits import Limits
 from gateway.testing import FakeConnection, ManualJournal
 
 

@@ -1,0 +1,59 @@
+"""`listeners[].limits`: what the peers of a listener may take, whatever they speak."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from gateway.sdk.fields import ByteCount, Count, Seconds
+from gateway.sdk.section import Section
+from gateway.sdk.units import Size
+
+__all__ = ["Limits"]
+
+_MiB = 2**20
+
+
+class Limits(Section):
+    """What the peers of one listener may take of us."""
+
+    connections: Count = Field(
+        default=10_000,
+        description="Open connections (number); others wait to be let in",
+    )
+    connections_per_peer: Count = Field(
+        default=1000,
+        description="Open connections of one address, or of an IPv6 /64 (number)",
+    )
+    idle: Seconds = Field(
+        default=900.0, description="Close a connection silent this long (time)"
+    )
+    handshake: Seconds = Field(
+        default=10.0,
+        description="For PROXY header, TLS and WebSocket upgrade together (time)",
+    )
+    message_bytes: ByteCount = Field(
+        default=16 * _MiB,
+        description="One event or message (size); some protocols have less by default",
+    )
+    inflated_bytes: ByteCount = Field(
+        default=100 * _MiB, description="What one frame or batch may unpack to (size)"
+    )
+    unacknowledged_bytes: ByteCount = Field(
+        default=8 * _MiB,
+        description="Take no more of a connection with this much not yet on disk (size)",
+    )
+    read_ahead_bytes: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=8 * _MiB,
+        description="Read ahead of a connection whose messages wait (size); "
+        "below 64KiB: nothing",
+    )
+    minimum_rate: Annotated[int, Size("0B", "1GiB")] = Field(
+        default=128,
+        description="Bytes a second, at least, of a message that has begun (size)",
+    )
+    control_messages: Count = Field(
+        default=1 << 14,
+        description="Messages that move no data, at once (number); 100 more each second",
+    )
