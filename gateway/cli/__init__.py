@@ -1,13 +1,7 @@
 """`gateway COMMAND …`: one module for each command, imported when it is asked for.
 
-A command's module has
-
-    HELP = "What it does, in full; an example."     shown by `gateway COMMAND --help`
-    def add_arguments(parser: ArgumentParser) -> None
-    def run(args: Namespace) -> int                 0 fine, 1 found something, 2 wrong use
-
-and a line in `COMMANDS`; installed protocols bring more (`Protocol.commands`).  It may
-raise `WrongUse`.  Nothing heavy is imported here: `gateway --help` answers at once.
+`gateway.sdk.command` says what a command's module has; each of the gateway's own has a
+line in `COMMANDS`, and installed protocols bring more (`Protocol.commands`).  Nothing heavy is imported here: `gateway --help` answers at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
 """What commands that a protocol brings have of the command line.
 
-Its module has `HELP`, `add_arguments` and `run`, as `gateway.cli` says, and may raise
-`WrongUse`.  Here is where it connects to, and how (`HOST:PORT` or `unix:PATH`, TLS,
-WebSocket), and text that may play no tricks on a terminal.
+A command's module has
+
+    HELP = "What it does, in full; an example."     shown by `gateway COMMAND --help`
+    def add_arguments(parser: ArgumentParser) -> None
+    def run(args: Namespace) -> int                 0 fine, 1 found something, 2 wrong use
+
+and may raise `WrongUse`.  Here is where it connects to, and how (`HOST:PORT` or
+`unix:PATH`, TLS, WebSocket), and text that may play no tricks on a terminal.
 """
 
 from __future__ import annotations
