@@ -18,7 +18,7 @@ from typing import Any
 from twisted.internet import tcp
 
 from gateway.admin.feed import Feed
-from gateway.daemon.service import Gateway
+from gateway.daemon.running import Running
 
 
 class Meter:
@@ -53,7 +53,7 @@ if __name__ == "__main__":
     _, where, *rest = sys.argv
     meter = Meter(where)
     meter.count(Feed, "_tick")
-    meter.count(Gateway, "_sample")
+    meter.count(Running, "_sample")
     for name in ("doRead", "doWrite"):
         # Listeners have a kind of their own.
         meter.count(tcp.Server, name, lambda one: type(one) is tcp.Server)

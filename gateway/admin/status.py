@@ -1,6 +1,6 @@
 """The daemon at one moment, as the live page, the metrics and scripts read it.
 
-The composition root makes a `Probe` that fills these in from the parts; it runs
+The daemon makes a `Probe` that fills these in from the parts; it runs
 on the reactor's thread, at every scrape, so it must be quick and must not block.
 Events and bytes count from the start of the process; lsns and files do not.
 """

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from gateway.store.directories import Directories
 from gateway.store.journal import Loss
 from gateway.store.orphans import Orphan
-from gateway.store.storage import Storage
+from gateway.store.storage import OpenedStorage
 
 __all__ = ["Found"]
 
@@ -29,11 +29,11 @@ class Found:
         """What an operator should know of the directory's past."""
         self._log.warn("{notice}", notice=notice)
 
-    def tell(self, storage: Storage) -> None:
+    def tell(self, storage: OpenedStorage) -> None:
         """What is there of others."""
         for orphan in storage.orphans:
-            self._orphan(orphan, storage.directories)
-        for path in storage.foreign:
+            self._orphan(orphan, storage.settings.directories)
+        for path in storage.found.foreign:
             self._log.warn("{path} is not the gateway's; it is left alone", path=path)
 
     def damaged(self, losses: Iterable[Loss], repairs: Iterable[str]) -> None:

@@ -114,10 +114,15 @@ def makeService(options: Options) -> IService:
     in_background = not twistd["nodaemon"]
     terminal = Terminal(in_background=in_background)
     path = Path(options["config"]).absolute()
-    gateway = Gateway(loaded, reactor, disk, terminal)
-    gateway.wait_seconds = options["wait"]
-    gateway.reloads.load = lambda: config.load(path)
-    gateway.configure_log = root.configure
+    gateway = Gateway(
+        loaded,
+        reactor,
+        disk,
+        terminal,
+        lambda: config.load(path),
+        configure_log=root.configure,
+        wait_seconds=options["wait"],
+    )
     gateway.setServiceParent(root)
     # Before it is ready to, it would be ended by it.
     signal.signal(signal.SIGHUP, lambda *_: gateway.hang_up())

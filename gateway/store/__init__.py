@@ -1,7 +1,7 @@
 """Durable storage of one node: journal, spool of Parquet files, checkpoints.
 
 storage     all of it, as the daemon runs it
-opening     recovery at a start
+opening     recovery at a start, step by step
 journal     the write-ahead log
 spool       Parquet files for Spark
 checkpoint  what protocols remember beside their events
@@ -14,9 +14,14 @@ lake        what the Spark job says that the tables have
 orphans     what nodes with another name left
 claim       which gateway has a node's name in a bucket
 word        what the bucket says of that, and whose files come too late
+uploading   what has to be known before anything is put there
+in_bucket   what the bucket has that a start does not know of
+owners      whose files are ours in directories that gateways share
+room        of the disk, that is spoken for
 names       of spool files
 summed      lines of JSON behind a checksum
 heap        gives the system back the memory that a burst took
 shared      what one thread changes and others look through
+machine     the disk, the clocks and the threads: a simulation has its own
 directories, disk, lock, threads
 """

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import google_crc32c
-from attrs import define
+from attrs import Factory, define
 from twisted.internet.defer import (
     CancelledError,
     Deferred,
@@ -52,6 +52,7 @@ from gateway.plugins import RAISED, failure
 from gateway.sdk.interfaces import Memory
 from gateway.store.disk import Disk, read_patiently, replace_file
 from gateway.store.journal import Segment, segment
+from gateway.store.room import Room
 
 __all__ = ["Checkpoint", "Unreadable", "decode_state", "saved_names"]
 
@@ -103,12 +104,11 @@ class Checkpoint:
     _remove_segment: Callable[[Segment], None]
     _interval: float = 60.0
     _most_bytes: int = 128 * 2**20
+    _room: Room = Factory(Room)
 
     def __attrs_post_init__(self) -> None:
         self.kept_bytes = 0
         """Size of the segments that are published and still needed."""
-        self.reserved_bytes = 0
-        """Room on the disk that the next state files will take beside the old."""
         self.saved = self.failed = 0
         """How often the memories were saved, and could not be."""
         self.saved_at: float | None = None
@@ -119,6 +119,11 @@ class Checkpoint:
         self.trouble: str | None = None
         """Why it can not be saved now."""
         self._stopped = False
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Room on the disk that the next state files will take beside the old."""
+        return self._room.state_bytes
 
     @property
     def names(self) -> Sequence[str]:
@@ -163,7 +168,7 @@ class Checkpoint:
             self._memories[name].restore(data)
         except Exception as why:  # whatever a format that is not ours makes of it
             raise _unreadable(path, f"{type(why).__name__}: {why}") from why
-        self.reserved_bytes += len(content)
+        self._room.state_bytes += len(content)
 
     def _replay(self, sealed: Segment) -> None:
         data, _ = read_patiently(self._disk, sealed.path)
@@ -266,7 +271,7 @@ class Checkpoint:
         covered = len(self._kept)
         asked = [_snapshot(name, each) for name, each in self._memories.items()]
         states = dict(await gatherResults(asked, consumeErrors=True))
-        self.reserved_bytes = await self._in_thread(self._write, states)
+        self._room.state_bytes = await self._in_thread(self._write, states)
         self.saved += 1
         self.saved_at = self._clock.seconds()
         await self._in_thread(self._remove, self._kept[:covered])

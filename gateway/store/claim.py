@@ -22,6 +22,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,7 @@ __all__ = [
     "REQUEST_SECONDS",
     "Claim",
     "Forgotten",
+    "Standing",
     "Taken",
     "claimed",
 ]
@@ -94,6 +96,18 @@ class _Life:
         return before.is_behind(self.own, self.here)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a claim stood at one moment: its thread may change it meanwhile."""
+
+    unclaimed: str | None = None
+    """Why it is not known whether another gateway has the name, if so."""
+    said: Word | None = None
+    """What the word said when we had it."""
+    fenced: int | None = None
+    """See `lineage.go_on`."""
+
+
 @define(eq=False, slots=False)
 class Claim:
     """Of *me* to the name *node*: `take` it, `watch` it, `release` it or just `stop`.
@@ -142,6 +156,15 @@ class Claim:
         """Whoever has it looks; the word of others waits for it."""
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now."""
+        return Standing(
+            unclaimed=None if self.held else self.why,
+            said=self.found,
+            fenced=self.fence if self.taken_over else None,
+        )
 
     @classmethod
     def by(cls, bucket: Bucket, node: str, journal: Path, disk: Disk) -> Claim:

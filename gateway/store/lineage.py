@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -21,11 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.store import digests, incarnation
-from gateway.store.bucket import Bucket, BucketError
 from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
-from gateway.store.names import last_lsn, parse_file_name
+from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 from gateway.store.table_words import TablePlace
 from gateway.store.table_words import last_lsn as last_in_table
@@ -34,18 +32,13 @@ from gateway.store.word import UNDECIDED, Word
 __all__ = [
     "OLDER",
     "Known",
-    "files_behind",
     "go_on",
     "heard_of",
     "in_table",
     "in_tables",
-    "newest_below",
-    "newest_in",
     "saved",
     "strangers",
 ]
-
-_PAGE = 1000
 
 OLDER = (
     "the tables have events of node {node} up to lsn {there}, and this directory knew of "
@@ -57,13 +50,6 @@ _STRANGER = (
     "{path} was published by incarnation {other} of node {node}, of which this one, {this}, "
     "knows nothing: an older copy of the directory was put back, or two gateways have this "
     "name.  It goes on behind that file; give one of two gateways another `node`"
-)
-
-_IN_BUCKET = (
-    "{url} has {name}, by incarnation {other} of node {node}, and this directory, {this}, "
-    "knew of no lsn behind {here}: its disk is new, or it is an older copy, or two "
-    "gateways have this name.  It goes on behind that file.  What was acknowledged and is "
-    "neither in the bucket nor here is lost; give one of two gateways another `node`"
 )
 
 _TAKEN_OVER = (
@@ -256,56 +242,3 @@ def strangers(
             if not this.knows(other):
                 yield _STRANGER.format(path=path, other=other, node=node, this=this.id)
                 return
-
-
-def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
-    """Names of the node's files in a bucket that begin behind *lsn*, in order.
-
-    What is before costs nothing, as names sort like lsns.  Raises `BucketError`.
-    """
-    begin = f"events-{node}-"
-    # An lsn has 20 digits, and the first is always 0: so few names of nodes that begin
-    # as this one does come between.
-    found = bucket.list(f"{begin}0", f"{begin}{lsn + 1:020d}")
-    return [
-        one.name
-        for one in found
-        if (parsed := parse_file_name(one.name)) and parsed[0] == node
-    ]
-
-
-def newest_below(bucket: Bucket, folder: str, node: str, lsn: int) -> str:
-    """The name of the node's newest file behind *lsn* in a folder of the bucket, or empty.
-
-    There may be millions: as names sort like lsns, it is looked for in strides, in few
-    requests.  Raises `BucketError`.
-    """
-    begin, stride, newest = f"{folder}/events-{node}-", 0, ""
-    while True:
-        page = bucket.list(f"{begin}0", f"{begin}{lsn + stride + 1:020d}")
-        names = [one.name.rpartition("/")[2] for one in islice(page, _PAGE)]
-        ours = [(last_lsn(node, [name]), name) for name in names]
-        if names:
-            found, name = max(ours)
-            if found > lsn:
-                lsn, newest = found, name
-            if len(names) < _PAGE or found == 0:
-                return newest
-            stride = max(2 * stride, _PAGE)
-        elif not stride:
-            return newest
-        else:
-            stride //= 2
-
-
-def newest_in(
-    bucket: Bucket, this: Incarnation, node: str, name: str, here: int
-) -> str:
-    """A sentence about a file of the node of which this directory knew nothing."""
-    other = "unknown"
-    with contextlib.suppress(BucketError, pa.ArrowException):
-        metadata = pq.read_metadata(pa.BufferReader(bucket.read(name))).metadata
-        other = digests.said(metadata, incarnation.KEY) or other
-    return _IN_BUCKET.format(
-        url=bucket.url, name=name, other=other, node=node, this=this.id, here=here
-    )

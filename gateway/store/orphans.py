@@ -21,8 +21,9 @@ from gateway.store.disk import Disk
 from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
+from gateway.store.machine import Machine
 from gateway.store.names import is_node_name
-from gateway.store.opening import open_node
+from gateway.store.opening import Start, open_node
 from gateway.store.spool.expired import NAME as EXPIRED
 
 __all__ = ["Orphan", "publish_orphans"]
@@ -67,7 +68,7 @@ def publish_orphans(
     """Publish what all nodes but *node* left; those with something to tell.
 
     *alone_with* locks a journal's directory; false if somebody has it.  *tell*: see
-    `open_node`.
+    `opening.Start`.
     """
     found: list[Orphan] = []
     for name in _others(node, directories, disk):
@@ -112,15 +113,16 @@ def _publish(
     compression: str,
     tell: Callable[[Sequence[Loss], Sequence[str]], None],
 ) -> None:
-    opened = open_node(
+    start = Start(
         orphan.node,
         directories,
-        disk,
+        Machine(disk),
         decoders,
         remembering=False,
         compression=compression,
         tell=tell,
     )
+    opened = open_node(start)
     orphan.losses, orphan.repairs = list(opened.losses), list(opened.repairs)
     with contextlib.closing(opened.publisher):
         for sealed in opened.unpublished:

@@ -24,7 +24,8 @@ from gateway.store.bucket import ARCHIVE
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway_testkit.bucket import MemoryBucket
 
 Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
@@ -33,11 +34,13 @@ Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
 def publish(data: Path, *bodies: bytes) -> list[Path]:
     """One life of a gateway: a file for each body, oldest first."""
     opened = open_node(
-        "gw",
-        Directories.under(data),
-        RealDisk(),
-        {"plain": lambda body: Rows(body.split(b","))},
-        remembering=False,
+        Start(
+            "gw",
+            Directories.under(data),
+            Machine(),
+            {"plain": lambda body: Rows(body.split(b","))},
+            remembering=False,
+        )
     )
     for body in bodies:
         origin = Origin("plain", "l", "s-1", "127.0.0.1:9")

@@ -23,7 +23,8 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, Incarnation
 from gateway.store.lake import INTERNAL, End, accepted_folder
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway_testkit.bucket import MemoryBucket
 
 Lsns = Iterable[int]
@@ -275,11 +276,13 @@ def test_where_no_gateway_is_seen_an_older_row_of_an_lsn_tells(tmp_path: Path) -
 def publish(data: Path, *bodies: bytes) -> None:
     """One life of a gateway, and a file for each body."""
     opened = open_node(
-        "gw",
-        Directories.under(data),
-        RealDisk(),
-        {"plain": lambda body: Rows(body.split(b","))},
-        remembering=False,
+        Start(
+            "gw",
+            Directories.under(data),
+            Machine(),
+            {"plain": lambda body: Rows(body.split(b","))},
+            remembering=False,
+        )
     )
     for body in bodies:
         origin = Origin("plain", "l", "s-1", "127.0.0.1:9")

@@ -27,7 +27,8 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
 from gateway.store.journal import Segment
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection, ManualJournal
@@ -50,7 +51,7 @@ class Node:
         self.spool, self.archive = directories.spool, directories.archive
         self.decoders = {"plain": split}
         opened = open_node(
-            name, directories, RealDisk(), self.decoders, remembering=remembers
+            Start(name, directories, Machine(), self.decoders, remembering=remembers)
         )
         self.log, self.publisher = opened.log, opened.publisher
 

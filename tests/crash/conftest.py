@@ -25,7 +25,8 @@ from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import NOTHING, PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.journal import log
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway.store.spool import parquet, parse_file_name
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
@@ -118,13 +119,14 @@ class Gateway:
         self.ledger = Ledger()
         remembers = REMEMBERS in disk.marks
         opened = open_node(
-            "gw",
-            DIRECTORIES,
-            disk,
-            {"plain": split},
-            remembering=remembers,
-            compression="none",
-            clock=clock,
+            Start(
+                "gw",
+                DIRECTORIES,
+                Machine(disk, clock=clock),
+                {"plain": split},
+                remembering=remembers,
+                compression="none",
+            )
         )
         assert opened.losses == []
         self._opened = opened

@@ -20,8 +20,9 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Log
 from gateway.store.journal import journal as journal_module
+from gateway.store.machine import Machine
 from gateway.store.spool import spool as spool_module
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
 from gateway_testkit.reactor import QueuedReactor
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
@@ -95,23 +96,23 @@ class Running:
         self.submitted = 0
         self.fatal: list[str] = []
         self._random = random.Random(1)
-        self.storage = Storage(
-            Settings(
+        opened = OpenedStorage(
+            settings=Settings(
                 node="gw",
                 directories=self.directories,
                 spool=model.Spool.model_construct(
                     roll_interval=0.05, compression=compression
                 ),
             ),
-            disk,
-            self.reactor,
-            {"plain": split, "zipped": unzip},
-            StorageCallbacks(fatal=self.fatal.append),
+            machine=Machine(disk),
+            reactor=self.reactor,
+            decoders={"plain": split, "zipped": unzip},
+            callbacks=StorageCallbacks(fatal=self.fatal.append),
             remembering=memory is not None,
             in_thread=maybeDeferred,
         )
+        self.storage = opened.recover({} if memory is None else {"large": memory})
         self.journal, self.spool = self.storage.journal, self.storage.spool
-        self.storage.recover({} if memory is None else {"large": memory})
         self.storage.start()
 
     def submit(self) -> None:

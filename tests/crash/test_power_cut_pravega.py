@@ -19,7 +19,8 @@ from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.segments import Change
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import NOTHING
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway.store.spool import parse_file_name
 
 W = b"w" * 16
@@ -34,13 +35,14 @@ class Daemon:
     def __init__(self, crash: Any, disk: Any) -> None:
         self.crash, self.disk = crash, disk
         opened = open_node(
-            "gw",
-            crash.directories,
-            disk,
-            {"pravega": decode},
-            remembering=True,
-            compression="none",
-            clock=crash.clock,
+            Start(
+                "gw",
+                crash.directories,
+                Machine(disk, clock=crash.clock),
+                {"pravega": decode},
+                remembering=True,
+                compression="none",
+            )
         )
         assert opened.losses == []
         self.opened = opened

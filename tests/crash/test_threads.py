@@ -15,7 +15,8 @@ from twisted.internet.defer import Deferred
 
 from gateway.sdk.interfaces import NotStored
 from gateway.store import checkpoint
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.machine import Machine
+from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
 from gateway_testkit.disk import RecordingDisk
 from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings
@@ -53,8 +54,8 @@ class Running:
         ledger = crash.Ledger()
         self.senders = crash.Senders(disk, ledger)
         sections = journal_settings(commit_interval=0.0, roll_interval=1e6, **settings)
-        self.storage = Storage(
-            Settings(
+        opened = OpenedStorage(
+            settings=Settings(
                 node="gw",
                 directories=crash.directories,
                 journal=sections["settings"],
@@ -62,15 +63,14 @@ class Running:
                 acknowledge_when_published=sections["acknowledge_when_published"],
                 checkpoint_bytes=1,
             ),
-            disk,
-            self.reactor,
-            {"plain": crash.split},
-            StorageCallbacks(fatal=self.fatal.append),
+            machine=Machine(disk, crash.clock),
+            reactor=self.reactor,
+            decoders={"plain": crash.split},
+            callbacks=StorageCallbacks(fatal=self.fatal.append),
             remembering=True,
             in_thread=self.reactor.in_thread,
-            clock=crash.clock,
         )
-        self.storage.recover({"ledger": ledger})
+        self.storage = opened.recover({"ledger": ledger})
         self.storage.start()
 
     def submit(self, count: int) -> None:

@@ -10,7 +10,6 @@ import pytest
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from gateway import config
-from gateway.daemon import service as service_module
 from gateway.daemon.service import Gateway
 from gateway.net import bind
 from gateway.store.disk import RealDisk
@@ -23,7 +22,6 @@ def start(
 ) -> Iterator[Callable[..., Daemon]]:
     """Start a daemon with these listeners, and other keys."""
     monkeypatch.setattr(bind, "_tune", lambda _: None)
-    monkeypatch.setattr(service_module, "deferToThread", maybeDeferred)
     started: list[Daemon] = []
 
     def start(*listeners: dict[str, Any], ready: bool = True, **more: Any) -> Daemon:
@@ -34,16 +32,19 @@ def start(
             daemon.reactor,
             RealDisk(),
             Terminal(),  # type: ignore[arg-type]
+            lambda: config.load(daemon.file),
+            in_thread=maybeDeferred,
         )
-        gateway.reloads.load = lambda: config.load(daemon.file)
         gateway.privilegedStartService()
         started.append(daemon)
         if ready:
             gateway.reloads.begin()
-            gateway._serve()
+            gateway.daemon.serve()
         return daemon
 
     yield start
     for daemon in started:
-        done: Deferred[None] = Deferred.fromCoroutine(daemon.gateway.listeners.stop())
+        done: Deferred[None] = Deferred.fromCoroutine(
+            daemon.running.opened.listeners.stop()
+        )
         assert done.called

@@ -30,11 +30,11 @@ def test_a_disk_that_fails(
     daemon = start(listener("beats", "lumberjack", 5044))
     peer = daemon.reactor.peer(5044)
     peer.send(b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}")
-    journal = daemon.gateway.storage.journal
+    journal = daemon.running.opened.storage.journal
     journal.start()
     daemon.reactor.run(until=peer.transport.value)
     assert peer.transport.value() == b"2A\0\0\0\1"
-    counted = daemon.gateway.metrics.registry.get_sample_value(
+    counted = daemon.running.opened.shared.metrics.registry.get_sample_value(
         "gateway_journal_failures_total", {"operation": "write"}
     )
     assert counted == 1

@@ -24,11 +24,11 @@ WINDOW = b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}"
 def test_nothing_changed_nothing_happens(start: Start) -> None:
     """Sockets, listeners and connections are the ones they were."""
     daemon = start(BEATS, listener("game", "pomelo", 3010))
-    before = list(daemon.gateway.listeners)
+    before = list(daemon.running.opened.listeners)
     peer = daemon.reactor.peer(5044)
     outcome = daemon.reload()
     assert (outcome.applied, outcome.changed, outcome.problems) == (True, [], [])
-    assert list(daemon.gateway.listeners) == before
+    assert list(daemon.running.opened.listeners) == before
     assert not peer.said_goodbye
 
 
@@ -40,8 +40,8 @@ def test_a_listener_is_added(start: Start) -> None:
     assert daemon.reload().changed == ["listeners: game is new"]
     assert daemon.listeners() == [("beats", 5044, 1), ("game", 3010, 0)]
     daemon.reactor.peer(3010)
-    assert "/api/sessions" in daemon.gateway._site._pages
-    assert "/api/push" in daemon.gateway._site._posts
+    assert "/api/sessions" in daemon.running.site._pages
+    assert "/api/push" in daemon.running.site._posts
     assert not peer.said_goodbye
 
 
@@ -57,7 +57,7 @@ def test_a_removed_listener_drains(start: Start) -> None:
     assert peer.said_goodbye
     assert daemon.listeners() == [("game", 3010, 0)]
     peer.leave()
-    assert daemon.gateway.listeners.leaving == []
+    assert daemon.running.opened.listeners.leaving == []
 
 
 def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start: Start) -> None:
@@ -69,7 +69,7 @@ def test_what_was_submitted_to_a_removed_listener_is_acknowledged(start: Start) 
     daemon.write(game)
     daemon.reload()
     assert not peer.said_goodbye
-    journal = daemon.gateway.storage.journal
+    journal = daemon.running.opened.storage.journal
     journal.start()
     daemon.reactor.run(until=lambda: peer.said_goodbye)
     assert peer.transport.value() == b"2A\0\0\0\1"
@@ -96,11 +96,11 @@ def test_changed_options_are_for_connections_that_come(start: Start) -> None:
     assert (old.said_goodbye, new.said_goodbye) == (False, True)
     [status] = daemon.gateway.status().listeners
     assert (status.connections, status.bytes) == (2, 12)
-    [beats] = daemon.gateway.listeners
+    [beats] = daemon.running.opened.listeners
     assert beats.admit(None) is None, "two of two are there"
     old.leave()
     new.leave()
-    assert daemon.gateway.listeners.leaving == []
+    assert daemon.running.opened.listeners.leaving == []
     [status] = daemon.gateway.status().listeners
     assert (status.connections, status.bytes) == (0, 12)
 
@@ -119,7 +119,7 @@ def test_options_of_a_plugin_change_as_it_says(
     assert outcome.restart == []
     new = daemon.reactor.peer(601)
     stored: list[bytes] = []
-    journal = daemon.gateway.storage.journal
+    journal = daemon.running.opened.storage.journal
     monkeypatch.setattr(
         journal, "submit_for", lambda _, batch: stored.append(batch.body)
     )
@@ -171,7 +171,7 @@ def test_a_listener_that_moves_to_a_used_port(start: Start) -> None:
     assert not peer.said_goodbye
     with pytest.raises(ConnectionRefusedError):
         daemon.reactor.peer(5046)
-    assert daemon.gateway.settings.spool.retention == 24 * 3600
+    assert daemon.running.settings.spool.retention == 24 * 3600
 
 
 def test_two_listeners_change_places(start: Start) -> None:
@@ -272,7 +272,7 @@ def test_what_needs_a_restart_is_named(start: Start, tmp_path: Path) -> None:
         assert outcome.successful
     shown = daemon.gateway.status()
     assert (shown.node, list(shown.reload.restart)) == ("gw-1", outcome.restart)
-    assert daemon.gateway.storage.journal._settings.commit_interval == 0.007
+    assert daemon.running.opened.storage.journal._settings.commit_interval == 0.007
     assert daemon.listeners() == [("beats", 5044, 0)]
     daemon.write(BEATS)
     assert daemon.reload().restart == []
@@ -289,7 +289,7 @@ def test_limits_of_the_store_change(start: Start) -> None:
                "archive_bytes": "5MiB"},
     )  # fmt: skip
     assert daemon.reload().restart == []
-    store = daemon.gateway.storage
+    store = daemon.running.opened.storage
     assert store.journal._memory_bytes == 8 << 20
     assert store.journal._segment_bytes == 1 << 20
     assert store.spool.levels.max_bytes == 1 << 30
@@ -298,7 +298,7 @@ def test_limits_of_the_store_change(start: Start) -> None:
         7200,
         5 << 20,
     )
-    assert daemon.gateway._memory.read_ahead_bytes == 2 << 20
+    assert daemon.running.opened.network.memory.read_ahead_bytes == 2 << 20
     assert daemon.gateway.status().spool.limit_bytes == 1 << 30
 
 
@@ -306,7 +306,7 @@ def test_log_and_token_change(start: Start) -> None:
     """At once."""
     daemon = start(BEATS)
     told: list[Any] = []
-    daemon.gateway.configure_log = told.append
+    daemon.running.configure_log = told.append
     daemon.write(
         BEATS,
         logging={"format": "json"},
@@ -314,7 +314,7 @@ def test_log_and_token_change(start: Start) -> None:
     )
     assert daemon.reload().changed == ["admin.token", "logging.format"]
     assert told[0].format == "json"
-    assert daemon.gateway._site._token == "geheim"
+    assert daemon.running.site._token == "geheim"
 
 
 def test_what_both_configurations_together_break(start: Start) -> None:
@@ -337,7 +337,7 @@ def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -
     """Their figures stay, and nothing else once their last client is gone."""
     game = listener("game", "pomelo", 3010)
     daemon = start(game)
-    service = daemon.gateway.protocols._services["pomelo"]
+    service = daemon.running.opened.protocols._services["pomelo"]
     for number in range(3):
         service._servers[-1].too_many += 1
         peer = daemon.reactor.peer(3010)
@@ -360,13 +360,13 @@ def test_whatever_raises_changes_nothing(
 ) -> None:
     """Code of ours or of a plug-in: the protocols have the listeners they had."""
     daemon = start(BEATS)
-    protocols = daemon.gateway.protocols
+    protocols = daemon.running.opened.protocols
     before = {name: list(each) for name, each in protocols._listeners.items()}
 
     def fail(_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(daemon.gateway.listeners, "prepare", fail)
+    monkeypatch.setattr(daemon.running.opened.listeners, "prepare", fail)
     daemon.write(BEATS, listener("more", "lumberjack", 5045))
     outcome = daemon.reload()
     assert (outcome.applied, outcome.problems) == (False, ["ZeroDivisionError: oh"])
@@ -430,10 +430,10 @@ def test_a_reload_a_second(start: Start) -> None:
         return (
             len(reactor.getDelayedCalls()),
             len(reactor.ports),
-            len(gateway.listeners.leaving),
-            len(gateway.protocols._services["pomelo"]._servers),
-            len(gateway.protocols._listeners["pomelo"]),
-            len(gateway.protocols._served),
+            len(gateway.daemon.opened.listeners.leaving),
+            len(gateway.daemon.opened.protocols._services["pomelo"]._servers),
+            len(gateway.daemon.opened.protocols._listeners["pomelo"]),
+            len(gateway.daemon.opened.protocols._served),
         )
 
     before = sizes()

@@ -11,9 +11,9 @@ from gateway.config import Config, load
 from gateway.doctor.look import Look
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
-from gateway.store.opening import Opened, open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Opened, Start, open_node
 
 Make = Callable[..., Config]
 
@@ -44,11 +44,13 @@ def start(tmp_path: Path) -> Callable[..., Opened]:
 
     def start(node: str = "gw-1", *, remembering: bool = False) -> Opened:
         return open_node(
-            node,
-            Directories.under(tmp_path / "data"),
-            RealDisk(),
-            {"lumberjack": lambda body: Rows(body.split(b","))},
-            remembering=remembering,
+            Start(
+                node,
+                Directories.under(tmp_path / "data"),
+                Machine(),
+                {"lumberjack": lambda body: Rows(body.split(b","))},
+                remembering=remembering,
+            )
         )
 
     return start

@@ -20,9 +20,9 @@ from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.sdk.publisher import Finished, Request
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal import log
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 
 ORIGINS = [
     Origin("good", "one", f"s-{n}", "192.0.2.1:1", attributes={"n": str(n)})
@@ -82,7 +82,7 @@ class World:
         self.directories = Directories.under(root)
         self.journal = self.directories.journal_of("n")
         opened = open_node(
-            "n", self.directories, RealDisk(), DECODERS, remembering=True
+            Start("n", self.directories, Machine(), DECODERS, remembering=True)
         )
         self.log, self.publisher = opened.log, opened.publisher
         self.sealed: list[log.Segment] = []

@@ -28,8 +28,8 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
+from gateway.store.in_bucket import files_behind
 from gateway.store.incarnation import KEY
-from gateway.store.lineage import files_behind
 from gateway.store.names import file_name
 from gateway.store.word import Reached, Word, decode, name_of
 from gateway_testkit.seaweed import Seaweed

@@ -14,6 +14,7 @@ from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
 from gateway.daemon.reload import Outcome
+from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
 from gateway.net.connection import AcceptedConnection
 from gateway.sdk.endpoint import Tcp, conflict
@@ -142,6 +143,11 @@ class Daemon:
             "spool": {"publishers": 0},
         }
         self.file.write_text(json.dumps({**plain, **more}))
+
+    @property
+    def running(self) -> Running:
+        """The gateway's inside."""
+        return self.gateway.daemon
 
     def reload(self) -> Outcome:
         """SIGHUP."""

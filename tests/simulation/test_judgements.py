@@ -32,7 +32,7 @@ from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
 from gateway.store.spool.publisher import Publisher
-from gateway.store.storage import Storage
+from gateway.store.storage import Storage, _Handing
 from simulation import senders
 from simulation.settings import Settings
 from simulation.world import World, simulate
@@ -243,13 +243,13 @@ def read_no_definitions_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def keep_a_deferred_that_failed(patch: pytest.MonkeyPatch) -> None:
-    original, kept = Storage._check_ready, []
+    original, kept = _Handing.uploaded, []
 
     def check(self: Any) -> None:
         kept.append(fail(ZeroDivisionError("planted")))
         original(self)
 
-    patch.setattr(Storage, "_check_ready", check)
+    patch.setattr(_Handing, "uploaded", check)
 
 
 def let_anybody_in(patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
+from gateway.store.machine import Machine
 from gateway.store.mark import Mark
-from gateway.store.opening import Opened, open_node
+from gateway.store.opening import Opened, Start, open_node
 
 
 def split(body: bytes) -> Rows:
@@ -30,7 +30,7 @@ def start(directories: Directories) -> Callable[..., Opened]:
     def start(*protocols: str, remembering: bool = False) -> Opened:
         decoders = dict.fromkeys(protocols, split)
         return open_node(
-            "gw", directories, RealDisk(), decoders, remembering=remembering
+            Start("gw", directories, Machine(), decoders, remembering=remembering)
         )
 
     return start

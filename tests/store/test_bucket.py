@@ -20,7 +20,7 @@ from gateway.store.bucket import (
     commit,
     probe,
 )
-from gateway.store.lineage import files_behind
+from gateway.store.in_bucket import files_behind
 from gateway.store.names import file_name
 from gateway.store.s3 import S3, Missing
 from gateway_testkit.bucket import MemoryBucket

@@ -537,7 +537,7 @@ def test_what_a_journal_recovers_is_what_is_replayed(place: Place) -> None:
     place.log.commit([Batch(place.origin, 1, 2, b"d1", 2)])
     place.log.commit([Batch(place.origin, 1, 0, b"m3", 2)])
     checkpoint, words = place.checkpoint()
-    found = examine(place.journal, place.disk).settle()
+    found = examine(place.journal, place.disk).settle().found
     checkpoint.recover(found.segments, found.segments)
     assert words.words == [b"m1", b"m2", b"d1", b"m3"]
     assert [segment.events for segment in found.segments] == [0, 0, 2]

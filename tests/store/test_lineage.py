@@ -20,17 +20,24 @@ from gateway.store.directories import Directories
 from gateway.store.disk import Disk, File, RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
 from gateway.store.journal import Loss
+from gateway.store.machine import Machine
 from gateway.store.mark import NAME as MARK
 from gateway.store.mark import Mark, Marker
 from gateway.store.names import file_name
-from gateway.store.opening import Opened, open_node
+from gateway.store.opening import Opened, Start, open_node
 from gateway.store.spool.catalog_lines import entries
 
 
 def start(data: Path, disk: Disk | None = None) -> Opened:
     decoders = {"plain": lambda body: Rows(body.split(b","))}
     return open_node(
-        "gw", Directories.under(data), disk or RealDisk(), decoders, remembering=False
+        Start(
+            "gw",
+            Directories.under(data),
+            Machine(disk or RealDisk()),
+            decoders,
+            remembering=False,
+        )
     )
 
 
@@ -441,13 +448,15 @@ def test_a_copy_is_told_before_anything_is_changed(tmp_path: Path) -> None:
         told.append(what)
 
     opened = open_node(
-        "gw",
-        Directories.under(copy),
-        RealDisk(),
-        {},
-        remembering=False,
-        tell=tell,
-        tell_notice=notice,
+        Start(
+            "gw",
+            Directories.under(copy),
+            Machine(),
+            {},
+            remembering=False,
+            tell=tell,
+            tell_notice=notice,
+        )
     )
     assert told == [opened.notice]
     assert current(copy) != before

@@ -12,8 +12,9 @@ from gateway.sdk import summed
 from gateway.store.directories import Directories
 from gateway.store.disk import Disk, RealDisk
 from gateway.store.journal import Synced, segment
+from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker, decode
-from gateway.store.opening import Opened, open_node
+from gateway.store.opening import Opened, Start, open_node
 from gateway_testkit.disk import Fault, RecordingDisk
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
@@ -21,11 +22,13 @@ ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 
 def start(root: Path, disk: Disk | None = None, *, remembering: bool = True) -> Opened:
     return open_node(
-        "gw",
-        Directories.under(root),
-        disk or RealDisk(),
-        {"plain": lambda body: Rows([body])},
-        remembering=remembering,
+        Start(
+            "gw",
+            Directories.under(root),
+            Machine(disk or RealDisk()),
+            {"plain": lambda body: Rows([body])},
+            remembering=remembering,
+        )
     )
 
 

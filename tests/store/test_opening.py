@@ -21,10 +21,17 @@ from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss, segment
 from gateway.store.lock import Locked
+from gateway.store.machine import Machine
 from gateway.store.mark import Mark
-from gateway.store.opening import MissingJournal, MissingProtocol, Opened, open_node
+from gateway.store.opening import (
+    MissingJournal,
+    MissingProtocol,
+    Opened,
+    Start,
+    open_node,
+)
 from gateway.store.spool import file_name
-from gateway.store.storage import Storage, StorageCallbacks
+from gateway.store.storage import OpenedStorage, StorageCallbacks
 from losses import damage, losses
 
 from .conftest import public, publish_all, split, store
@@ -96,7 +103,9 @@ def test_losses_are_told_even_if_the_start_fails(
 
     for _ in range(2):
         with pytest.raises(MissingProtocol):
-            open_node("gw", directories, RealDisk(), {}, remembering=False, tell=tell)
+            open_node(
+                Start("gw", directories, Machine(), {}, remembering=False, tell=tell)
+            )
     assert told == [2, 2]
     assert {path: path.read_bytes() for path in journal.iterdir()} == before
 
@@ -168,7 +177,9 @@ def test_poison_that_may_not_be_searched_refuses_no_start(
     opened.marker.write(Mark(1, 1, 1), now=True)
     shutil.rmtree(directories.spool)
     decoders = {"plain": split}
-    opened = open_node("gw", directories, Forbidden(), decoders, remembering=False)
+    opened = open_node(
+        Start("gw", directories, Machine(Forbidden()), decoders, remembering=False)
+    )
     assert opened.first_lsn == 2
     assert opened.publisher.link.sha256 == ""
 
@@ -276,7 +287,7 @@ def test_the_archive_is_listed_once(
     store(opened, "plain", b"a")
     publish_all(start("plain"))
     disk = Listed()
-    open_node("gw", directories, disk, {}, remembering=False)
+    open_node(Start("gw", directories, Machine(disk), {}, remembering=False))
     assert disk.times["archive"] == 1
 
 
@@ -288,7 +299,7 @@ def test_one_daemon_at_a_time(tmp_path: Path) -> None:
     )
 
     def start() -> Any:
-        return Storage.open(
+        return OpenedStorage.locked(
             settings,
             RealDisk(),
             None,
@@ -311,13 +322,13 @@ def test_the_open_segments_age_follows_no_clock_that_is_set(
     """The wall clock set back an hour would keep events from the spool for that hour."""
     wall, passed = [7200.0], [10.0]
     opened = open_node(
-        "gw",
-        directories,
-        RealDisk(),
-        {"plain": split},
-        remembering=False,
-        clock=lambda: wall[0],
-        monotonic=lambda: passed[0],
+        Start(
+            "gw",
+            directories,
+            Machine(clock=lambda: wall[0], monotonic=lambda: passed[0]),
+            {"plain": split},
+            remembering=False,
+        )
     )
     origin = Origin("plain", "l", "s-1", "[::1]:9")
     opened.log.commit([Batch(origin, 1, 1, b"a", 1)])

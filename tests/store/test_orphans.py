@@ -12,9 +12,10 @@ import pytest
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker
 from gateway.store.names import file_name
-from gateway.store.opening import open_node
+from gateway.store.opening import Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool.expired import ExpiredRecord
 
@@ -33,7 +34,7 @@ def directories(tmp_path: Path) -> Directories:
 
 def leave(directories: Directories, node: str, *bodies: bytes) -> None:
     """What a killed daemon of this name acknowledged."""
-    opened = open_node(node, directories, RealDisk(), DECODERS, remembering=False)
+    opened = open_node(Start(node, directories, Machine(), DECODERS, remembering=False))
     origin = Origin("plain", "beats", "s-1", "127.0.0.1:9")
     opened.log.commit(
         [Batch(origin, 1, body.count(b",") + 1, body, len(body)) for body in bodies]
@@ -123,7 +124,9 @@ def test_the_mark_of_an_orphan_says_that_it_is_published(
     assert (found.given, found.durable, found.published) == (5, 2, 2)
     for directory in (directories.journal_of("host-a"), directories.spool):
         shutil.rmtree(directory)
-    opened = open_node("host-a", directories, RealDisk(), DECODERS, remembering=False)
+    opened = open_node(
+        Start("host-a", directories, Machine(), DECODERS, remembering=False)
+    )
     assert (opened.losses, opened.first_lsn) == ([], 6)
 
 

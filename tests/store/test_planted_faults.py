@@ -20,15 +20,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from twisted.application.service import Service
 
 from gateway import config
 from gateway.audit import audit
 from gateway.audit.payloads import compare_payloads
+from gateway.daemon.opened import Opened
+from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
 from gateway.store import disk, mark, storage
 from gateway.store.directories import Directories
@@ -79,6 +84,11 @@ class BadSectors(RealDisk):
         return bytes(path.stat().st_size) if path == self.path else self.read(path)
 
 
+def _left_unbound(opened: Opened, *_: object) -> Any:
+    """In the place of `Running.bind`."""
+    return SimpleNamespace(opened=opened, admin=Service())
+
+
 @dataclass
 class Place:
     """A data directory, and starts of the daemon in it."""
@@ -105,17 +115,23 @@ class Place:
         Raises `Refused`.
         """
         settings = config.Config.model_validate(
-            {"node": "gw-1", "data_dir": str(self.data), "listeners": LISTENERS}
+            {
+                "node": "gw-1",
+                "data_dir": str(self.data),
+                "listeners": LISTENERS,
+                "spool": {"publishers": 0},
+            }
         )
         daemon: Any = Gateway(
             settings,
             QueuedReactor(),
             BadSectors(unreadable),
             Terminal(),  # type: ignore[arg-type]
+            lambda: settings,
         )
-        daemon._bind = lambda: None
-        daemon.privilegedStartService()
-        opened = daemon.storage._opened
+        with patch.object(Running, "bind", _left_unbound):
+            daemon.privilegedStartService()
+        opened = daemon.daemon.opened.storage._opened.found
         for sealed in opened.unpublished:
             opened.publisher.publish(sealed)
         opened.publisher.close()

@@ -26,13 +26,14 @@ from gateway.store.claim import Claim
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.in_bucket import newest_below
 from gateway.store.incarnation import KEY
 from gateway.store.journal import Segment
-from gateway.store.lineage import newest_below
+from gateway.store.machine import Machine
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
 from gateway.store.spool import uploads
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
 from gateway.store.word import Holder, Reached, Word, encode, name_of
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.reactor import QueuedReactor
@@ -62,17 +63,17 @@ class Node:
         self.reactor = QueuedReactor()
         self.root = root
         self.told: list[str] = []
-        self.storage = Storage(
-            Settings(
+        opened = OpenedStorage(
+            settings=Settings(
                 node="gw",
                 directories=Directories.under(root),
                 spool=options_of(model.Spool, roll_interval=0.01, **spool),
                 acknowledge_when_published=ack == "spool",
             ),
-            RealDisk(),
-            self.reactor,
-            {"plain": lambda body: Rows([body])},
-            StorageCallbacks(
+            machine=Machine(),
+            reactor=self.reactor,
+            decoders={"plain": lambda body: Rows([body])},
+            callbacks=StorageCallbacks(
                 fatal=pytest.fail,
                 damaged=lambda losses, repairs: self.told.extend(repairs),
                 noticed=self.told.append,
@@ -82,7 +83,7 @@ class Node:
             claim=claim,
             in_thread=self.reactor.in_thread,
         )
-        self.storage.recover({} if memory is None else {"plain": memory})
+        self.storage = opened.recover({} if memory is None else {"plain": memory})
         self.acknowledged: list[int] = []
 
     def start(self) -> Node:
@@ -138,8 +139,8 @@ def uploads_of(node: Node) -> uploads.Uploads:
 
 def kill(node: Node) -> None:
     """It asks nothing more of the bucket, and answers nobody."""
-    assert node.storage._claim is not None
-    node.storage._claim.stop()
+    assert node.storage._opened.claim is not None
+    node.storage._opened.claim.stop()
     uploads_of(node).forbid("it was killed")
     node.reactor.run(lambda: not uploads_of(node)._busy)
 
@@ -401,13 +402,13 @@ def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
     node.reactor.run(lambda: memory.payloads)
     bucket.away()
     made: list[int] = []
-    done = storage.spool._on_done
+    done = storage.spool._observer.done
 
     def note(sealed: Segment) -> None:
         done(sealed)
         made.append(sealed.last_lsn)
 
-    monkeypatch.setattr(storage.spool, "_on_done", note)
+    monkeypatch.setattr(storage.spool._observer, "done", note)
     for lsn, payload in ((2, b"a"), (3, b"b")):
         send(payload)
         node.reactor.run(lambda lsn=lsn: lsn in made)
@@ -423,7 +424,9 @@ def test_what_waits_for_the_bucket_is_remembered_by_the_journal(
     bucket.back()
     node.reactor.run(lambda: memory.payloads == [b"before", b"a", b"b"])
     node.reactor.advance(600)
-    node.reactor.run(lambda: not (checkpoint.kept_bytes or storage._untold_bytes))
+    node.reactor.run(
+        lambda: not (checkpoint.kept_bytes or storage._handing.untold_bytes)
+    )
     node.stop()
 
 

@@ -12,7 +12,9 @@ from twisted.internet.defer import Deferred
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.machine import Machine
+from gateway.store.owners import Owners
+from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway_testkit.reactor import QueuedReactor
 
 
@@ -27,20 +29,23 @@ class NoRoomForFiles(RealDisk):
         return super().create(path)
 
 
-def opened(root: Path, disk: RealDisk, reactor: Any, *, published: bool) -> Storage:
-    return Storage(
-        Settings(
+def opened(
+    root: Path, disk: RealDisk, reactor: Any, *, published: bool, **more: Any
+) -> Storage:
+    return OpenedStorage(
+        settings=Settings(
             node="gw",
             directories=Directories.under(root),
             acknowledge_when_published=published,
         ),
-        disk,
-        reactor,
-        {"plain": lambda body: Rows([body])},
-        StorageCallbacks(fatal=pytest.fail),
+        machine=Machine(disk),
+        reactor=reactor,
+        decoders={"plain": lambda body: Rows([body])},
+        callbacks=StorageCallbacks(fatal=pytest.fail),
         remembering=False,
         in_thread=reactor.in_thread,
-    )
+        **more,
+    ).recover({})
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -50,12 +55,10 @@ def test_senders_wait_for_files_of_what_was_left(
     """With `ack: spool`: who resumes is told how far it is, and that acknowledges it."""
     reactor, disk = QueuedReactor(), NoRoomForFiles()
     before = opened(tmp_path, disk, reactor, published=published)
-    before.recover({})
     origin = Origin("plain", "l", "s-1", "[::1]:9")
-    before._opened.log.commit([Batch(origin, 1, 1, b"a", 1)])
-    before._opened.publisher.close()
+    before._opened.found.log.commit([Batch(origin, 1, 1, b"a", 1)])
+    before._opened.found.publisher.close()
     storage = opened(tmp_path, disk, reactor, published=published)
-    storage.recover({})
     assert not storage.ready.called
     storage.start()
     assert storage.ready.called is not published
@@ -71,7 +74,6 @@ def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
     """The first start of all, say."""
     reactor = QueuedReactor()
     storage = opened(tmp_path, RealDisk(), reactor, published=True)
-    storage.recover({})
     storage.start()
     assert storage.ready.called
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
@@ -81,16 +83,15 @@ def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path: Path) -> None:
     """It removes them itself, and keeps what its streams need.  A node that ran here has
     left its journal.
     """
-    storage = opened(tmp_path, RealDisk(), QueuedReactor(), published=False)
-    journal = storage.directories.journal_of
+    journal = Directories.under(tmp_path).journal_of
     for node in ("old", "live", "unreadable"):
-        journal(node).mkdir()
+        journal(node).mkdir(parents=True)
 
     def is_live(path: Path) -> bool:
         if path == journal("unreadable"):
             raise PermissionError(path)
         return path == journal("live")
 
-    storage._is_live = is_live
+    owners = Owners("gw", Directories.under(tmp_path), RealDisk(), is_live)
     nodes = ("gw", "old", "live", "unreadable", "elsewhere")
-    assert [node for node in nodes if storage._is_ours(node)] == ["gw", "old"]
+    assert [node for node in nodes if owners.is_ours(node)] == ["gw", "old"]

@@ -13,8 +13,8 @@ import pytest
 from gateway.config import Config
 from gateway.event import Rows
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.opening import Opened, open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Opened, Start, open_node
 from gateway.store.table_words import TablePlace, last_lsn, table_of
 
 FORMS = [{"gw": [[1, 5], [7, 9]]}, {"gw": {"": [[1, 5]], "5f0c": [[7, 9]], "e0e0": []}}]
@@ -87,13 +87,15 @@ def test_the_work_is_bounded(tmp_path: Path) -> None:
 
 def start(root: Path, table: TablePlace | None, told: list[str]) -> Opened:
     return open_node(
-        "gw",
-        Directories.under(root),
-        RealDisk(),
-        {"plain": lambda body: Rows([body])},
-        remembering=False,
-        table=table,
-        tell_notice=told.append,
+        Start(
+            "gw",
+            Directories.under(root),
+            Machine(),
+            {"plain": lambda body: Rows([body])},
+            remembering=False,
+            table=table,
+            tell_notice=told.append,
+        )
     )
 
 

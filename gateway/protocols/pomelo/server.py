@@ -38,7 +38,7 @@ __all__ = ["PomeloServer"]
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
 _GIVE_UP_SECONDS = 7.0
-"""Into the drain (`daemon.service.DRAIN_SECONDS`): what a full journal has not taken by
+"""Into the drain (`daemon.opened.DRAIN_SECONDS`): what a full journal has not taken by
 then is answered as not stored, while there is time to say so."""
 
 _NOBODY = Admitted()

@@ -114,6 +114,9 @@ class Journal:
     _wall_clock: Callable[[], float] = time.time
     _acknowledge_when_published: bool = field(default=False, kw_only=True)
     _threads: Threads = field(factory=RealThreads, kw_only=True)
+    copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
+    """What waits for its file, by lsn: a disk that does not give it back loses none of
+    it.  Shared with the thread."""
 
     def __attrs_post_init__(self) -> None:
         self.durable_lsn = self._log.next_lsn - 1
@@ -153,9 +156,6 @@ class Journal:
             self._durable,
         )
         # Shared with the thread.
-        self.copies: SharedDict[int, Batch] = SharedDict()
-        """What waits for its file, by lsn: a disk that does not give it back loses none
-        of it."""
         self._busy_since: float | None = None
         self._failed_syncs = 0
         self._thread = self._threads.thread("journal", self._run)

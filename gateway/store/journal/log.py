@@ -39,6 +39,7 @@ from gateway.event import Batch
 from gateway.store.disk import NO_ROOM, Disk, File
 from gateway.store.journal import segment
 from gateway.store.journal.spares import Spares
+from gateway.store.room import Room
 
 __all__ = ["Log", "Segment", "SyncFailed", "Synced"]
 
@@ -110,7 +111,7 @@ class Log:
     Make it before any segment of an earlier run is removed: what comes later begins
     under a later name.
 
-    *reserve*: bytes to leave free for files of what is already durable.  *file_bytes*:
+    *room*: to leave free for files of what is already durable.  *file_bytes*:
     how much a file may take, given the size of its segment, that of its payloads, and
     their number.  *spares*: what new segments are written over.
     """
@@ -119,7 +120,7 @@ class Log:
     _disk: Disk
     next_lsn: int
     """The lsn of the next event; everything before it is durable."""
-    _reserve: Callable[[], int] = lambda: 0
+    _room: Room = Factory(Room)
     _file_bytes: Callable[[int, int, int], int] = max
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
@@ -133,8 +134,6 @@ class Log:
         self._left: list[Segment] = []
         self.synced = Synced()
         """Of the newest segment with a batch, whether it is still open or not."""
-        self.wanted_bytes = 0
-        """Room beside *reserve* that the last group did not find; 0: it did."""
 
     @property
     def events(self) -> int:
@@ -245,10 +244,10 @@ class Log:
             self.payload_bytes + payload_bytes,
             self.events + events,
         )
-        if not self._has_room(needed + self._reserve()):
-            self.wanted_bytes = needed
+        if not self._has_room(needed + self._room.reserved_bytes):
+            self._room.wanted_bytes = needed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.directory))
-        self.wanted_bytes = 0
+        self._room.wanted_bytes = 0
 
     def _has_room(self, wanted: int) -> bool:
         if self._disk.free(self.directory) >= wanted:

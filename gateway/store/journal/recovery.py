@@ -24,7 +24,7 @@
        says how far it reached, so that what is lost is published as such, and a start
        after this one needs no mark to know
 
-`Recovered.clear` takes away what is left over.  A name may be all that tells of a lsn, so
+`SettledJournal.clear` takes away what is left over.  A name may be all that tells of a lsn, so
 the mark has to have it before:
 
     8. a file that holds no batch is removed, and so is a spare one (`spares`); what is no
@@ -52,6 +52,7 @@ __all__ = [
     "DAMAGED",
     "Loss",
     "Recovered",
+    "SettledJournal",
     "examine",
     "name_aside",
     "set_aside",
@@ -98,30 +99,37 @@ class Recovered:
         """Some segment lacks what the one behind it calls synced."""
         return any(one.bytes < self.told.get(one.path.name, 0) for one in self.segments)
 
-    def settle(self) -> Recovered:
-        """Make the segments agree with what was found, and sync them; returns it.  Raises
-        OSError.
+    def settle(self) -> SettledJournal:
+        """Make the segments agree with what was found, and sync them.  Raises OSError.
 
         A crash at any moment of it, or right after, changes nothing.
         """
         _do_all(self._settling)
-        return self
-
-    def clear(self) -> Recovered:
-        """Take away what is no segment; `settle` comes first.  Returns it; raises OSError.
-
-        A crash changes nothing if `next_lsn` is remembered.
-        """
-        _do_all(self._clearing)
-        return self
+        return SettledJournal(self, self._clearing)
 
     def later(self, step: Callable[[], None]) -> None:
         """Add a step to `settle`."""
         self._settling.append(step)
 
     def last(self, step: Callable[[], None]) -> None:
-        """Add a step to `clear`."""
+        """Add a step to `SettledJournal.clear`."""
         self._clearing.append(step)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledJournal:
+    """The same where the segments are as they were found to be."""
+
+    found: Recovered
+    _clearing: list[Callable[[], None]]
+
+    def clear(self) -> Recovered:
+        """Take away what is no segment; returns what is left.  Raises OSError.
+
+        A crash changes nothing if `next_lsn` is remembered.
+        """
+        _do_all(self._clearing)
+        return self.found
 
 
 def _do_all(steps: list[Callable[[], None]]) -> None:

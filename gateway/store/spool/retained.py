@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from attrs import define
+from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.store.disk import Disk, RealDisk, replace_file
@@ -131,9 +131,9 @@ class Retained:
     _disk: Disk
     _compression: str = "zstd"
     _clock: Callable[[], float] = time.monotonic
+    needed: Needed = field(factory=dict, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        self.needed: Needed = {}
         self.files = self.bytes = 0
         """How many there are, and their size; as of the last look."""
         self._unsure = False

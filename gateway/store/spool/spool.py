@@ -11,10 +11,7 @@ files (`spool.after: keep`) it moves them to the archive itself; where they go t
 from __future__ import annotations
 
 import contextlib
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -24,10 +21,14 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from gateway.config import model
-from gateway.store.disk import NO_ROOM, Disk
+from gateway.store.disk import NO_ROOM
 from gateway.store.journal.log import Segment
+from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
+from gateway.store.owners import Owners
+from gateway.store.room import Room
 from gateway.store.shared import SharedDict
+from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
@@ -35,7 +36,6 @@ from gateway.store.spool.processes import Lost
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
-from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Spool"]
 
@@ -43,9 +43,7 @@ _TICK_SECONDS = 1.0
 _HELD_TICK_SECONDS = 0.05
 """While the spool is full; but looking takes one part in `_LOOKING_SHARE` of our time."""
 _LOOKING_SHARE = 20
-_SPARE_BYTES = 4 * 2**20
 _FILES_PER_ROLL = 8
-_UPCOMING = 16
 _LONGEST_PAUSE_SECONDS = 60.0
 _UPLOADING_SECONDS = 10.0
 """At the stop; what is left then waits for the next start."""
@@ -72,23 +70,42 @@ class Journal(Protocol):
         """Events up to there are in the spool."""
 
 
+class Observer(Protocol):
+    """Whom the spool tells what it does."""
+
+    def published(self, file: Published) -> None:
+        """There is a file.  In the spool's thread."""
+
+    def done(self, sealed: Segment) -> None:
+        """A segment is published, or has nothing to publish, and the journal was told of
+        that.  In the reactor's thread.
+        """
+
+    def uploaded(self) -> None:
+        """More files are in the bucket, and the journal was told.  In the reactor's thread."""
+
+    def looked(self) -> None:
+        """At spool and archive, as every second.  In the spool's thread; what it raises is
+        told, and it is called again.
+        """
+
+    def expiring(self, names: Iterable[str]) -> None:
+        """Files of these names are about to leave the archive.  In the spool's thread;
+        unless it raises OSError.
+        """
+
+    def expired(self) -> None:
+        """Files have left the archive.  In the spool's thread."""
+
+
 @define(eq=False, slots=False)
 class Spool:
     """The thread, and its interface in the reactor.
 
-    *on_published* is called in the spool's own thread, and so is *on_expired*,
-    when the archive has dropped files; *before_expiry* is called with their names
-    before.  *retained* keeps what readers need of those; *ours* says of a node whether
-    its files are ours to move and to remove, *only_copy* of a file's name whether no
-    table has what is in it.
-
-    *on_done* is called in the reactor's thread for each segment that is published,
-    or has nothing to publish, after the journal was told.  *also_reserved*: bytes
-    of the disk that are not to be used up.  *wanted*: bytes beside those for which the
-    archive is to make room.
-
-    *uploads* puts the files into a bucket: published is what is there.  *on_uploaded* is
-    called in the reactor's thread, after the journal was told.
+    *archive* may be shared with other nodes: *owners* knows whose files are ours to move
+    and to remove.  *retained* keeps what readers need of those that go.  *room* is what
+    the disk must have left, and *uploads* puts the files into a bucket: published is what
+    is there.
     """
 
     _log = Logger()
@@ -96,37 +113,27 @@ class Spool:
     _directory: Path
     _archive: Path
     _publisher: Publisher
+    _backlog: Backlog
+    _journal: Journal
+    _observer: Observer
+    _owners: Owners
+    room: Room
     _settings: model.Spool
-    _disk: Disk
+    _machine: Machine
     _reactor: IReactorFromThreads
     _made_lsn: int = field(alias="published_lsn")
     """There are files up to this lsn."""
-    _on_published: Callable[[Published], None] = lambda _: None
-    _on_done: Callable[[Segment], None] = lambda _: None
-    _on_expired: Callable[[], None] = lambda: None
-    _also_reserved: Callable[[], int] = lambda: 0
-    _wanted: Callable[[], int] = lambda: 0
-    _on_look: Callable[[], None] = lambda: None
-    _before_expiry: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
-    _ours: Callable[[str], bool] = lambda _: True
-    _only_copy: Callable[[str], bool] = lambda _: False
-    _clock: Callable[[], float] = time.monotonic
-    _wall_clock: Callable[[], float] = time.time
-    _threads: Threads = field(factory=RealThreads)
     uploads: Uploads | None = None
-    _on_uploaded: Callable[[], None] = lambda: None
 
     def __attrs_post_init__(self) -> None:
-        self.backlog_bytes = 0
-        """Sealed segments that are not published yet; …"""
-        self._to_write_bytes = 0
-        """… and the files that they will become, at most about."""
+        machine, settings = self._machine, self._settings
+        self._disk, self._clock = machine.disk, machine.monotonic
         self.levels = Levels(
             self._directory,
             self._archive,
             self._disk,
-            self._settings.max_bytes,
+            settings.max_bytes,
             self._clock,
             self._why_waiting,
         )
@@ -134,39 +141,32 @@ class Spool:
         self._expiry = Expiry(
             self._archive,
             self._disk,
-            self._settings.retention,
-            self._settings.archive_bytes,
-            self._on_expired,
+            settings.retention,
+            settings.archive_bytes,
+            self._observer.expired,
             self._clock,
-            self._wall_clock,
-            self._before_expiry,
+            machine.clock,
+            self._observer.expiring,
             self._retained,
-            self._ours,
-            self._only_copy,
+            self._owners.is_ours,
+            self._owners.is_only_copy,
         )
-        self._pace = Pace(self._settings.max_bytes)
-        self._journal: Journal | None = None
-        self._ended: Deferred[None] | None = None
-        self._thread = self._threads.thread("spool", self._run)
+        self._pace = Pace(settings.max_bytes)
+        self._ended: Deferred[None] = Deferred()
+        self._thread = machine.threads.thread("spool", self._run)
         self._tick = _TICK_SECONDS
         self.publish_error: str | None = None
         """Why the file in hand can not be written now."""
         self._told: SharedDict[str, str] = SharedDict()
         """What fails now beside publishing, and was told, and why."""
-        # Shared between the threads, under the condition's lock; so is the backlog.
-        self._condition = self._threads.condition()
-        self._work: deque[Segment] = deque()
-        self._sealed_bytes = 0
-        """Of all segments that ever came."""
-        self._stopping = False
+        self._backlog.watch(lambda: self._reactor.callFromThread(self._hold_if_full))
 
     # -- the reactor's side ---------------------------------------------------
 
-    def start(self, journal: Journal, left: Sequence[Segment]) -> None:
+    def start(self, left: Sequence[Segment]) -> None:
         """Start publishing, *left* by the last run first."""
-        self._journal = journal
         for sealed in left:
-            self.publish(sealed)
+            self._backlog.add(sealed)
         self._watch()
         if self.uploads is not None:
             self.uploads.start(
@@ -187,41 +187,16 @@ class Spool:
         made = self._made_lsn
         return made if self.uploads is None else self.uploads.safe_lsn(made)
 
-    def publish(self, sealed: Segment) -> None:
-        """Queue a sealed segment; any thread may call.
-
-        It counts towards `spool.max_bytes` from now on: senders fill the journal faster
-        than the thread looks, above all while it writes its first file.
-        """
-        with self._condition:
-            self.backlog_bytes += sealed.bytes
-            self._to_write_bytes += self._file_bytes(sealed)
-            self._sealed_bytes += sealed.bytes
-            self._work.append(sealed)
-            self._condition.notify()
-        self._reactor.callFromThread(self._hold_if_full)
+    @property
+    def backlog_bytes(self) -> int:
+        """Of sealed segments that are not published yet."""
+        return self._backlog.bytes
 
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
-        self._ended = Deferred()
         self._publisher.writer.hurry()
-        with self._condition:
-            self._stopping = True
-            self._condition.notify()
+        self._backlog.stop()
         return self._ended
-
-    @property
-    def reserved_bytes(self) -> int:
-        """Room on the disk for what has to be written there, come what may.
-
-        First of all the files that the sealed segments will become.
-        """
-        return self._to_write_bytes + self._also_reserved() + _SPARE_BYTES
-
-    def _file_bytes(self, sealed: Segment) -> int:
-        return self._publisher.file_bytes(
-            sealed.bytes, sealed.payload_bytes, sealed.events
-        )
 
     # -- the thread's side ----------------------------------------------------
 
@@ -235,27 +210,18 @@ class Spool:
                 self.uploads.finish(_UPLOADING_SECONDS)
         except Exception:  # or the daemon would wait for us until somebody kills it
             self._log.failure("The thread that publishes has ended early")
-        if self._ended is not None:
-            self._reactor.callFromThread(self._ended.callback, None)
+        self._reactor.callFromThread(self._ended.callback, None)
 
     def _next(self) -> Segment | None:
         """The next segment to publish, watching the levels meanwhile; None at the end."""
-        while True:
-            self._check_levels()
-            with self._condition:
-                if not (self._work or self._stopping):
-                    self._condition.wait(self._tick)
-                if self._work:
-                    return self._work.popleft()
-                if self._stopping:
-                    return None
+        return self._backlog.next(self._check_levels, lambda: self._tick)
 
     def _publish(self, sealed: Segment) -> bool:
         """Until it worked; false if the daemon is stopping and it did not."""
         pause, alone = _TICK_SECONDS, False
         while True:
             try:
-                upcoming = () if alone else self._upcoming()
+                upcoming = () if alone else self._backlog.upcoming()
                 done = self._publisher.publish(sealed, upcoming)
             except Exception as why:  # the segment is safe; publishing must go on
                 self._failed(sealed, why)
@@ -263,16 +229,14 @@ class Spool:
                     # What waits for this file may have the last room.
                     self._publisher.give_room()
                     alone = True
-                if self._stopping_after(pause):
+                if self._backlog.stopping_after(pause, self._clock):
                     return False
                 if isinstance(why, Lost):  # to start a process costs half a second
                     pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
                 self._check_levels()
                 continue
             self.publish_error = None
-            with self._condition:
-                self.backlog_bytes -= sealed.bytes
-                self._to_write_bytes -= self._file_bytes(sealed)
+            self._backlog.published(sealed)
             if done is not None and self.uploads is not None:
                 self.uploads.add(done.path.name)
             self._made_lsn = sealed.last_lsn
@@ -291,22 +255,9 @@ class Spool:
         """What fails now beside publishing, and why."""
         return [f"{what}: {why}" for what, why in self._told.snapshot().items()]
 
-    def _upcoming(self) -> list[Segment]:
-        """What is to be published after the segment in hand, as far as is known."""
-        with self._condition:
-            return list(islice(self._work, _UPCOMING))
-
-    def _stopping_after(self, seconds: float) -> bool:
-        """Wait, unless the daemon is stopping; whether it is."""
-        until = self._clock() + seconds
-        with self._condition:
-            while not self._stopping and (left := until - self._clock()) > 0:
-                self._condition.wait(left)
-            return self._stopping
-
     def _tell_published(self, done: Published) -> None:
         try:
-            self._on_published(done)
+            self._observer.published(done)
         except Exception:
             self._log.failure("{file} was published", file=done.path.name)
 
@@ -324,7 +275,7 @@ class Spool:
         if self._settings.after == "keep" and self.uploads is None:
             self._try("files can not be moved to the archive", self._archive_all)
         self._try("spool and archive can not be looked after", self._look)
-        self._try("the mark in state/ can not be written", self._on_look)
+        self._try("the mark in state/ can not be written", self._observer.looked)
 
     def _why_waiting(self) -> str:
         """What the files in the spool wait for."""
@@ -355,7 +306,7 @@ class Spool:
         moved = False
         for name in disk.names(self._directory):
             parsed = parse_file_name(name)
-            if parsed is None or not self._ours(parsed[0]):
+            if parsed is None or not self._owners.is_ours(parsed[0]):
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
                 disk.rename(self._directory / name, self._archive / name)
@@ -376,7 +327,7 @@ class Spool:
             self._publisher.spares.give_room()
         if not self._enough_room():
             self._make_room()
-        no_room = levels.why_no_room(self.reserved_bytes)
+        no_room = levels.why_no_room(self.room.reserved_bytes)
         self._reactor.callFromThread(
             self._watched, no_room, self._why_refused(), levels.spool.files
         )
@@ -386,7 +337,9 @@ class Spool:
 
     def _why_refused(self) -> str | None:
         """Why the journal has no room for a group that waits, if one does."""
-        return self.levels.why_no_room(self.reserved_bytes + self._wanted())
+        return self.levels.why_no_room(
+            self.room.reserved_bytes + self.room.wanted_bytes
+        )
 
     def _make_room(self) -> None:
         if self._settings.after == "keep" and self.uploads is None:
@@ -404,42 +357,32 @@ class Spool:
     # -- called from the thread, in the reactor's -------------------------------
 
     def _tell(self, sealed: Segment) -> None:
-        if self._journal is not None:
-            self._journal.published(self._done_lsn(sealed))
-        self._on_done(sealed)
-
-    def _done_lsn(self, sealed: Segment) -> int:
-        return (
-            sealed.last_lsn
-            if self.uploads is None
-            else self.uploads.safe_lsn(sealed.last_lsn)
-        )
+        made, uploads = sealed.last_lsn, self.uploads
+        done = made if uploads is None else uploads.safe_lsn(made)
+        self._journal.published(done)
+        self._observer.done(sealed)
 
     def _tell_uploaded(self) -> None:
-        if self._journal is not None:
-            self._journal.published(self.published_lsn)
-        self._on_uploaded()
+        self._journal.published(self.published_lsn)
+        self._observer.uploaded()
 
     def _watched(self, no_room: str | None, refused: str | None, files: int) -> None:
         """*refused*: see `_why_refused`."""
-        if self._journal is not None:
-            if "commit" in self._journal.reasons:
-                no_room = refused
-            self._journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
-            self._journal.pace = self._paced(self._journal.open_bytes)
-            self._journal.hold("disk", no_room)
+        journal = self._journal
+        if "commit" in journal.reasons:
+            no_room = refused
+        journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
+        journal.pace = self._paced(journal.open_bytes)
+        journal.hold("disk", no_room)
         self._hold_if_full()
 
     def _paced(self, open_bytes: int) -> float:
-        with self._condition:
-            taken, waiting = self._sealed_bytes, self.backlog_bytes
+        taken, waiting = self._backlog.taken
         held = self.levels.spool.bytes + waiting + open_bytes
         return self._pace.look(self._clock(), taken + open_bytes, held)
 
     def _hold_if_full(self) -> None:
-        if self._journal is not None:
-            full = self.levels.why_full(self.backlog_bytes)
-            self._journal.hold("spool", full)
-            if self.uploads is not None:
-                conflicts = self.uploads.conflicts.snapshot().values()
-                self._journal.hold("bucket", next(iter(conflicts), None))
+        self._journal.hold("spool", self.levels.why_full(self.backlog_bytes))
+        if self.uploads is not None:
+            conflicts = self.uploads.conflicts.snapshot().values()
+            self._journal.hold("bucket", next(iter(conflicts), None))

@@ -20,6 +20,7 @@ from twisted.internet.defer import Deferred
 
 from gateway.event import BATCH_BYTES, Batch, Stored
 from gateway.sdk.interfaces import Told
+from gateway.store.journal import Journal
 from gateway.store.spool import parse_file_name
 from gateway.store.storage import Storage
 from simulation.judge import Broken
@@ -59,8 +60,8 @@ class CountedJournal:
     Implements `gateway.sdk.interfaces.Journal`.
     """
 
-    def __init__(self, storage: Storage, bounds: Bounds) -> None:
-        self._journal = journal = storage.journal
+    def __init__(self, journal: Journal, bounds: Bounds) -> None:
+        self._journal = journal
         self._bounds = bounds
         self._handed: dict[int, _Handed] = {}
         self.held = 0

@@ -21,8 +21,9 @@ from gateway.sdk.protocol import Context, Protocol, Unusable
 from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
 from gateway.store.journal import Loss
+from gateway.store.machine import Machine
 from gateway.store.orphans import publish_orphans
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from simulation.admin import AdminPort
 from simulation.bounds import CountedJournal
 from simulation.disk import Session
@@ -178,8 +179,8 @@ class Life:
         world, settings = self.world, self.world.settings
         # Its ledger lies on the real disk, which is not the simulation's.
         lineage.in_tables = lambda node, _: world.spark.in_tables(node)
-        self.storage = storage = Storage(
-            Settings(
+        opened = OpenedStorage(
+            settings=Settings(
                 node=self.node,
                 directories=world.directories,
                 journal=settings.journal,
@@ -187,10 +188,10 @@ class Life:
                 acknowledge_when_published=settings.acknowledge_when_published,
                 checkpoint_bytes=settings.checkpoint_bytes,
             ),
-            self.disk,
-            self.reactor,
-            DECODERS,
-            StorageCallbacks(
+            machine=Machine(self.disk, world.wall_clock, world.clock, self.scheduler),
+            reactor=self.reactor,
+            decoders=DECODERS,
+            callbacks=StorageCallbacks(
                 fatal=self._fatal,
                 durable=self._durable,
                 damaged=self._damaged,
@@ -199,13 +200,7 @@ class Life:
             ),
             remembering=settings.remembering,
             in_thread=self.reactor.in_thread,
-            clock=world.wall_clock,
-            monotonic=world.clock,
-            threads=self.scheduler,
         )
-        levels = storage.spool.levels
-        # As an attribute of its own, in place of the method.
-        vars(levels)["measure"] = partial(self._measure, levels.measure)
         for orphan in publish_orphans(
             self.node,
             world.directories,
@@ -216,13 +211,16 @@ class Life:
             self.tell(f"orphan {orphan.node}: {orphan.events} events, {orphan.problem}")
             self.strands = self.strands or orphan.problem is not None
             self._tell_of(orphan.node, orphan.losses, orphan.repairs)
-        self.journal = CountedJournal(storage, world.bounds)
+        self.journal = CountedJournal(opened.journal, world.bounds)
         memories: dict[str, Memory] = {}
         if settings.remembering:
             memories["ledger"] = self.ledger
         for name, memory in self.protocols.open((), self._lend).items():
             memories[name] = Witness(memory, self._recovered)
-        storage.recover(memories)
+        self.storage = storage = opened.recover(memories)
+        levels = storage.spool.levels
+        # As an attribute of its own, in place of the method.
+        vars(levels)["measure"] = partial(self._measure, levels.measure)
         self.disk.keeping = bool(storage.retained.needed)
         self.started_at = storage.journal.durable_lsn
         world.judge.starts(self.node, self.started_at + 1)

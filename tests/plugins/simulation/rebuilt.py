@@ -51,8 +51,9 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.directories import Directories
 from gateway.store.journal import log
+from gateway.store.machine import Machine
 from gateway.store.spool.catalog import CATALOG
-from gateway.store.storage import Settings, Storage, StorageCallbacks
+from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
 from played_spark import PowerCut, SparkLogs
@@ -166,7 +167,7 @@ class _Life:
     @property
     def incarnation(self) -> str:
         assert self.storage is not None
-        return self.storage._opened.incarnation.id
+        return self.storage.incarnation.id
 
     def _run(self) -> None:
         try:
@@ -195,18 +196,20 @@ class _Life:
         except BucketError as why:
             self.tell(f"no claim: {why}")
         claim.begin()
-        self.storage = storage = Storage(
-            Settings(
+        opened = OpenedStorage(
+            settings=Settings(
                 node=NODE,
                 directories=directories,
                 journal=options_of(model.Journal, segment_bytes=world.segment_bytes),
                 spool=options_of(model.Spool, roll_interval=0.5, retention=60.0),
                 acknowledge_when_published=world.ack == "spool",
             ),
-            self.disk,
-            self.reactor,
-            {"plain": lambda body: Rows([body])},
-            StorageCallbacks(
+            machine=Machine(
+                self.disk, lambda: world.wall, lambda: world.now, self.scheduler
+            ),
+            reactor=self.reactor,
+            decoders={"plain": lambda body: Rows([body])},
+            callbacks=StorageCallbacks(
                 fatal=self._fatal,
                 damaged=lambda losses, repairs: self._told(*map(str, losses), *repairs),
                 noticed=self._told,
@@ -215,11 +218,8 @@ class _Life:
             bucket=world.bucket,
             claim=claim,
             in_thread=self.reactor.in_thread,
-            clock=lambda: world.wall,
-            monotonic=lambda: world.now,
-            threads=self.scheduler,
         )
-        storage.recover({})
+        self.storage = storage = opened.recover({})
         storage.start()
         self._check()
         storage.ready.addCallback(self._take_senders)

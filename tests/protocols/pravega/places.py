@@ -14,7 +14,8 @@ from gateway.protocols.pravega.wire import NEVER
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway.store.spool.retained import Retained
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
@@ -40,7 +41,13 @@ class Places:
     def open(self, *, remembering: bool = False) -> None:
         decoders = {"pravega": records.decode, "other": records.decode}
         opened = open_node(
-            "n", self.directories, self.disk, decoders, remembering=remembering
+            Start(
+                "n",
+                self.directories,
+                Machine(self.disk),
+                decoders,
+                remembering=remembering,
+            )
         )
         self.log, self.publisher = opened.log, opened.publisher
 

@@ -106,7 +106,7 @@ def test_a_failed_commit_acknowledges_nobody_and_then_heals(
     running.stop()
     assert running.failures == []
     assert [s.lsn for s in running.stored] == [1, 2]
-    found = examine(running.directory, RealDisk()).settle()
+    found = examine(running.directory, RealDisk()).settle().found
     assert found.next_lsn == 3
     assert found.losses == []
     bodies = {

@@ -61,7 +61,7 @@ def test_a_flipped_bit_costs_the_batch_that_it_is_in(
     flip(path, needle * 30)
     whole = path.read_bytes()
     for durable in (6, 0):
-        found = examine(directory, RealDisk(), durable=durable).settle()
+        found = examine(directory, RealDisk(), durable=durable).settle().found
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 7) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6)]
@@ -81,7 +81,7 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
     flip(path, needle * 30)
     whole = path.read_bytes()
     for _ in range(2):
-        found = examine(directory, RealDisk(), durable=durable).settle()
+        found = examine(directory, RealDisk(), durable=durable).settle().found
         assert lost(found) == gone
         assert served(found) == [lsn for lsn in range(1, 8) if lsn not in gone]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 6), (7, 7)]
@@ -94,7 +94,7 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) ->
     path = write(directory, make)
     whole = path.read_bytes()
     Log(directory, RealDisk(), 1000).commit([make()])
-    found = examine(directory, RealDisk(), durable=2).settle()
+    found = examine(directory, RealDisk(), durable=2).settle().found
     assert [one.why for one in found.losses] == ["missing before it"]
     assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
         (1, 6, 0),
@@ -114,9 +114,11 @@ def test_what_is_known_to_be_left_out_gets_no_place(
     Log(directory, RealDisk(), 1000).commit([make(count=2)])
     left_out = [range(10, 1000)]
     for durable in (2, 9, 1001):
-        found = examine(
-            directory, RealDisk(), durable=durable, left_out=left_out
-        ).settle()
+        found = (
+            examine(directory, RealDisk(), durable=durable, left_out=left_out)
+            .settle()
+            .found
+        )
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 6, 0),
             (7, 9, 3),
@@ -126,7 +128,11 @@ def test_what_is_known_to_be_left_out_gets_no_place(
     path.write_bytes(whole[:-1])
     (directory / segment.name(7)).unlink()
     for _ in range(2):
-        found = examine(directory, RealDisk(), durable=1001, left_out=left_out).settle()
+        found = (
+            examine(directory, RealDisk(), durable=1001, left_out=left_out)
+            .settle()
+            .found
+        )
         assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
             (1, 9, 4),
             (1000, 1001, 2),
@@ -144,14 +150,14 @@ def test_cut_short_anywhere_it_tells_what_is_gone(directory: Path, make: Make) -
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = examine(directory, disk, durable=6).settle()
+        found = examine(directory, disk, durable=6).settle().found
         told = lost(found)
         assert sorted(told + served(found)) == [1, 2, 3, 4, 5, 6], size
         assert found.next_lsn == 7
         [left] = found.segments
         assert (left.first_lsn, left.last_lsn) == (1, 6)
         assert left.bytes == disk.size(left.path)
-        again = examine(directory, disk).settle()
+        again = examine(directory, disk).settle().found
         assert lost(again) == told
         assert again.segments == found.segments
 
@@ -167,7 +173,7 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
     log.commit([make(count=3)])
     (directory / segment.name(3)).unlink()
     for durable in (5, 0):
-        found = examine(directory, disk, durable=durable).settle()
+        found = examine(directory, disk, durable=durable).settle().found
         assert lost(found) == [3, 4, 5]
         assert [(s.first_lsn, s.last_lsn) for s in found.segments] == [(1, 2), (3, 5)]
         assert found.next_lsn == 6
@@ -178,13 +184,13 @@ def test_the_mark_makes_no_loss_of_what_was_published(
 ) -> None:
     """It is behind what the catalog has as often as before it."""
     write(directory, make)
-    found = examine(directory, RealDisk(), given=6, durable=6).settle()
+    found = examine(directory, RealDisk(), given=6, durable=6).settle().found
     assert (found.losses, found.next_lsn) == ([], 7)
     for each in directory.iterdir():
         each.unlink()
-    assert examine(directory, RealDisk(), given=6, durable=6).settle() == Recovered(
-        [], 7
-    )
+    assert examine(
+        directory, RealDisk(), given=6, durable=6
+    ).settle().found == Recovered([], 7)
 
 
 def test_a_torn_group_that_nobody_was_told_of_is_cut(
@@ -194,7 +200,7 @@ def test_a_torn_group_that_nobody_was_told_of_is_cut(
     path = write(directory, make)
     data = path.read_bytes()
     path.write_bytes(data[:-5])
-    found = examine(directory, RealDisk(), durable=2).settle()
+    found = examine(directory, RealDisk(), durable=2).settle().found
     assert found.losses == []
     assert served(found) == [1, 2, 3, 4, 5]
     assert path.stat().st_size < len(data) - 5
@@ -227,13 +233,13 @@ def test_a_full_disk_prevents_no_start(directory: Path) -> None:
     disk.make_directory(directory)
     for _ in range(2):
         disk.fault = Fault(1, 28, times=1 << 30, calls=frozenset({"write"}))
-        found = examine(directory, disk, durable=3).settle()
+        found = examine(directory, disk, durable=3).settle().found
         assert lost(found) == [1, 2, 3]
         assert (found.segments, found.next_lsn) == ([], 4)
         assert disk.names(directory) == []
     disk.fault = None
     assert [
-        s.events for s in examine(directory, disk, durable=3).settle().segments
+        s.events for s in examine(directory, disk, durable=3).settle().found.segments
     ] == [3]
 
 
@@ -247,11 +253,11 @@ def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
     log.commit([make(b"a" * 30, 2)])
     path = directory / segment.name(1)
     disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
-    [left] = examine(directory, disk, durable=4).settle().segments
+    [left] = examine(directory, disk, durable=4).settle().found.segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     disk.fault = None
     size = left.bytes
-    [left] = examine(directory, disk, durable=4).settle().segments
+    [left] = examine(directory, disk, durable=4).settle().found.segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
     assert left.bytes > size
 
@@ -274,13 +280,15 @@ def test_nor_does_one_of_a_segment_that_can_not_be_read(
     monkeypatch.setattr("gateway.store.disk._PAUSE_SECONDS", 0)
     path = write(directory, make)
     size = path.stat().st_size
-    found = examine(directory, BadSector(), durable=6).settle()
+    found = examine(directory, BadSector(), durable=6).settle().found
     assert lost(found) == [6]
     [left] = found.segments
     assert (left.bytes, path.stat().st_size) == (size, size)
-    found = examine(
-        directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes)
-    ).settle()
+    found = (
+        examine(directory, RealDisk(), durable=6, synced=Synced(path.name, left.bytes))
+        .settle()
+        .found
+    )
     assert found.losses == []
 
 
@@ -316,7 +324,7 @@ def test_flipped_metadata_at_the_end_is_told(
     data[at if where == "body" else at - 60] ^= 1
     path.write_bytes(data)
     for synced in (log.synced, None):
-        found = examine(directory, RealDisk(), durable=2, synced=synced).settle()
+        found = examine(directory, RealDisk(), durable=2, synced=synced).settle().found
         assert losses(found) == [(3, 0)]
         assert bodies(found) == left
         assert found.next_lsn == 3
@@ -335,11 +343,13 @@ def test_metadata_that_is_cut_off_is_told_wherever_the_cut_is(
             each.unlink()
         if size is not None:
             path.write_bytes(whole[:size])
-        found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle()
+        found = (
+            examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found
+        )
         assert found.losses, size
         assert sorted(lost(found) + served(found)) == [1, 2], size
         assert b"amno".startswith(bodies(found))
-        again = examine(directory, RealDisk()).settle()
+        again = examine(directory, RealDisk()).settle().found
         assert again.losses, size
         assert again.segments == found.segments
 
@@ -375,9 +385,11 @@ def test_a_segment_of_metadata_alone_that_is_gone_is_told(
     path.unlink()
     if size is not None:
         path.write_bytes(whole[:size])
-    found = examine(
-        directory, RealDisk(), given=4, durable=4, synced=log.synced
-    ).settle()
+    found = (
+        examine(directory, RealDisk(), given=4, durable=4, synced=log.synced)
+        .settle()
+        .found
+    )
     assert [(one.path, one.first_lsn, one.events) for one in found.losses] == [
         (path, 5, 0)
     ]
@@ -393,7 +405,7 @@ def test_what_lies_behind_the_synced_bytes_may_be_torn(
     log.commit([make(b"p" * 30, 0)])
     assert log.synced.bytes > late.bytes
     path.write_bytes(path.read_bytes()[:-5])
-    found = examine(directory, RealDisk(), durable=2, synced=late).settle()
+    found = examine(directory, RealDisk(), durable=2, synced=late).settle().found
     assert (found.losses, bodies(found)) == ([], b"amno")
     assert path.stat().st_size == late.bytes
 
@@ -404,9 +416,11 @@ def test_a_published_segment_that_is_gone_is_no_loss(
     """The mark named it, and it was published since."""
     log, path = remembering(directory, make)
     path.unlink()
-    found = examine(
-        directory, RealDisk(), given=2, durable=2, synced=log.synced
-    ).settle()
+    found = (
+        examine(directory, RealDisk(), given=2, durable=2, synced=log.synced)
+        .settle()
+        .found
+    )
     assert found == Recovered([], 3)
 
 
@@ -416,5 +430,5 @@ def test_a_copy_of_the_marked_segment_makes_no_loss(
     """What the copy has again is read there."""
     log, path = remembering(directory, make)
     (directory / segment.name(1, 1)).write_bytes(path.read_bytes())
-    found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle()
+    found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found
     assert found.losses == []

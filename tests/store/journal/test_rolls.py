@@ -13,6 +13,7 @@ from deadlines import eventually
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, segment
+from gateway.store.room import Room
 from journals import Running, on_disk
 
 Make = Callable[..., Batch]
@@ -149,13 +150,14 @@ def test_a_group_that_finds_no_room_says_how_much_it_wants(
         def free(self, path: Path) -> int:
             return free[0]
 
-    log = Log(directory, Short(), 1, reserve=lambda: 100)
+    room = Room(100)
+    log = Log(directory, Short(), 1, room=room)
     with pytest.raises(OSError, match="No space left"):
         log.commit([make(b"x" * 30)])
-    assert log.wanted_bytes == 60
+    assert room.wanted_bytes == 60
     free[0] = 160
     log.commit([make(b"x" * 30)])
-    assert log.wanted_bytes == 0
+    assert room.wanted_bytes == 0
 
 
 def test_the_room_for_a_file_is_that_of_the_open_segment(

@@ -6,8 +6,9 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ import pytest
 from gateway.config import model
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
-from gateway.store.spool import Spool, file_name
+from gateway.store.machine import Machine
+from gateway.store.room import SPARE_BYTES, Room
+from gateway.store.spool import Published, Spool, file_name
+from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.writing import Here, Task, WrittenFile
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import options_of
@@ -71,6 +75,29 @@ class Slow(RealDisk):
         super().rename(old, new)
 
 
+class Told:
+    """Whom the spool tells: a test that wants to know."""
+
+    def __init__(
+        self,
+        on_done: Callable[[Segment], None],
+        on_expired: Callable[[], None],
+    ) -> None:
+        self.done, self.expired = on_done, on_expired
+
+    def published(self, file: Published) -> None:
+        pass
+
+    def uploaded(self) -> None:
+        pass
+
+    def looked(self) -> None:
+        pass
+
+    def expiring(self, names: Iterable[str]) -> None:
+        pass
+
+
 def start(
     place: Any,
     *,
@@ -79,20 +106,23 @@ def start(
     also_reserved: int = 0,
     wanted: int = 0,
     **settings: Any,
-) -> tuple[Spool, FakeJournal, QueuedReactor]:
+) -> tuple[Any, FakeJournal, QueuedReactor]:
     turns, journal = QueuedReactor(), FakeJournal()
+    publisher, machine = place.publisher(), Machine(place.disk)
+    room = Room(SPARE_BYTES, state_bytes=also_reserved, wanted_bytes=wanted)
     spool = Spool(
         place.spool,
         place.archive,
-        place.publisher(),
+        publisher,
+        Backlog(machine.threads, publisher.file_bytes, room),
+        journal,
+        Told(on_done, on_expired),
+        SimpleNamespace(is_ours=lambda _: True, is_only_copy=lambda _: False),  # type: ignore[arg-type]
+        room,
         options_of(model.Spool, **settings),
-        place.disk,
+        machine,
         turns,
         published_lsn=0,
-        on_done=on_done,
-        on_expired=on_expired,
-        also_reserved=lambda: also_reserved,
-        wanted=lambda: wanted,
     )
     return spool, journal, turns
 
@@ -101,8 +131,8 @@ def test_segments_are_published_in_order(place: Any) -> None:
     """What the last run left comes first, then what is sealed now."""
     left, now = place.sealed(b"a,b"), place.sealed(b"c")
     spool, journal, turns = start(place)
-    spool.start(journal, [left])
-    spool.publish(now)
+    spool.start([left])
+    spool._backlog.add(now)
     turns.run(lambda: journal.last == 3)
     turns.wait(spool.stop())
     assert len(place.public()) == 2
@@ -119,7 +149,7 @@ def test_the_end_of_every_segment_is_told(place: Any) -> None:
     one = place.sealed(b"a,b")
     place.log.commit([place.metadata()])
     two, three = place.log.seal(), place.sealed(b"c")
-    spool.start(journal, [one, two, three])
+    spool.start([one, two, three])
     turns.run(lambda: len(told) == 3)
     turns.wait(spool.stop())
     assert told == [(one, 2), (two, 2), (three, 3)]
@@ -132,9 +162,9 @@ def test_room_for_checkpoints_is_reserved_too(place: Any) -> None:
     place.disk = Full()
     place.disk.free_bytes = 50 << 20
     spool, journal, turns = start(place, also_reserved=60 << 20)
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: bool(journal.holds.get("disk")))
-    assert spool.reserved_bytes > 60 << 20
+    assert spool.room.reserved_bytes > 60 << 20
     turns.wait(spool.stop())
 
 
@@ -143,7 +173,7 @@ def test_a_failure_is_tried_again(place: Any) -> None:
     place.disk = Full()
     place.disk.fail_renames = 1
     spool, journal, turns = start(place)
-    spool.start(journal, [place.sealed(b"a,b")])
+    spool.start([place.sealed(b"a,b")])
     turns.run(lambda: journal.last == 2)
     assert spool.publish_error is None
     turns.wait(spool.stop())
@@ -181,7 +211,7 @@ def test_files_that_are_begun_early_never_keep_the_one_in_hand_from_its_room(
     segments = [place.sealed(b"a,b") for _ in range(4)]
     spool, journal, turns = start(place)
     writer = spool._publisher.writer = Crowded(place)
-    spool.start(journal, segments)
+    spool.start(segments)
     turns.run(lambda: journal.last == 8 or writer.failed > 3)
     turns.wait(spool.stop())
     assert len(place.public()) == 4
@@ -193,8 +223,8 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
     place.disk = Full()
     place.disk.fail_renames = 10**9
     sealed = place.sealed(b"a,b")
-    spool, journal, turns = start(place)
-    spool.start(journal, [sealed])
+    spool, _, turns = start(place)
+    spool.start([sealed])
     turns.run(lambda: "no room" in str(spool.publish_error))
     turns.wait(spool.stop())
     assert sealed.path.exists()
@@ -206,7 +236,7 @@ def test_stopping_with_a_sick_disk_leaves_the_segment(place: Any) -> None:
 def test_a_full_spool_holds_the_journal(place: Any) -> None:
     """At `spool.max_bytes` the journal takes nothing, until Spark has made room."""
     spool, journal, turns = start(place, max_bytes=10)
-    spool.start(journal, [place.sealed(b"a,b")])
+    spool.start([place.sealed(b"a,b")])
     turns.run(lambda: bool(journal.holds.get("spool")) and journal.last == 2)
     assert "spool.max_bytes" in (journal.holds["spool"] or "")
     for path in place.spool.iterdir():
@@ -220,10 +250,10 @@ def test_what_waits_to_be_published_counts_at_once(place: Any) -> None:
     place.disk = Slow()
     one, two = place.sealed(b"a,b"), place.sealed(b"c")
     spool, journal, turns = start(place, max_bytes=one.bytes + two.bytes)
-    spool.start(journal, [one])
+    spool.start([one])
     assert place.disk.busy.wait(30)
     assert not journal.holds.get("spool")
-    spool.publish(two)
+    spool._backlog.add(two)
     turns.run(lambda: bool(journal.holds.get("spool")))
     place.disk.going_on.set()
     turns.run(lambda: journal.last == 3)
@@ -235,7 +265,7 @@ def test_a_full_disk_holds_the_journal(place: Any) -> None:
     place.disk = Full()
     place.disk.free_bytes = 0
     spool, journal, turns = start(place)
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: bool(journal.holds.get("disk")))
     place.disk.free_bytes = 1 << 40
     turns.run(lambda: journal.holds["disk"] is None)
@@ -245,7 +275,7 @@ def test_a_full_disk_holds_the_journal(place: Any) -> None:
 def test_a_backlog_makes_larger_files(place: Any) -> None:
     """The further Spark is behind, the longer a segment stays open."""
     spool, journal, turns = start(place)
-    spool.start(journal, [place.sealed(b"%d" % n) for n in range(40)])
+    spool.start([place.sealed(b"%d" % n) for n in range(40)])
     turns.run(lambda: journal.last == 40 and journal.roll_factor > 4)
     turns.wait(spool.stop())
 
@@ -266,12 +296,12 @@ def test_the_archive_expires(place: Any) -> None:
     os.utime(old, (time.time() - 7200,) * 2)
     os.utime(foreign, (time.time() - 7200,) * 2)
     left: list[set[str]] = []
-    spool, journal, turns = start(
+    spool, _, turns = start(
         place,
         retention=3600.0,
         on_expired=lambda: left.append({each.name for each in place.archive.iterdir()}),
     )
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: left)
     turns.wait(spool.stop())
     assert left == [{new.name, foreign.name}]
@@ -295,7 +325,7 @@ def test_a_full_disk_empties_the_archive_first(place: Any) -> None:
     place.disk = Freeing()
     place.disk.free_bytes = 0
     spool, journal, turns = start(place)
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: "disk" in journal.holds)
     assert journal.holds["disk"] is None
     assert not old.exists()
@@ -315,8 +345,8 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
 
     place.disk = Freeing()
     spool, journal, turns = start(place, wanted=1500)
-    place.disk.free_bytes = spool.reserved_bytes
-    spool.start(journal, [])
+    place.disk.free_bytes = spool.room.reserved_bytes
+    spool.start([])
     turns.run(lambda: "disk" in journal.holds)
     assert journal.holds["disk"] is None
     assert [file.exists() for file in files].count(True) == 1
@@ -330,9 +360,9 @@ def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(
     """Though what has to be written has room: the journal does not take that away."""
     place.disk = Full()
     spool, journal, turns = start(place, wanted=1500)
-    place.disk.free_bytes = spool.reserved_bytes
+    place.disk.free_bytes = spool.room.reserved_bytes
     journal.hold("commit", "the journal can not be written: no space left")
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: "is full" in str(journal.holds.get("disk")))
     journal.hold("commit", None)  # it gave up, or wrote it
     turns.run(lambda: journal.holds["disk"] is None)
@@ -354,8 +384,8 @@ def test_spare_files_go_before_the_archive_makes_room(place: Any) -> None:
     sealed = place.sealed(b"a,b")
     spares = spool._publisher.spares
     spares.keep(sealed.path)
-    place.disk.free_bytes = spool.reserved_bytes
-    spool.start(journal, [])
+    place.disk.free_bytes = spool.room.reserved_bytes
+    spool.start([])
     turns.run(lambda: "disk" in journal.holds)
     assert journal.holds["disk"] is None
     assert not spares.give_room()
@@ -370,9 +400,9 @@ def test_nothing_stops_the_thread(place: Any) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    spool._on_published = fail
+    spool._observer.published = fail
     spool._expiry.run = fail
-    spool.start(journal, [place.sealed(b"a"), place.sealed(b"b")])
+    spool.start([place.sealed(b"a"), place.sealed(b"b")])
     turns.run(lambda: journal.last == 2)
     turns.wait(spool.stop())
 
@@ -387,7 +417,7 @@ def test_a_stop_ends_whatever_fails_in_it(
         raise OSError(errno.EINVAL, "invalid")
 
     monkeypatch.setattr(spool._publisher.writer, "close", fail)
-    spool.start(journal, [place.sealed(b"a")])
+    spool.start([place.sealed(b"a")])
     turns.wait(spool.stop())
     assert journal.last == 1
 
@@ -399,8 +429,8 @@ def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
     spool, journal, turns = start(place, after="keep", max_bytes=1 << 20)
     left = place.spool / file_name("other", 1, 2)
     left.touch()
-    spool.start(journal, [])
-    spool.publish(place.sealed(b"a,b"))
+    spool.start([])
+    spool._backlog.add(place.sealed(b"a,b"))
     turns.run(lambda: journal.last == 2)
     turns.run(lambda: len(list(place.archive.iterdir())) == 2)
     turns.wait(spool.stop())
@@ -414,7 +444,7 @@ def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
     place.disk.free_bytes = 0
     (place.archive / file_name("gw", 1, 2)).touch()
     spool, journal, turns = start(place, after="keep")
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: bool(journal.holds.get("disk")))
     turns.wait(spool.stop())
     assert len(list(place.archive.iterdir())) == 1
@@ -429,7 +459,7 @@ def test_a_move_that_fails_stops_no_look_at_the_disk(place: Any) -> None:
     spool, journal, turns = start(place, after="keep")
     looks: list[int] = []
     spool._expiry.run = lambda size: looks.append(size) or 0  # type: ignore[func-returns-value]
-    spool.start(journal, [])
+    spool.start([])
     turns.run(lambda: bool(looks and journal.holds.get("disk")))
     told = "files can not be moved to the archive: OSError: [Errno 28] no room"
     assert [one for one in spool.troubles if one.startswith(told)]

@@ -30,7 +30,8 @@ from gateway.protocols.pravega.reads import Found, Read
 from gateway.store.directories import Directories
 from gateway.store.disk import File, RealDisk
 from gateway.store.finder import Finder
-from gateway.store.opening import open_node
+from gateway.store.machine import Machine
+from gateway.store.opening import Start, open_node
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.retained import Retained
 from gateway.testing import ManualJournal
@@ -100,10 +101,7 @@ class Files:
         """Start, with what the last run left; *needed* once somebody wants to know."""
         places, now = self._directories, self._clock.seconds
         self.disk.left = float("inf")
-        opened = open_node(
-            "n", places, self.disk, {"pravega": records.decode}, remembering=False,
-            clock=now, monotonic=now,
-        )  # fmt: skip
+        opened = open_node(Start("n", places, Machine(self.disk, clock=now, monotonic=now), {"pravega": records.decode}, remembering=False))  # fmt: skip
         self._log, self._publisher = opened.log, opened.publisher
         for sealed in opened.segments:
             self._publisher.publish(sealed)

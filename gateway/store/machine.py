@@ -1,0 +1,23 @@
+"""What the store asks of the machine that it runs on; a simulation has one of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gateway.store.disk import Disk, RealDisk
+from gateway.store.threads import RealThreads, Threads
+
+__all__ = ["Machine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Its disk, its clocks and its threads."""
+
+    disk: Disk = field(default_factory=RealDisk)
+    clock: Callable[[], float] = time.time
+    """Seconds since the epoch; it may be set."""
+    monotonic: Callable[[], float] = time.monotonic
+    threads: Threads = field(default_factory=RealThreads)
