@@ -114,6 +114,10 @@ class Configuration(typing.Protocol):
         """Those of all protocols."""
 
     @property
+    def journal(self) -> Any:
+        """The section `journal`."""
+
+    @property
     def spool(self) -> Any:
         """The section `spool`."""
 

@@ -188,6 +188,29 @@ def test_definitions_of_games(
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
+def test_large_frames_need_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who raises `compressed_bytes` is told how much memory goes with it."""
+    path = tmp_path / "gateway.yaml"
+
+    def warned(memory: str, compressed: str) -> list[str]:
+        path.write_text(
+            f"data_dir: {tmp_path}\njournal: {{memory_bytes: {memory}}}\n"
+            "listeners:\n  - {name: beats, protocol: lumberjack, listen: 'tcp:5044',"
+            f" options: {{compressed_bytes: {compressed}}}}}\n"
+        )
+        assert main(["check", "--json", str(path)]) == 0
+        found: list[str] = json.loads(capsys.readouterr().out)["warnings"]
+        return found
+
+    assert warned("64MiB", "64MiB") == []
+    assert warned("1GiB", "256MiB") == []
+    [why] = warned("1000MiB", "256MiB")
+    assert why.startswith("beats: a compressed frame of options.compressed_bytes is")
+    assert "journal.memory_bytes to 1GiB at least" in why
+
+
 def test_no_such_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong name is wrong use: status 2."""
     assert main(["check", str(tmp_path / "none.yaml")]) == 2

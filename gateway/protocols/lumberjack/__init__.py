@@ -23,6 +23,7 @@ from gateway.sdk.protocol import (
 
 if TYPE_CHECKING:
     from gateway.event import Decode
+    from gateway.sdk.protocol import Configuration
     from gateway.sdk.section import Section
 
 __all__ = ["protocol"]
@@ -38,6 +39,20 @@ class _Lumberjack(Protocol):
 
     def starter(self, host: str) -> Mapping[str, Any]:
         return {"name": "beats", "listen": tcp(host, 5044)}
+
+    def cautions(self, config: Configuration) -> Iterator[str]:
+        from gateway.protocols.lumberjack.options import short_of_memory
+        from gateway.sdk.units import format_size
+
+        for listener in config.listeners:
+            if listener.protocol != self.name:
+                continue
+            if least := short_of_memory(listener, config.journal.memory_bytes):
+                yield (
+                    f"{listener.name}: a compressed frame of options.compressed_bytes is "
+                    f"in memory whole: set journal.memory_bytes to {format_size(least)} "
+                    "at least, or its writer is cut off, and sends it again for ever"
+                )
 
     def decoder(self, options: Sequence[object]) -> Decode:
         from gateway.protocols.lumberjack.events import decode

@@ -263,8 +263,12 @@ class Stream:
         at = self._at
         (size,) = _U32.unpack_from(self._buffer, at + 2)
         if size > self._limits.compressed_bytes:
+            # Its writer is told nothing, and sends it again: so who reads the log is told
+            # what can be changed on either side.
             raise Refusal(
-                f"compressed frame of {size} bytes",
+                f"compressed frame of {size} bytes, which its writer sends again until it "
+                "is taken, or fewer events go together (Filebeat: slow_start: true, or a "
+                "lower bulk_max_size)",
                 limit=self._limits.compressed_bytes,
                 key="options.compressed_bytes",
             )

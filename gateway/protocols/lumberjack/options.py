@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from gateway.sdk.section import NEW_CONNECTIONS, Section
 from gateway.sdk.units import Number, Size, Time
 
-__all__ = ["Options"]
+if TYPE_CHECKING:
+    from gateway.sdk.protocol import Listener
+
+__all__ = ["Options", "short_of_memory"]
 
 MiB = 2**20
+_COMPRESSED_BYTES = 64 * MiB
+_TIMES_MEMORY = 4
+"""So much more than a frame `journal.memory_bytes` must be: half of it is for what is half
+there, and writers such as Filebeat have two windows on their way."""
 MINUTE = 60.0
 
 
@@ -39,9 +46,20 @@ class Options(Section):
         default=1024, description="Key-value pairs in one v1 event (number)"
     )
     compressed_bytes: Annotated[int, Size("1KiB", "1GiB")] = Field(
-        default=64 * MiB, description="One compressed frame, as it travels (size)"
+        default=_COMPRESSED_BYTES,
+        description="One compressed frame, as it travels (size)",
     )
     inflate_ratio: Annotated[int, Number(1, 1 << 16)] = Field(
         default=400,
         description="Contents of a compressed frame, times its size (number)",
     )
+
+
+def short_of_memory(listener: Listener[Options], memory_bytes: int) -> int | None:
+    """What `journal.memory_bytes` should be for the frames that it was told to take; None
+    if it is enough, or nobody has asked for large ones.
+    """
+    compressed_bytes = listener.options.compressed_bytes
+    least = _TIMES_MEMORY * compressed_bytes
+    asked = compressed_bytes > _COMPRESSED_BYTES
+    return least if asked and memory_bytes < least else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -154,6 +155,35 @@ def test_limits(stream: bytes, key: str) -> None:
     assert refused.value.key == key
     most = 10_000 if key == "limits.inflated_bytes" else 100
     assert refused.value.limit == most
+
+
+def test_a_frame_that_is_too_large_says_what_to_change() -> None:
+    """On both sides, as its writer is told nothing and sends it again; one that sends
+    half as many events after each failure, as Filebeat does with slow_start, gets through.
+    """
+    limits = Limits(compressed_bytes=3000)
+    chance = random.Random(7)
+    events = [chance.randbytes(500).hex().encode() for _ in range(16)]
+    refusals, size, taken = [], len(events), 0
+    while taken < len(events):
+        some = events[taken : taken + size]
+        frames = b"".join(
+            wire.json(_V2, seq, b'{"m":"%s"}' % each)
+            for seq, each in enumerate(some, 1)
+        )
+        window = wire.window(_V2, len(some)) + wire.compressed(_V2, frames)
+        try:
+            found = list(Session(limits).received(window))
+        except Refusal as why:
+            refusals.append(str(why))
+            size //= 2
+            continue
+        taken += sum(ready.count for ready in found)
+    assert taken == 16
+    assert len(refusals) == 2
+    for said in ("slow_start: true", "bulk_max_size", "limit 3000"):
+        assert said in refusals[0]
+    assert refusals[0].endswith("(options.compressed_bytes)")
 
 
 def test_compressed_padding_does_not_pile_up() -> None:
