@@ -233,7 +233,7 @@ def test_broken_definitions(start: Start, tmp_path: Path) -> None:
     outcome = daemon.reload()
     [problem] = outcome.problems  # of those who come, not of those who are there
     assert outcome.applied
-    assert problem.startswith("listener game: definitions: ")
+    assert problem.startswith("listener game: options.routes: ")
     assert str(routes) in problem
 
 

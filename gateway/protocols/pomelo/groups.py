@@ -1,7 +1,8 @@
 """Groups of connected clients: rooms, guilds, matches.
 
 A group is there while somebody is in it, and a client is in it until it leaves or its
-connection ends.  Nothing of it outlives the daemon: neither does a connection.
+connection ends.  Nothing of it outlives the daemon: neither does a connection.  Those that
+users are in whenever they come stand in the options (`standing`).
 
 A membership takes two pointers: there are ten times as many as clients.
 """
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.registry import Member
 
-__all__ = ["Groups", "checked_name"]
+__all__ = ["MOST_OF_ONE", "Groups", "checked_name"]
 
 _MOST_NAME_BYTES = 255
-_MOST_OF_ONE = 256
+MOST_OF_ONE = 256
 """Groups that one client is in."""
 _number = attrgetter("number")
 
@@ -72,7 +73,7 @@ class Groups:
         """Add a connected client; false if it is in already, or in too many others."""
         group = self._groups.get(name) or _Group(name)
         mine = self._of.get(member, ())
-        if group in mine or len(mine) >= _MOST_OF_ONE:
+        if group in mine or len(mine) >= MOST_OF_ONE:
             return False
         group.members.insert(group.place(member), member)
         self._groups[name], self._of[member] = group, (*mine, group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from pydantic import SecretStr
@@ -28,6 +28,7 @@ from gateway.protocols.pomelo.registry import Client, Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
 from gateway.protocols.pomelo.sessions import SessionEvents
+from gateway.protocols.pomelo.standing import Standing, standing
 from gateway.sdk.costs import Turn
 from gateway.sdk.interfaces import Connection, Journal, Refusal
 from gateway.sdk.protocol import Settings
@@ -117,6 +118,8 @@ class Pomelo:
             ),
             user=options.told_user,
         )
+        self.standing = standing(options.groups)
+        """Groups that users are in from the start."""
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
         self._no_meter = Meter(None, None)
@@ -172,6 +175,20 @@ class Pomelo:
             self._attributes.clear()
         return self._attributes.setdefault(tuple(attributes.items()), attributes)
 
+    def stand(self, server: PomeloServer, before: Iterable[str] = ()) -> None:
+        """Put it into the groups that its user is in, and out of those of *before*."""
+        groups, now = self.registry.groups, self._standing_of(server, self.standing)
+        for name in before:
+            if name not in now:
+                groups.leave(server, name)
+        for name in now:
+            groups.join(server, name)
+
+    def _standing_of(self, server: PomeloServer, where: Standing) -> Sequence[str]:
+        uid = server.uid
+        known = uid is not None and server.reachable
+        return where.of.get(uid, ()) if known and uid is not None else ()
+
     def turn_away(self, origin: Origin) -> Refusal | None:
         """Why its address may begin no more sessions now; None: it begins one."""
         addresses = self.addresses
@@ -200,17 +217,28 @@ class Pomelo:
             service.close()
 
     def reload(self) -> str | None:
-        """Read the definitions again; open connections keep what they were sent.
+        """Read the definitions again; open connections keep what they were sent.  And the
+        groups, into which those who are connected are put at once.
 
-        If they have errors, those are logged and the old definitions stay; returns them.
+        If they have errors, those are logged and the old ones stay; returns them.
         """
-        try:
-            definitions = self._load()
-        except routes.Unusable as why:
-            self._log.error("definitions not reloaded: {why}", why=str(why))
-            return str(why)
-        self.handshaker.definitions = definitions
-        return None
+        problems = []
+        for load in (self._load_definitions, self._load_groups):
+            try:
+                load()
+            except routes.Unusable as why:
+                self._log.error("not reloaded: {why}", why=str(why))
+                problems.append(str(why))
+        return "; ".join(problems) or None
+
+    def _load_definitions(self) -> None:
+        self.handshaker.definitions = self._load()
+
+    def _load_groups(self) -> None:
+        before, self.standing = self.standing, standing(self.options.groups)
+        for server in self._servers:
+            if server in self.registry.session(server.origin.session):
+                self.stand(server, self._standing_of(server, before))
 
     def _load(self) -> routes.Definitions:
         options = self.options
@@ -221,7 +249,7 @@ class Pomelo:
         interval, now = self.options.reload_interval, self.clock.seconds()
         if interval and now - self._looked >= interval:
             self._looked = now
-            if self.handshaker.definitions.stale:
+            if self.handshaker.definitions.stale or self.standing.stale:
                 self.reload()
 
     def _tick(self) -> None:

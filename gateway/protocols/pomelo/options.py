@@ -309,6 +309,10 @@ class Options(Section):
     push_policy: Literal["drop", "kick"] = Field(
         default="drop", description="Then drop pushes, or kick the client"
     )
+    groups: Definition = Field(
+        default=None,
+        description="Whoever comes is in: lists of uids, by group, or a JSON file",
+    )
     outbox: Outbox | None = Field(
         default=None, description="Where a Spark job puts pushes; absent = nowhere"
     )

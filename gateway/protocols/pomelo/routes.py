@@ -33,8 +33,11 @@ __all__ = [
     "Protos",
     "Unusable",
     "carries_code",
+    "changed",
     "js_json",
     "load",
+    "value_of",
+    "where",
 ]
 
 STORED: Mapping[str, Any] = {"code": 200}
@@ -87,7 +90,7 @@ class Definitions:
     @property
     def stale(self) -> bool:
         """One of the files has changed; one that is missing does not count."""
-        return any(_written(path) not in (when, 0) for path, when in self.files.items())
+        return changed(self.files)
 
 
 def load(
@@ -98,17 +101,17 @@ def load(
     Raises `Unusable`, which names the option, and the file if there is one.
     """
     files: dict[Path, int] = {}
-    listed = _value(routes, "routes", files)
-    dictionary = _dictionary(listed, _where("routes", routes))
-    client = _value(client_protos, "client_protos", files)
-    server = _value(server_protos, "server_protos", files)
+    listed = value_of(routes, "routes", files)
+    dictionary = _dictionary(listed, where("routes", routes))
+    client = value_of(client_protos, "client_protos", files)
+    server = value_of(server_protos, "server_protos", files)
     protos = None
     if client is not None or server is not None:
         protos = _protos(
             client or {},
             server or {},
-            _where("client_protos", client_protos),
-            _where("server_protos", server_protos),
+            where("client_protos", client_protos),
+            where("server_protos", server_protos),
         )
     return Definitions(dictionary, protos, files)
 
@@ -158,7 +161,16 @@ def _written(path: Path) -> int:
         return 0
 
 
-def _value(option: Any, name: str, files: dict[Path, int]) -> Any:
+def changed(files: Mapping[Path, int]) -> bool:
+    """Whether one was written since; one that is missing does not count."""
+    return any(_written(path) not in (when, 0) for path, when in files.items())
+
+
+def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
+    """What an option says, or the JSON file that it names, which is added to *files*.
+
+    Raises `Unusable`.
+    """
     if not isinstance(option, (str, Path)):
         return option
     path = Path(option)
@@ -171,7 +183,7 @@ def _value(option: Any, name: str, files: dict[Path, int]) -> Any:
         raise Unusable(f"options.{name}: {path}: {why}") from None
 
 
-def _where(name: str, option: Any) -> str:
+def where(name: str, option: Any) -> str:
     """What errors begin with: the option, and its file if it has one."""
     return f"options.{name}" + (
         f": {option}" if isinstance(option, (str, Path)) else ""
@@ -214,16 +226,16 @@ def _check(route: Any, code: Any, where: str) -> None:
         raise Unusable(f"{where}: {route!r}: code {code!r} is not 1 to {_MOST_CODE}")
 
 
-def _protos(client: Any, server: Any, client_where: str, server_where: str) -> Protos:
-    requests = parse(client, client_where)
-    answers = parse(server, server_where)
-    schema = Schema(answers, where=server_where)
+def _protos(client: Any, server: Any, client_at: str, server_at: str) -> Protos:
+    requests = parse(client, client_at)
+    answers = parse(server, server_at)
+    schema = Schema(answers, where=server_at)
     return Protos(
         requests,
         answers,
         _version(requests, answers),
-        Schema(requests, where=client_where),
+        Schema(requests, where=client_at),
         schema,
-        Schema(answers, surrogates=True, where=server_where),
+        Schema(answers, surrogates=True, where=server_at),
         frozenset(name for name in schema.routes if not carries_code(schema, name)),
     )

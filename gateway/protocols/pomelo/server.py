@@ -314,6 +314,7 @@ class PomeloServer(Closing, Yielding):
         listener = self._listener
         self.since = listener.clock.seconds()
         self.number = listener.registry.join(self)
+        listener.stand(self)
         if listener.sessions is None:
             return
         listener.sessions.opened(self._connection, self._admitted)

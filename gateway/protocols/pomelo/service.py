@@ -135,15 +135,15 @@ class PomeloService(Service):
         self._retired = Figures.of([server], self._retired)
 
     def reload(self) -> Iterator[str]:
-        """Read dictionaries and protobuf definitions again, for whoever comes; call the
-        gateways of the lobby as it is now.
+        """Read dictionaries and protobuf definitions again, for whoever comes, and groups;
+        call the gateways of the lobby as it is now.
         """
         if why := self._open_lobby():
             yield f"{why}; the lobby stays as it was"
         newest = {one.name: one for one in self._servers}
         for server in newest.values():
             if why := server.reload():
-                yield f"listener {server.name}: definitions: {why}; the old ones stay"
+                yield f"listener {server.name}: {why}; the old ones stay"
 
     def close(self) -> None:
         """Store that the last sessions have closed; call no other gateway any more."""

@@ -48,7 +48,7 @@ _CHANGED = 0.5
 """How likely a reload finds other settings."""
 _PROXY = ProxyProtocol(trusted=["127.0.0.0/8"])
 _NOT_USED = "{listener}: new certificate not used, the old one stays: {why}"
-_NOT_RELOADED = "definitions not reloaded: {why}"
+_NOT_RELOADED = "not reloaded: {why}"
 
 
 def configured(world: World, protocol: Protocol, way: Way) -> Configured:

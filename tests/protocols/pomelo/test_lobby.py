@@ -338,11 +338,15 @@ def test_who_is_away_or_has_another_token(net: Net) -> None:
         "answers 401: options.lobby.token must be its admin.token"
     )
     assert one.lobby.outcomes == {"answered": 0, "refused": 0, "away": 2}
-    assert any("gw-2" in one for one in one.lobby.troubles)
+    away, other = one.lobby.troubles
+    assert away.startswith("http://gw-2:8080/api/lobby does not answer: ")
+    assert other.startswith("http://gw-3:8080 answers 401: ")
     net.gateways["http://gw-2:8080"] = two
     there = two.client("alice")
-    assert one.ask("push", **PUSH, uid="alice")["sent"] == 2
+    net.gateways["http://gw-3:8080"].token = "t0k"
+    assert one.ask("push", **PUSH, uid="alice")["sent"] == 3
     assert heard(there) == 1
+    assert one.lobby.troubles == []
 
 
 def test_who_is_slow_holds_back_nobody(net: Net) -> None:

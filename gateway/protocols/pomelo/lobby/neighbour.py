@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 from attrs import define
+from twisted.logger import Logger
 
-from gateway.protocols.pomelo.backend import Backend, Unreachable
+from gateway.protocols.pomelo.backend import Backend, Reply, Unreachable
 from gateway.protocols.pomelo.lobby.call import Done
 
 __all__ = ["MOST_CALL_BYTES", "Neighbour"]
@@ -30,6 +31,8 @@ _SILENT_TIMES = 2
 class Neighbour:
     """One of the others.  A call takes *seconds* at most, waiting included."""
 
+    _log = Logger()
+
     address: str
     _backend: Backend
     _reactor: Any
@@ -38,13 +41,16 @@ class Neighbour:
     def __attrs_post_init__(self) -> None:
         self._alone_until = float("-inf")
         self._waiting_bytes = 0
+        self._useless = ""
+        """Why its last answer was of no use; empty: it was, or there was none."""
         self.itself = False
         """It is this very gateway: every one of a lobby may have the same list."""
 
     @property
     def trouble(self) -> str | None:
-        """That it does not answer, if so."""
-        return self._backend.trouble
+        """That it does not answer, or nothing of use, if so."""
+        useless = f"{self.address} {self._useless} (options.lobby)"
+        return self._backend.trouble or (useless if self._useless else None)
 
     async def ask(self, call: bytes) -> Done:
         """Have it do this.  Raises `Unreachable`, which says why it may not have."""
@@ -71,17 +77,29 @@ class Neighbour:
             raise
         finally:
             self._waiting_bytes -= size
-        if reply.code in (401, 403):
-            raise Unreachable(
-                f"answers {reply.code}: options.lobby.token must be its admin.token"
-            )
-        if reply.code == 404:
-            raise Unreachable("answers 404: it has no pomelo listener, or is too old")
-        if reply.code != 200:
-            raise Unreachable(f"answers {reply.code}")
-        done: Done = reply.json(Done)
+        try:
+            done = _read(reply)
+        except Unreachable as why:
+            if not self._useless:
+                self._log.error("{at} {why}", at=self.address, why=str(why))
+            self._useless = str(why)
+            raise
+        self._useless = ""
         return done
 
     def close(self) -> None:
         """Let go of its connections."""
         self._backend.close()
+
+
+def _read(reply: Reply) -> Done:
+    if reply.code in (401, 403):
+        raise Unreachable(
+            f"answers {reply.code}: options.lobby.token must be its admin.token"
+        )
+    if reply.code == 404:
+        raise Unreachable("answers 404: it has no pomelo listener, or is too old")
+    if reply.code != 200:
+        raise Unreachable(f"answers {reply.code}")
+    done: Done = reply.json(Done)
+    return done
