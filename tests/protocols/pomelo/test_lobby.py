@@ -349,6 +349,33 @@ def test_who_is_away_or_has_another_token(net: Net) -> None:
     assert one.lobby.troubles == []
 
 
+@pytest.mark.parametrize(
+    ("code", "body", "why"),
+    [
+        (403, b'{"error":"set admin.token"}', "answers 403: set admin.token"),
+        (
+            404,
+            b'{"error":"no such page"}',
+            "answers 404: it has no pomelo listener, or is",
+        ),
+        (500, b"<html>", "answers 500: and does not say why"),
+        (503, b'{"error":"%s"}' % (b"x" * 999), "answers 503: " + "x" * 200),
+        (200, b"{}", "answers 200, and its body: "),
+        (200, b"[" * 9999, "answers 200, and its body: "),
+        (200, b" " * (1 << 17), "answers with more than 65536 B"),
+    ],
+)
+def test_an_answer_of_no_use(net: Net, code: int, body: bytes, why: str) -> None:
+    """From what is no gateway, or will not be one of the lobby: it is told, and why."""
+    one, two = net.gateway("gw-1"), net.gateway("gw-2")
+    net.connect()
+    two.taken.page = lambda _: Answer(body, code=code)  # type: ignore[method-assign]
+    told = one.ask("push", **PUSH, uid="alice")
+    error = told["gateways"][-1]["error"]
+    assert error.startswith(why)
+    assert len(error) < 300
+
+
 def test_who_is_slow_holds_back_nobody(net: Net) -> None:
     """One waits for it as long as is allowed, then no more for a while."""
     one, two = net.gateway("gw-1"), net.gateway("gw-2")

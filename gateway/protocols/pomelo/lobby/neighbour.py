@@ -23,6 +23,11 @@ MOST_CALL_BYTES = 1 << 20
 """Of one call: the admin port takes no more."""
 _MOST_WAITING_BYTES = 16 << 20
 """Of all calls to one gateway that have no answer yet."""
+_HINTS = {
+    401: "options.lobby.token must be its admin.token",
+    404: "it has no pomelo listener, or is too old",
+}
+_ERROR_CHARS = 200
 _SILENT_TIMES = 2
 """So many times `options.lobby.timeout` one is left alone that has not answered."""
 
@@ -93,13 +98,20 @@ class Neighbour:
 
 
 def _read(reply: Reply) -> Done:
-    if reply.code in (401, 403):
-        raise Unreachable(
-            f"answers {reply.code}: options.lobby.token must be its admin.token"
-        )
-    if reply.code == 404:
-        raise Unreachable("answers 404: it has no pomelo listener, or is too old")
     if reply.code != 200:
-        raise Unreachable(f"answers {reply.code}")
+        said = _HINTS.get(reply.code) or _error(reply.body)
+        raise Unreachable(f"answers {reply.code}: {said}")
     done: Done = reply.json(Done)
     return done
+
+
+class _Error(msgspec.Struct):
+    error: str = "and does not say why"
+
+
+def _error(body: bytes) -> str:
+    """Why, in its own words."""
+    try:
+        return msgspec.json.decode(body, type=_Error).error[:_ERROR_CHARS]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _Error().error
