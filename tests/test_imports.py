@@ -190,8 +190,8 @@ def test_the_daemon_needs_no_package_beside_it() -> None:
             assert not beside, path
 
 
-#: Where names that Twisted keeps to itself are used; admin serves HTTP by them.
-INSIDE_TWISTED = {Path("net/twisted_internals.py"), Path("admin/connections.py")}
+#: Where names that Twisted keeps to itself are used.
+INSIDE_TWISTED = {Path("net/twisted_internals.py")}
 PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
 
 

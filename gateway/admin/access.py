@@ -2,8 +2,8 @@
 
 Four rules, because the page shows peers, volumes and failures:
 
-1. A port that other machines can reach needs a token; without one the daemon
-   does not start.
+1. A port that other machines can reach, by themselves or through a load balancer, needs
+   a token: a configuration without one is none (`gateway.config.model`).
 2. With a token, everything but the two health paths asks for it: `Authorization:
    Bearer TOKEN`, or Basic with the token as the password, which is how a browser
    can be asked for it.
@@ -22,83 +22,86 @@ import binascii
 import hmac
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
-from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
+from gateway.sdk.endpoint import Tcp, Unix
 
-__all__ = [
-    "Misconfigured",
-    "authorized",
-    "browser_url",
-    "check",
-    "host_allowed",
-    "trusted",
-]
+if TYPE_CHECKING:
+    from gateway.config.model import Admin
+
+__all__ = ["Access"]
 
 _HOST = re.compile(
     r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::\d*)?"
 )
-
 _ANY = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 
-class Misconfigured(ValueError):
-    """A value of `admin.*` that the daemon must not start with; str() names the key."""
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may look at the port of these settings, and who may do more."""
 
+    where: Tcp | Unix
+    token: str | None = None
+    trust_loopback: bool = False
+    tls: bool = False
+    proxied: bool = False
+    """Load balancers bring peers from elsewhere."""
 
-def check(where: Endpoint, token: str | None) -> Tcp | Unix:
-    """*where*; raises `Misconfigured` if it needs a token and there is none."""
-    if isinstance(where, Systemd):
-        raise Misconfigured(f"admin.listen: must be tcp:... or unix:..., not {where}")
-    if token is not None and not token.strip():
-        raise Misconfigured("admin.token: empty; give it a value or leave the key out")
-    if token is None and isinstance(where, Tcp) and not where.local:
-        raise Misconfigured(
-            f"admin.token: required, because other machines can reach {where}"
-            " (admin.listen); set it, or listen on tcp:127.0.0.1:PORT or unix:PATH"
+    @classmethod
+    def to(cls, admin: Admin) -> Access:
+        """As the configuration has it."""
+        token = None if admin.token is None else admin.token.get_secret_value()
+        return cls(
+            cast("Tcp | Unix", admin.listen),  # `Config.misfits` allows no other
+            token,
+            admin.trust_loopback,
+            admin.tls is not None,
+            admin.proxy_protocol is not None,
         )
-    return where
 
+    @property
+    def trusted(self) -> bool:
+        """Whether who may look may also change things, and see payloads."""
+        by_file = isinstance(self.where, Unix)
+        return self.token is not None or self.trust_loopback or by_file
 
-def trusted(where: Tcp | Unix, token: str | None, *, trust_loopback: bool) -> bool:
-    """Whether who may look may also change, and see payloads."""
-    return token is not None or trust_loopback or isinstance(where, Unix)
+    def knows(self, hosts: Sequence[str]) -> bool:
+        """Whether a request with these `Host` fields is answered.
 
-
-def host_allowed(where: Tcp | Unix, hosts: Sequence[str]) -> bool:
-    """Whether a request with these `Host` fields is answered.
-
-    None at all is fine: HTTP/1.0 probes send none, and every browser does.
-    """
-    if not hosts or isinstance(where, Unix) or not where.local:
-        return True
-    match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
-    if match is None:
-        return False
-    name = (match["six"] or match["host"]).lower()
-    return name in {"localhost", "127.0.0.1", "::1", where.host.lower()}
-
-
-def browser_url(where: Tcp | Unix) -> str | None:
-    """Its URL for a browser on this machine; None for a unix socket."""
-    if isinstance(where, Unix):
-        return None
-    near = "127.0.0.1" if where.host in _ANY else where.host
-    return f"http://{str(Tcp(near, where.port)).removeprefix('tcp:')}/"
-
-
-def authorized(token: str | None, authorization: Sequence[str]) -> bool:
-    """Whether the `Authorization` fields carry the token; in constant time."""
-    if token is None:
-        return True
-    if len(authorization) != 1:
-        return False
-    scheme, _, credentials = authorization[0].partition(" ")
-    given = credentials.strip().encode("latin-1")
-    if scheme.lower() == "basic":
-        try:
-            given = base64.b64decode(given, validate=True).partition(b":")[2]
-        except binascii.Error:
+        None at all is fine: HTTP/1.0 probes send none, and every browser does.
+        """
+        where = self.where
+        if not hosts or self.proxied or isinstance(where, Unix) or not where.local:
+            return True
+        match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        if match is None:
             return False
-    elif scheme.lower() != "bearer":
-        return False
-    return hmac.compare_digest(given, token.encode())
+        name = (match["six"] or match["host"]).lower()
+        return name in {"localhost", "127.0.0.1", "::1", where.host.lower()}
+
+    def admits(self, authorization: Sequence[str]) -> bool:
+        """Whether the `Authorization` fields carry the token; in constant time."""
+        if self.token is None:
+            return True
+        if len(authorization) != 1:
+            return False
+        scheme, _, credentials = authorization[0].partition(" ")
+        given = credentials.strip().encode("latin-1")
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given, self.token.encode())
+
+    def url(self, bound: Tcp | Unix) -> str | None:
+        """Of the live page, for a browser on this machine; None of a unix socket."""
+        if isinstance(bound, Unix):
+            return None
+        near = "127.0.0.1" if bound.host in _ANY else bound.host
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{str(Tcp(near, bound.port)).removeprefix('tcp:')}/"

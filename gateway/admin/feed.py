@@ -17,7 +17,7 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.history import History
-from gateway.admin.site import AdminRequest
+from gateway.admin.site import Request
 from gateway.admin.status import Probe, as_json
 from gateway.admin.stream import KIND, EventStream
 from gateway.sdk.protocol import Answer
@@ -45,31 +45,28 @@ class Feed:
         """And the number of rejections that each was told of; -1: none."""
         self._next: IDelayedCall | None = None
 
-    def page(self, request: AdminRequest) -> Answer | None:
+    def page(self, request: Request) -> Answer | EventStream:
         """`/api/feed`."""
-        if request.method == b"HEAD":
+        if request.method == "HEAD":
             return Answer(b"", KIND)
         if len(self._viewers) >= _VIEWERS:
             error = {"error": f"{_VIEWERS} are looking already"}
             return Answer(json.dumps(error).encode(), "application/json", 503)
-        state = self._state()
-        viewer = EventStream(request)
-        self._viewers[viewer] = -1
 
-        def gone(_: object) -> None:
-            self._viewers.pop(viewer, None)
+        def gone() -> None:
+            del self._viewers[viewer]
             if not self._viewers and self._next is not None:
                 self._next.cancel()
                 self._next = None
 
-        request.notifyFinish().addBoth(gone)
-        viewer.begin(state)
+        viewer = EventStream(gone, self._state())
+        self._viewers[viewer] = -1
         self._tell_rejections()
         if self._next is None:
             self._next = self._clock.callLater(_EVERY_SECONDS, self._tick)
-        return None
+        return viewer
 
-    def history(self, _: AdminRequest) -> Answer:
+    def history(self, _: Request) -> Answer:
         """`/api/history`."""
         return Answer(self._history.as_json(), "application/json")
 

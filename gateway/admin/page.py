@@ -1,4 +1,6 @@
-"""The live page: HTML, CSS and JavaScript modules in `live/`, served as they are.
+"""The pages that every gateway has: health, metrics, status, and the live page.
+
+The live page is HTML, CSS and JavaScript modules in `live/`, served as they are:
 
     index.html   the page; style.css
     main.js      listens to `/api/feed` and gives each part what it shows
@@ -17,10 +19,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from gateway.admin.site import AdminRequest, Page
+from gateway.admin.metrics import Metrics
+from gateway.admin.site import Page, Request
+from gateway.admin.status import Probe, as_json
 from gateway.sdk.protocol import Answer
 
-__all__ = ["live_pages"]
+__all__ = ["fixed_pages"]
 
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
 _POLICY = (
@@ -29,20 +33,33 @@ _POLICY = (
 )
 
 
-def live_pages() -> Mapping[str, Page]:
-    """`/`, and what it loads from `/live/`, by path."""
-    return {path: _page(answer) for path, answer in _answers().items()}
+def fixed_pages(probe: Probe, metrics: Metrics) -> dict[str, Page]:
+    """Those that every gateway has, by path."""
+
+    def readyz(_: Request) -> Answer:
+        reason = probe().not_ready_reason
+        if reason is None:
+            return Answer(b"ready\n")
+        return Answer(f"not ready: {reason}\n".encode(), code=503)
+
+    return {
+        "/healthz": lambda _: Answer(b"ok\n"),
+        "/readyz": readyz,
+        **{path: _page(answer) for path, answer in _live().items()},
+        "/metrics": lambda request: Answer(
+            *metrics.render(",".join(request.fields(b"accept")))
+        ),
+        "/api/status": lambda _: Answer(as_json(probe()), "application/json"),
+    }
 
 
 def _page(answer: Answer) -> Page:
-    def page(_: AdminRequest) -> Answer:
-        return answer
-
-    return page
+    return lambda _: answer
 
 
 @cache
-def _answers() -> Mapping[str, Answer]:
+def _live() -> Mapping[str, Answer]:
+    """`/`, and what it loads from `/live/`, by path."""
     found: dict[str, Answer] = {}
     for file in files("gateway.admin").joinpath("live").iterdir():
         name, body = file.name, file.read_bytes()

@@ -6,8 +6,11 @@ import argparse
 import contextlib
 import http.client
 import json
+import re
 import socket
+import ssl
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ __all__ = [
     "AdminPort",
     "Unreachable",
     "add_arguments",
+    "add_certificates",
     "admin_port",
     "port_at",
     "port_of",
@@ -40,10 +44,14 @@ class Unreachable(Exception):
 class AdminPort:
     """One gateway's.  Every call opens a connection; threads may share it."""
 
-    def __init__(self, address: str, token: str | None = None) -> None:
-        """*address* is `HOST:PORT` or `unix:PATH`."""
-        self.address = address
+    def __init__(
+        self, address: str, token: str | None = None, tls: _Tls | None = None
+    ) -> None:
+        """*address* is `HOST:PORT` or `unix:PATH`; with *tls* it is spoken there."""
+        self.address = address if tls is None else f"https://{address}"
+        self._where = address
         self._token = token
+        self._tls = tls
 
     def status(self) -> dict[str, Any]:
         """What `/api/status` says.  Raises `Unreachable`."""
@@ -97,7 +105,7 @@ class AdminPort:
         if post is not None:
             body = json.dumps(post)
             headers["Content-Type"] = "application/json"
-        connection = _connection(self.address, seconds)
+        connection = _Connection(self._where, seconds, self._tls)
         try:
             connection.request("GET" if body is None else "POST", path, body, headers)
             return connection.getresponse()
@@ -124,25 +132,48 @@ def _object(answer: http.client.HTTPResponse) -> dict[str, Any]:
     return found
 
 
-def _connection(address: str, seconds: float) -> http.client.HTTPConnection:
-    if address.startswith("unix:"):
-        return _UnixConnection(address.removeprefix("unix:"), seconds)
-    host, _, port = address.rpartition(":")
-    return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
+class _Tls:
+    """How we know the gateway, and it us."""
+
+    def __init__(self, context: ssl.SSLContext, shows: bytes | None = None) -> None:
+        """*shows*: that certificate is enough, whoever signed it, and for what name."""
+        self._context = context
+        self._shows = shows
+        if shows is not None:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+
+    def over(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
+        """Shake hands.  Raises OSError."""
+        made = self._context.wrap_socket(plain, server_hostname=host)
+        if self._shows not in (None, made.getpeercert(binary_form=True)):
+            made.close()
+            raise OSError("it has another certificate than admin.tls.certificate now")
+        return made
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a socket in the file system."""
+class _Connection(http.client.HTTPConnection):
+    """HTTP to `HOST:PORT` or `unix:PATH`, and maybe over TLS."""
 
-    def __init__(self, path: str, seconds: float) -> None:
-        super().__init__("localhost", timeout=seconds)
-        self._path = path
+    def __init__(self, address: str, seconds: float, tls: _Tls | None) -> None:
+        kind, _, rest = address.partition(":")
+        self._path = rest if kind == "unix" else None
+        self._tls = tls
+        host, _, port = (
+            ("localhost", "", "80") if self._path else address.rpartition(":")
+        )
+        super().__init__(host.strip("[]"), int(port), timeout=seconds)
 
     def connect(self) -> None:
         """See `http.client.HTTPConnection`."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        if self._path is None:
+            super().connect()
+        else:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(self._path)
+        if self._tls is not None:
+            self.sock = self._tls.over(self.sock, self.host)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,11 +186,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     where.add_argument(
         "--address", metavar="HOST:PORT",
-        help=f"its admin port, or unix:PATH (default without a file: {_DEFAULT})",
+        help="its admin port: HOST:PORT, https://HOST:PORT or unix:PATH "
+        f"(default without a file: {_DEFAULT})",
     )  # fmt: skip
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help="has what admin.token asks for"
     )
+    add_certificates(parser)
+
+
+def add_certificates(parser: argparse.ArgumentParser, default: Any = None) -> None:
+    """What makes TLS with an admin port."""
+    add = partial(parser.add_argument, type=Path, metavar="PEM", default=default)
+    add(
+        "--ca",
+        help="who signed its certificate (default: whom this machine trusts; with its "
+        "configuration, the certificate there)",
+    )  # fmt: skip
+    add("--cert", help="our certificate, if it wants one")
+    add("--key", help="the private key of --cert")
 
 
 def admin_port(args: argparse.Namespace) -> AdminPort:
@@ -169,8 +214,10 @@ def admin_port(args: argparse.Namespace) -> AdminPort:
     if file is None and args.address is None and Path(DEFAULT_CONFIG).is_file():
         file = DEFAULT_CONFIG
     if file is not None:
-        return _configured(file, token)
-    return port_at(args.address or _DEFAULT, token)
+        from gateway import config
+
+        return port_of(file, config.load(file).admin, args, token)
+    return port_at(args.address or _DEFAULT, token, args)
 
 
 def token_in(file: Path | None) -> str | None:
@@ -183,11 +230,30 @@ def token_in(file: Path | None) -> str | None:
         raise WrongUse(f"--token-file {file}: {why}") from None
 
 
-def port_at(address: str, token: str | None) -> AdminPort:
-    """The one at `HOST:PORT` or `unix:PATH`.  Raises `WrongUse`."""
-    if not address.startswith("unix:/") and not _has_port(address):
-        raise WrongUse(f"not HOST:PORT, nor unix:PATH: {address!r}")
-    return AdminPort(address, token)
+def port_at(
+    address: str, token: str | None, certificates: argparse.Namespace
+) -> AdminPort:
+    """The one at `HOST:PORT`, `https://HOST:PORT` or `unix:PATH`.  Raises `WrongUse`."""
+    where = address.removeprefix("https://")
+    if not where.startswith("unix:/") and not _has_port(where):
+        raise WrongUse(f"not HOST:PORT, https://HOST:PORT, nor unix:PATH: {address!r}")
+    return AdminPort(
+        where, token, None if where == address else _Tls(_context(certificates))
+    )
+
+
+def _context(given: argparse.Namespace) -> ssl.SSLContext:
+    """Of what `add_certificates` adds.  Raises `WrongUse`."""
+    if given.key is not None and given.cert is None:
+        raise WrongUse("--key needs --cert")
+    try:
+        context = ssl.create_default_context(cafile=given.ca)
+        if given.cert is not None:
+            context.load_cert_chain(given.cert, given.key)
+    except OSError as why:
+        files = " ".join(str(one) for one in (given.ca, given.cert, given.key) if one)
+        raise WrongUse(f"no certificate, or not with its key: {files}: {why}") from None
+    return context
 
 
 def _has_port(address: str) -> bool:
@@ -195,24 +261,37 @@ def _has_port(address: str) -> bool:
     return bool(host) and port.isdecimal() and 0 < int(port) < 65536
 
 
-def _configured(file: str, token: str | None) -> AdminPort:
-    from gateway import config
-
-    return port_of(file, config.load(file).admin, token)
-
-
-def port_of(file: str | Path, admin: Admin, token: str | None = None) -> AdminPort:
+def port_of(
+    file: str | Path,
+    admin: Admin,
+    certificates: argparse.Namespace,
+    token: str | None = None,
+) -> AdminPort:
     """As *file* configures it; another *token* goes before.  Raises `WrongUse`."""
     from gateway.sdk.endpoint import Tcp, Unix
 
     if token is None and admin.token is not None:
         token = admin.token.get_secret_value()
+    tls = None
+    if admin.tls is not None:
+        own = None if certificates.ca else _first_in(admin.tls.certificate)
+        tls = _Tls(_context(certificates), own)
     match admin.listen:
         case Unix(path):
-            return AdminPort(f"unix:{path}", token)
+            return AdminPort(f"unix:{path}", token, tls)
         case Tcp(host, port) if port:
             name = "127.0.0.1" if host in _EVERYWHERE else host
-            return AdminPort(
-                f"[{name}]:{port}" if ":" in name else f"{name}:{port}", token
-            )
+            at = f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+            return AdminPort(at, token, tls)
     raise WrongUse(f"{file}: admin.listen is {admin.listen}; say --address")
+
+
+def _first_in(file: Path) -> bytes:
+    """The certificate that a gateway with this file shows.  Raises `WrongUse`."""
+    try:
+        found = re.search(
+            f"{ssl.PEM_HEADER}.*?{ssl.PEM_FOOTER}", file.read_text(), re.DOTALL
+        )
+        return ssl.PEM_cert_to_DER_cert(found[0] if found else "")
+    except (OSError, ValueError) as why:
+        raise WrongUse(f"admin.tls.certificate: {file}: {why}; say --ca") from None

@@ -118,13 +118,14 @@ def _add_gateways(
     parser.add_argument(
         "--gateway", dest="gateways", metavar="HOST:PORT", action="append",
         default=default,
-        help="also ask the gateway with this admin port what it has acknowledged and what"
+        help="also ask the gateway with this admin port, or https://HOST:PORT, what it has acknowledged and what"
         " is in its journal alone; again for more of them",
     )  # fmt: skip
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", default=no_file,
         help="has what their admin.token asks for",
     )  # fmt: skip
+    _admin.add_certificates(parser, no_file)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -219,11 +220,12 @@ def site_of(args: argparse.Namespace) -> Site:
 
 def _gateways(args: argparse.Namespace) -> list[tuple[str, Ask]]:
     """How those are asked that have their directories elsewhere.  Raises `WrongUse`."""
-    if args.token_file is not None and not args.gateways:
-        raise WrongUse("--token-file needs --gateway")
+    files = (args.token_file, args.ca, args.cert, args.key)
+    if any(files) and not args.gateways:
+        raise WrongUse("--token-file, --ca, --cert and --key need --gateway")
     token = _admin.token_in(args.token_file)
     return [
-        (address, partial(_asked, _admin.port_at(address, token)))
+        (address, partial(_asked, _admin.port_at(address, token, args)))
         for address in args.gateways
     ]
 

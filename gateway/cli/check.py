@@ -93,7 +93,7 @@ def _summary(loaded: config.Config) -> list[str]:
     for listener in loaded.listeners:
         about = ", ".join(_about(listener))
         lines.append(f"  {listener.name:<{width}}  {listener.protocol} on {about}")
-    lines.append(f"  admin page on {loaded.admin.listen}")
+    lines.append(f"  admin page on {', '.join(_open(loaded.admin))}")
     return lines
 
 
@@ -130,18 +130,25 @@ def _of_paths(loaded: config.Config) -> Iterator[str]:
         )
 
 
-def _about(listener: config.Listener) -> list[str]:
-    about = [str(listener.listen)]
-    if listener.websocket:
-        about.append(f"WebSocket at {listener.websocket.path}")
-    if listener.tls is None:
+def _open(port: config.Listener | config.model.Admin) -> list[str]:
+    """Where, and how."""
+    about = [str(port.listen)]
+    if port.tls is None:
         about.append("not encrypted")
     else:
-        about.append(f"{listener.tls.minimum_version} or newer")
-        if listener.tls.client_auth != "none":
-            about.append(f"client certificates {listener.tls.client_auth}")
-    if listener.proxy_protocol:
+        about.append(f"{port.tls.minimum_version} or newer")
+        if port.tls.client_auth != "none":
+            about.append(f"client certificates {port.tls.client_auth}")
+    if port.proxy_protocol:
         about.append("behind a PROXY protocol balancer")
+    return about
+
+
+def _about(listener: config.Listener) -> list[str]:
+    where, *about = _open(listener)
+    if listener.websocket:
+        about.insert(0, f"WebSocket at {listener.websocket.path}")
+    about.insert(0, where)
     protocol = installed().protocols[listener.protocol]
     try:
         return [*about, *map(str, protocol.describe(listener.options))]

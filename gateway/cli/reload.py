@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import config
-from gateway.cli._admin import AdminPort, Unreachable, port_of
+from gateway.cli._admin import AdminPort, Unreachable, add_certificates, port_of
 from gateway.store.lock import is_locked
 
 HELP = """\
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the daemon's configuration file (default: %(default)s)",
     )
+    add_certificates(parser)
     parser.add_argument(
         "--json", action="store_true", help="the result as one JSON object"
     )
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         outcome: Mapping[str, Any] = _refused(*str(why).splitlines())
         _print(outcome, as_json=args.json)
         return 2 if isinstance(why, config.Unreadable) else 1
-    port = port_of(args.config, loaded.admin)
+    port = port_of(args.config, loaded.admin, args)
     try:
         status, answer = port.ask("/api/reload", {}, _RELOAD_SECONDS)
         if status in (_UNAUTHORIZED, _FORBIDDEN):

@@ -21,7 +21,7 @@ The sentence is that of the live page, of /api/status and of `gateway top`.
 Example:
   gateway status
   gateway status --config /etc/gateway/gateway.yaml || page-somebody
-  gateway status --address gw.example:8080 --token-file token --json
+  gateway status --address https://gw.example:8443 --ca ca.pem --token-file token --json
 
 Exit status: 0 all is well; 1 it is not, or nobody answers; 2 wrong use.
 """

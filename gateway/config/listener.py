@@ -7,13 +7,14 @@ installed protocol names.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
+    PlainSerializer,
     SerializeAsAny,
     ValidationInfo,
-    field_serializer,
     field_validator,
     model_validator,
 )
@@ -34,6 +35,8 @@ from gateway.sdk.limits import Limits
 from gateway.sdk.section import NEW_CONNECTIONS, Place, Section
 
 __all__ = [
+    "Balancers",
+    "Encryption",
     "Listener",
     "NoOptions",
     "ProxyProtocol",
@@ -94,6 +97,25 @@ class Tls(Section):
             yield ("allowed_names",), "needs client_auth: required or optional"
 
 
+def _not_by_accident(value: object, info: ValidationInfo) -> object:
+    if value is None and info.context:  # all its lines are comments, perhaps
+        raise ValueError("is empty; leave the key out to have no encryption")
+    return value
+
+
+def _off(value: object) -> object:
+    return None if value is False or value == "false" else value
+
+
+def _write_off(value: Section | None) -> Any:
+    return value.model_dump(mode="json") if value else False
+
+
+_OR_FALSE = (BeforeValidator(_off), PlainSerializer(_write_off, when_used="json"))
+Encryption = Annotated[Tls | None, BeforeValidator(_not_by_accident)]
+Balancers = Annotated[ProxyProtocol | None, *_OR_FALSE]
+
+
 class NoOptions(Section):
     """`options` of a protocol that takes none."""
 
@@ -112,14 +134,14 @@ class Listener(Section):
         default=False,
         description="Several gateways of this machine and user share the port",
     )
-    websocket: WebSocket | None = Field(
+    websocket: Annotated[WebSocket | None, *_OR_FALSE] = Field(
         default=None,
         description="false, or where WebSocket clients upgrade; default: the protocol's",
     )
-    proxy_protocol: ProxyProtocol | None = Field(
+    proxy_protocol: Balancers = Field(
         default=None, description="false, or which load balancers to believe"
     )
-    tls: Tls | None = Field(default=None, description="Absent = not encrypted")
+    tls: Encryption = Field(default=None, description="Absent = not encrypted")
     limits: Limits = Field(
         default_factory=Limits, description="What peers may take of us"
     )
@@ -174,22 +196,6 @@ class Listener(Section):
         if kind is None:  # the protocol is a problem already
             return NoOptions()
         return kind.model_validate(value or {}, context=info.context)
-
-    @field_validator("tls", mode="before")
-    @classmethod
-    def _not_by_accident(cls, value: object, info: ValidationInfo) -> object:
-        if value is None and info.context:  # all its lines are comments, perhaps
-            raise ValueError("is empty; leave the key out to have no encryption")
-        return value
-
-    @field_validator("websocket", "proxy_protocol", mode="before")
-    @classmethod
-    def _off(cls, value: object) -> object:
-        return None if value is False or value == "false" else value
-
-    @field_serializer("websocket", "proxy_protocol", when_used="json")
-    def _write_off(self, value: Section | None) -> Any:
-        return value.model_dump(mode="json") if value else False
 
 
 def options_of(protocol: object) -> type[Section] | None:

@@ -33,7 +33,7 @@ from gateway.config.fields import (
     WebServer,
     default_node,
 )
-from gateway.config.listener import Listener
+from gateway.config.listener import Balancers, Encryption, Listener
 from gateway.config.problems import spell
 from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.sdk.fields import (
@@ -49,7 +49,15 @@ from gateway.sdk.fields import (
     Switch,
     Text,
 )
-from gateway.sdk.section import AT_ONCE, Misfits, Place, Reload, Section, restart
+from gateway.sdk.section import (
+    AT_ONCE,
+    NEW_CONNECTIONS,
+    Misfits,
+    Place,
+    Reload,
+    Section,
+    restart,
+)
 from gateway.sdk.units import Number, Size, Time, format_size
 from gateway.sink import kind_of
 
@@ -210,7 +218,9 @@ class Admin(Section):
 
     reload: ClassVar = AT_ONCE
     reloads: ClassVar = {
-        "listen": restart("whoever watches the daemon is connected there")
+        "listen": restart("whoever watches the daemon is connected there"),
+        "proxy_protocol": NEW_CONNECTIONS,
+        "tls": NEW_CONNECTIONS,
     }
 
     listen: Listen = Field(
@@ -225,6 +235,10 @@ class Admin(Section):
         default=False,
         description="Without a token, let whoever is on this machine push, kick, tap",
     )
+    proxy_protocol: Balancers = Field(
+        default=None, description="false, or which load balancers to believe"
+    )
+    tls: Encryption = Field(default=None, description="Absent = not encrypted")
 
 
 class Logging(Section):
@@ -418,11 +432,15 @@ class Config(Section):
         listen = self.admin.listen
         if isinstance(listen, Systemd):
             yield ("admin", "listen"), f"must be tcp: or unix:, not {listen}"
-        if self.admin.token is None and isinstance(listen, Tcp) and not listen.local:
-            yield (
-                ("admin", "token"),
-                f"is required, because other machines can reach {listen}",
-            )
+        if self.admin.token is not None:
+            return
+        if self.admin.proxy_protocol is not None:
+            others = "load balancers (admin.proxy_protocol) bring others"
+        elif isinstance(listen, Tcp) and not listen.local:
+            others = f"other machines can reach {listen}"
+        else:
+            return
+        yield ("admin", "token"), f"is required, because {others}"
 
     def _too_small_a_spool(self) -> Iterator[tuple[Place, str]]:
         room = self.spool.max_bytes

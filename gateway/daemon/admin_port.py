@@ -1,27 +1,59 @@
-"""Joins the admin port to the parts of the daemon that its pages are about."""
+"""The admin port: a site of the pages that are about parts of the daemon, on a listener.
+
+It is a listener as others are, with their TLS, PROXY headers, turns and deadlines, but for
+three things: nobody is turned away (`net.GivingWay`), the descriptors that connections of
+others must not take are for it, too, and what its peers hold is no part of the memory that
+theirs may hold.  So it answers while those are under attack.
+
+Start it before recovery and before the listeners, so that `/readyz` can say what the daemon
+is waiting for, and stop it last.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+
 from gateway import config
-from gateway.admin.connections import Guard
+from gateway.admin.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
+from gateway.admin.http import METHODS, HttpServer
 from gateway.admin.metrics import Metrics
+from gateway.admin.page import fixed_pages
 from gateway.admin.peers import Peers
-from gateway.admin.service import admin_site
-from gateway.admin.site import AdminSite, page_of
+from gateway.admin.reload import reload_post
+from gateway.admin.site import Site, page_of
 from gateway.admin.status import Probe
-from gateway.daemon.listeners import Listeners
+from gateway.config.listener import NoOptions
+from gateway.daemon.listeners import Change, Listeners
 from gateway.daemon.protocols import Protocols
 from gateway.feeds.live import Tap
 from gateway.feeds.page import tap_page
-from gateway.net import Penalties, RejectionLog, Rejections, Turns
-from gateway.sdk.interfaces import Refusal
+from gateway.net import (
+    GivingWay,
+    Listener,
+    Penalties,
+    RejectionLog,
+    Turns,
+    admin_connections,
+)
+from gateway.net.traffic import Traffic
+from gateway.sdk.endpoint import Tcp, Unix
+from gateway.sdk.interfaces import Connection
+from gateway.sdk.limits import Limits
+from gateway.sdk.protocol import Port
 
-__all__ = ["AdminParts", "make_site"]
+__all__ = ["AdminParts", "AdminPort", "make_site"]
+
+_MOST_CONNECTIONS = 256
+_IDLE_SECONDS = 75.0
+"""Longer than any sane scrape interval, so that connections last."""
+_DRAIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,35 +70,24 @@ class AdminParts:
     listeners: Listeners
     """As they are now, whenever that is."""
     rejection_log: RejectionLog
-    penalties: Penalties
-    turns: Turns
+    reload: Callable[[], Deferred[Any]]
 
 
-def make_site(parts: AdminParts) -> AdminSite:
-    """The admin port's site.  Raises `access.Misconfigured`, `protocols.Broken`."""
-    admin, clock = parts.settings.admin, parts.reactor
+def make_site(parts: AdminParts) -> Site:
+    """The site of all pages.  Raises `protocols.Broken`."""
+    clock, protocols = parts.reactor, parts.protocols
     recent = parts.rejection_log.recent
-    peers = Peers(
-        parts.listeners.seen,
-        lambda: recent,
-        clock.seconds,
-    )
+    peers = Peers(parts.listeners.seen, lambda: recent, clock.seconds)
     feed = Feed(
         parts.probe,
         parts.history,
         lambda: (recent.serial, peers.rejections_json),
         clock,
     )
-    protocols = parts.protocols
-    return admin_site(
-        admin.listen,
-        None if admin.token is None else admin.token.get_secret_value(),
-        parts.probe,
-        parts.metrics,
-        clock,
-        _guard(parts),
-        posts=protocols.posts(),
-        more={
+    return Site(
+        Access.to(parts.settings.admin),
+        {
+            **fixed_pages(parts.probe, parts.metrics),
             **{path: page_of(get) for path, get in protocols.gets().items()},
             "/api/tap": tap_page(parts.tap, clock, lambda: parts.listeners.names),
             "/api/feed": feed.page,
@@ -74,17 +95,147 @@ def make_site(parts: AdminParts) -> AdminSite:
             "/api/connections": page_of(peers.connections),
             "/api/rejections": page_of(peers.rejections),
         },
-        trust_loopback=admin.trust_loopback,
+        {**protocols.posts(), "/api/reload": reload_post(parts.reload)},
     )
 
 
-def _guard(parts: AdminParts) -> Guard:
-    """The admin port logs and slows peers down as the listeners do."""
-    rejections = Rejections("admin", "http", parts.rejection_log, lambda _: None)
+class AdminPort(Service):
+    """It is open while the service runs.
 
-    def wrong_token(host: str, peer: str) -> float:
-        rejections.reported(host, peer, Refusal("wrong token", key="admin.token"))
-        parts.metrics.wrong_credentials("admin")
-        return parts.penalties.add(host)
+    `startService` raises `CannotListen`, which names the address.
+    """
 
-    return Guard(parts.turns, rejections.reported, wrong_token)
+    name = "admin"
+
+    def __init__(
+        self,
+        site: Site,
+        settings: config.model.Admin,
+        metrics: Metrics,
+        reactor: Any,
+        *,
+        turns: Turns | None = None,
+        rejection_log: RejectionLog | None = None,
+        penalties: Penalties | None = None,
+        most_connections: int | None = None,
+    ) -> None:
+        """Some are those of all listeners; *most_connections* may be open at once."""
+        self.site = site
+        self._settings = settings
+        self._reactor = reactor
+        self._metrics = metrics
+        self._lag = metrics.reactor_lag(reactor)
+        most = most_connections or admin_connections()
+        self._limits = Limits().model_copy(
+            update={
+                "connections": min(most, _MOST_CONNECTIONS),
+                "idle": _IDLE_SECONDS,
+                "read_ahead_bytes": 0,
+            }
+        )
+        self.port = Port(accept=self._accept, websocket=False, prefixes=METHODS)
+        self._admission = GivingWay(self._limits, settings.proxy_protocol)
+
+        self._rejection_log = rejection_log
+        self._turns = turns
+        self._penalties = penalties
+        self._listeners = Listeners(self, self.make, _DRAIN_SECONDS)
+
+    @property
+    def listener(self) -> Listener | None:
+        """What it listens with now; None: it is not started, or has stopped."""
+        return next(iter(self._listeners), None)
+
+    @property
+    def address(self) -> str:
+        """As bound, written as `admin.listen` is: `tcp:127.0.0.1:41234`."""
+        return str(self._bound)
+
+    @property
+    def url(self) -> str | None:
+        """The live page, for a browser on this machine; None on a unix socket."""
+        return self.site.access.url(self._bound)
+
+    @property
+    def _bound(self) -> Tcp | Unix:
+        where = self.site.access.where
+        if isinstance(where, Unix) or self.listener is None:
+            return where
+        return Tcp(where.host, int(self.listener.address.rpartition(":")[2]))
+
+    def make(
+        self, settings: config.Listener, port: Port, traffic: Traffic | None
+    ) -> Listener:
+        """What listens, and is not bound yet."""
+        return Listener(
+            settings,
+            port,
+            self._reactor,
+            lambda: "admin",
+            traffic=traffic,
+            admission=self._admission,
+            rejection_log=self._rejection_log,
+            turns=self._turns,
+            penalties=self._penalties,
+            on_wrong_credentials=self._metrics.wrong_credentials,
+        )
+
+    def startService(self) -> None:
+        """Bind, or raise."""
+        super().startService()
+        self._listeners.open([self.settings_of(self._settings)])
+        self._listeners.start()
+        self._lag.start()
+
+    def prepare(self, admin: config.model.Admin) -> Change:
+        """Make ready what a reload has; nothing changes yet.  Raises `CannotListen`."""
+        opened = [self.settings_of(admin)] if self.running else []
+        return self._listeners.prepare(opened)
+
+    def commit(self, change: Change, admin: config.model.Admin) -> None:
+        """From now on it is so, or from the start on."""
+        self._settings = admin
+        self._admission.believe(admin.proxy_protocol)
+        self._listeners.commit(change)
+        self.site.trust(Access.to(admin))
+
+    def reload(self) -> list[str]:
+        """Read the certificate again; returns why it can not be used, if so."""
+        return self._listeners.reload()
+
+    def stopService(self) -> Deferred[None]:
+        """Close the port and every connection, soon."""
+        self._lag.stop()
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await self._listeners.stop()
+        await self._listeners.drain()
+
+    # -- in place of the protocols of other listeners --------------------------
+
+    def ports(self, _: config.Listener) -> list[Port]:
+        """What its listener serves."""
+        return [self.port]
+
+    def retired(self, protocol: str, port: Port) -> None:
+        """Nothing is left of a port."""
+
+    def _accept(self, connection: Connection) -> HttpServer:
+        return HttpServer(connection, self.site, self._reactor, self._admission.served)
+
+    def settings_of(self, admin: config.model.Admin) -> config.Listener:
+        """As those of a listener."""
+        # `model_construct`, as no protocol of that name is installed.
+        return config.Listener.model_construct(
+            name=self.name,
+            protocol="http",
+            listen=admin.listen,
+            reuse_port=False,
+            websocket=None,
+            proxy_protocol=admin.proxy_protocol,
+            tls=admin.tls,
+            limits=self._limits,
+            options=NoOptions(),
+        )

@@ -97,6 +97,13 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
 
         if why := _why(open_ports):
             yield Problem(("listeners", number), why)
+
+    def admin() -> None:
+        if loaded.admin.tls is not None:
+            ServerTls("admin", loaded.admin.tls, reactor)
+
+    if why := _why(admin):
+        yield Problem(("admin",), why)
     for pages in (protocols.gets, protocols.posts):
         if why := _why(pages):
             yield Problem(("listeners",), why)

@@ -160,10 +160,11 @@ def collect(
     refused: Mapping[str, Refused] | None = None,
     flawed: tuple[int, int] = (0, 0),
     sections: Iterable[Statistics] = (),
+    admin: Source | None = None,
 ) -> Facts:
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so.
 
-    *sections*: whose troubles are told, too.
+    *sections*: whose troubles are told, too; *admin*: whose certificate ends, too.
     """
     journal, spool = storage.journal, storage.spool
     uploads = spool.uploads
@@ -200,7 +201,7 @@ def collect(
         job=lake.job if has_job else None,
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
-        certificates=_left(sources, now),
+        certificates=_left([*sources, *filter(None, [admin])], now),
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from gateway import config
 from gateway.daemon.ports import settings_of
-from gateway.daemon.protocols import Protocols
 from gateway.net import Listener
 from gateway.net.seen import Seen
 from gateway.net.traffic import Traffic
@@ -29,6 +29,16 @@ __all__ = ["Change", "Listeners", "Make"]
 
 #: Makes what `Listeners` opens, of its settings, for connections of this `Traffic`.
 Make = Callable[[config.Listener, Port, Traffic | None], Listener]
+
+
+class Ports(Protocol):
+    """Who knows what is served: `Protocols`."""
+
+    def ports(self, listener: config.Listener, /) -> Iterable[Port]:
+        """Those of an entry."""
+
+    def retired(self, protocol: str, port: Port, /) -> None:
+        """Nothing is left of one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +82,7 @@ class Listeners:
     _log = Logger()
 
     def __init__(
-        self, protocols: Protocols, make: Make, drain_seconds: float = 10.0
+        self, protocols: Ports, make: Make, drain_seconds: float = 10.0
     ) -> None:
         self._protocols = protocols
         self._make = make

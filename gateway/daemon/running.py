@@ -20,21 +20,19 @@ from twisted.logger import Logger
 from gateway import __version__, config
 from gateway.admin.freshness import Freshness, judge
 from gateway.admin.history import EVERY, History
-from gateway.admin.reload import reload_post
-from gateway.admin.service import Admin
-from gateway.admin.site import AdminSite, Page, page_of
+from gateway.admin.site import Page, page_of
 from gateway.admin.status import Probe, Status
 from gateway.config.model import Logging
 from gateway.config.problems import spell
 from gateway.config.reload import plan
 from gateway.daemon import notify, statistics
-from gateway.daemon.admin_port import AdminParts, make_site
+from gateway.daemon.admin_port import AdminParts, AdminPort, make_site
 from gateway.daemon.facts import Growth, Visits, collect
 from gateway.daemon.listeners import Change
 from gateway.daemon.opened import Opened
 from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads, refused
-from gateway.net import CannotListen, admin_connections, raise_descriptor_limit
+from gateway.net import CannotListen, raise_descriptor_limit
 from gateway.net.loops import Loops
 from gateway.sdk.protocol import Post, Statistics, Unusable
 from gateway.store.heap import Bursts
@@ -56,8 +54,7 @@ class Running:
     _log = Logger()
 
     opened: Opened
-    site: AdminSite
-    admin: Admin
+    admin: AdminPort
     _history: History
     _reloads: Reloads
     configure_log: Callable[[Logging], object]
@@ -91,8 +88,7 @@ class Running:
         """With its listeners bound: connections wait in the kernel.  *probe* gives the
         status.
 
-        Raises `Broken`, `CannotListen`, `CannotListenError`, `Misconfigured`, `Unusable`,
-        OSError.
+        Raises `Broken`, `CannotListen`, `Unusable`, OSError.
         """
         raise_descriptor_limit()
         shared, network, history = opened.shared, opened.network, History()
@@ -107,14 +103,20 @@ class Running:
                 tap=opened.tap,
                 listeners=opened.listeners,
                 rejection_log=network.rejection_log,
-                penalties=network.penalties,
-                turns=network.turns,
+                reload=reloads.ask,
             )
         )
-        site.add({}, {"/api/reload": reload_post(reloads.ask)})
-        admin = Admin(site, shared.metrics, shared.reactor, admin_connections())
+        admin = AdminPort(
+            site,
+            opened.settings.admin,
+            shared.metrics,
+            shared.reactor,
+            turns=network.turns,
+            rejection_log=network.rejection_log,
+            penalties=network.penalties,
+        )
         opened.listeners.open(opened.settings.listeners)
-        return cls(opened, site, admin, history, reloads, configure_log)
+        return cls(opened, admin, history, reloads, configure_log)
 
     # -- start ----------------------------------------------------------------
 
@@ -199,7 +201,7 @@ class Running:
             ],
             freshness=self._freshness(protocols),
             batches=opened.lake.batches,
-            payloads=self.site.trusted,
+            payloads=self.admin.site.access.trusted,
         )
 
     def _freshness(self, sections: list[Statistics]) -> Freshness:
@@ -220,6 +222,7 @@ class Running:
                 refused=self._visits.refused(opened.network.rejection_log.recent),
                 flawed=flawed.lately(time.monotonic()),
                 sections=sections,
+                admin=self.admin.listener,
             )
         )
 
@@ -248,6 +251,7 @@ class Running:
             return refused(*misfits, *found.restart)
         protocols.configure(now.listeners)
         try:
+            admin = self.admin.prepare(now.admin)
             change, pages, posts = self._prepare(now)
         except Exception as why:
             protocols.undo(self.settings.listeners)
@@ -256,13 +260,13 @@ class Running:
             raise
         self.settings = now
         if protocols.settle():
-            self.site.add(pages, posts)
+            self.admin.site.add(pages, posts)
         listeners.commit(change)
         self.opened.storage.configure(now)
         self.opened.network.configure(now)
-        self.site.trust(now.admin)
+        self.admin.commit(admin, now.admin)
         self.configure_log(now.logging)
-        problems = [*listeners.reload(), *protocols.reload()]
+        problems = [*listeners.reload(), *self.admin.reload(), *protocols.reload()]
         return Outcome(
             problems=problems,
             changed=found.changed,

@@ -13,11 +13,9 @@ from typing import Any
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError
 from twisted.internet.threads import deferToThread
 
 from gateway import config
-from gateway.admin.access import Misconfigured
 from gateway.admin.metrics import Metrics
 from gateway.admin.status import Status
 from gateway.config.model import Logging
@@ -100,8 +98,8 @@ class Gateway(MultiService):
                 opened, self.status, self.reloads, self._configure_log
             )
         except (
-            Broken, CannotListenError, CannotListen, Locked, Misconfigured, OSError,
-            segment.OtherFormat, Unreadable, Unusable,
+            Broken, CannotListen, Locked, OSError, segment.OtherFormat, Unreadable,
+            Unusable,
         ) as why:  # fmt: skip
             advice = what_to_do(why) if isinstance(why, OSError) else ""
             self._terminal.leave(f"gateway can not start: {why}{advice}")
@@ -112,11 +110,8 @@ class Gateway(MultiService):
         """Everything is bound and recovered: take events, as soon as senders may come."""
         try:
             super().startService()  # binds the admin port
-        except CannotListenError as why:
-            self._terminal.leave(f"gateway can not start: admin: {why}")
-        try:
             self.daemon.start()
-        except (Broken, Unreadable) as why:
+        except (Broken, CannotListen, Unreadable) as why:
             self._terminal.leave(f"gateway can not start: {why}")
         self._terminal.close()
         self.reloads.begin()

@@ -31,10 +31,10 @@ _OTHERS_READ = 0o044
 
 def examine(config: Config, now: datetime | None = None) -> Iterator[Look]:
     """See `gateway.doctor`."""
-    for listener in config.listeners:
-        if listener.tls is not None:
-            what = f"certificate of {listener.name}"
-            yield from _look(what, listener.tls, now or datetime.now(UTC))
+    found = [(listener.name, listener.tls) for listener in config.listeners]
+    for name, tls in [*found, ("admin", config.admin.tls)]:
+        if tls is not None:
+            yield from _look(f"certificate of {name}", tls, now or datetime.now(UTC))
 
 
 def _look(what: str, tls: Tls, now: datetime) -> Iterator[Look]:

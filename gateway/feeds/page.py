@@ -18,12 +18,11 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-from urllib.parse import parse_qsl
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.admin.site import UNTRUSTED, AdminRequest, Page
+from gateway.admin.site import UNTRUSTED, Page
+from gateway.admin.site import Request as PageRequest
 from gateway.admin.stream import KIND, EventStream
 from gateway.event import Origin
 from gateway.feeds.choice import FIND, Choice, is_gap
@@ -53,7 +52,7 @@ def tap_page(
     """The page, for `Admin(more={"/api/tap": …})`; *listeners* are their names."""
     viewers: set[_Viewer] = set()
 
-    def page(request: AdminRequest) -> Answer | None:
+    def page(request: PageRequest) -> Answer | EventStream:
         try:
             return _view(request, tap, clock, viewers, listeners())
         except Fault as why:
@@ -64,13 +63,13 @@ def tap_page(
 
 
 def _view(
-    request: AdminRequest,
+    request: PageRequest,
     tap: Tap,
     clock: IReactorTime,
     viewers: set[_Viewer],
     listeners: Sequence[str],
-) -> Answer | None:
-    given = dict(parse_qsl(_query(request), keep_blank_values=True))
+) -> Answer | EventStream:
+    given = dict(request.query)
     rate = _rate(given.pop("rate", str(_RATE)))
     fair = _yes(given, "fair", usual=False)
     payloads = _yes(given, "payload", usual=True)
@@ -84,21 +83,14 @@ def _view(
     choice = Choice(wanted, payloads=payloads)
     if given.get("format", "json") != "json":
         raise Fault(400, "only format=json here")
-    if request.method == b"HEAD":
+    if request.method == "HEAD":
         return Answer(b"", KIND)
     if len(viewers) >= _VIEWERS:
         raise Fault(503, f"{_VIEWERS} are looking already")
     sources = _sources(tap, given, listeners if fair else ())
-    viewer = _Viewer(EventStream(request), sources, clock, rate, choice)
+    viewer = _Viewer(sources, clock, rate, choice, viewers)
     viewers.add(viewer)
-
-    def gone(_: object) -> None:
-        viewers.discard(viewer)
-        viewer.close()
-
-    request.notifyFinish().addBoth(gone)
-    viewer.begin()
-    return None
+    return viewer.stream
 
 
 def _sources(
@@ -122,11 +114,6 @@ def _sources(
             source.close()
         raise
     return found
-
-
-def _query(request: AdminRequest) -> str:
-    uri: bytes = request.uri
-    return uri.partition(b"?")[2].decode("latin-1")
 
 
 def _rate(text: str) -> int:
@@ -156,31 +143,28 @@ class _Viewer:
 
     def __init__(
         self,
-        stream: EventStream,
         sources: Sequence[TapSource],
         clock: IReactorTime,
         rate: int,
         choice: Choice,
+        viewers: set[_Viewer],
     ) -> None:
-        self._stream = stream
+        self.stream = EventStream(self._close, b": events as they become durable\n\n")
+        self._viewers = viewers
         self._sources = deque(sources)
         self._clock = clock
         self._rate = rate
         self._choice = choice
         self._credit = 0.0
         self._silent = 0
-        self._next: Any = None
+        self._next = clock.callLater(_TICK_SECONDS, self._tick)
 
-    def begin(self) -> None:
-        """Say that it works, and go on until it is closed."""
-        self._stream.begin(b": events as they become durable\n\n")
-        self._next = self._clock.callLater(_TICK_SECONDS, self._tick)
-
-    def close(self) -> None:
+    def _close(self) -> None:
         """Nobody looks any more."""
+        self._viewers.discard(self)
         for source in self._sources:
             source.close()
-        if self._next is not None and self._next.active():
+        if self._next.active():
             self._next.cancel()
 
     def _tick(self) -> None:
@@ -188,7 +172,7 @@ class _Viewer:
         try:
             self._show()
         except Fault:  # the daemon stops
-            self._stream.end()
+            self.stream.end()
             return
         self._next = self._clock.callLater(_TICK_SECONDS, self._tick)
 
@@ -198,10 +182,10 @@ class _Viewer:
         self._sources.rotate(-1)
         looks = _LOOKS
         left = list(self._sources)
-        while self._stream.writable and self._credit >= 1 and left and looks > 0:
+        while self.stream.writable and self._credit >= 1 and left and looks > 0:
             share = max(1, int(self._credit) // len(left))
             for source in tuple(left):
-                if self._credit < 1 or not self._stream.writable:
+                if self._credit < 1 or not self.stream.writable:
                     break
                 elements = source.take(share if self._choice.any else _AT_ONCE)
                 if elements is None:
@@ -210,12 +194,12 @@ class _Viewer:
                     looks -= len(elements)
                     self._write(elements)
         for source in left:
-            skipped = source.skip() if self._stream.writable else None
+            skipped = source.skip() if self.stream.writable else None
             if skipped is not None:
                 self._write(skipped)
-        if self._stream.writable and self._silent >= _SILENT_TICKS:
+        if self.stream.writable and self._silent >= _SILENT_TICKS:
             self._silent = 0
-            self._stream.write(b":\n\n")
+            self.stream.write(b":\n\n")
 
     def _write(self, elements: Elements) -> None:
         chosen = self._choice.of(elements.elements, int(self._credit) + 1)
@@ -223,4 +207,4 @@ class _Viewer:
             return
         self._credit -= sum(not is_gap(one) for one in chosen)
         self._silent = 0
-        self._stream.write(b"".join(b"data: %b\n\n" % one for one in chosen))
+        self.stream.write(b"".join(b"data: %b\n\n" % one for one in chosen))

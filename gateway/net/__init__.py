@@ -3,6 +3,7 @@
 `Listener` is what the daemon builds from one entry of `listeners`.
 """
 
+from gateway.net.admission import GivingWay
 from gateway.net.connection_log import ConnectionLog
 from gateway.net.limits import admin_connections, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
@@ -15,6 +16,7 @@ from gateway.net.turns import Turns
 __all__ = [
     "CannotListen",
     "ConnectionLog",
+    "GivingWay",
     "Listener",
     "MemoryBudget",
     "Penalties",

@@ -84,7 +84,8 @@ def bind(
         sends = Sends(reactor)
         sends.serve(port)
         if isinstance(port, SocketPort):  # one of a unix socket is, too
-            _accept_few(port)
+            most = (settings.limits.connections + 1) // 2
+            _accept_few(port, min(most, _ACCEPTED_AT_ONCE))
     except (CannotListenError, OSError, ValueError) as why:
         cause = why.socketError if isinstance(why, CannotListenError) else why
         reason = getattr(cause, "strerror", None) or str(cause)
@@ -94,12 +95,12 @@ def bind(
     return Bound(port, _address(port), sends.flush)
 
 
-def _accept_few(port: SocketPort) -> None:
+def _accept_few(port: SocketPort, most: int) -> None:
     """Twisted's own number grows by twenty in each turn in which that many come."""
     accept = port.doRead
 
     def accept_few() -> None:
-        port.numberAccepts = min(port.numberAccepts, _ACCEPTED_AT_ONCE)
+        port.numberAccepts = min(port.numberAccepts, most)
         accept()
 
     port.doRead = accept_few  # type: ignore[method-assign]

@@ -69,7 +69,8 @@ class Listener:
     *port* is what the protocol says of it, *sessions* names the next connection.
     *traffic*: that of the listener whose place it takes.  *rejection_log* is shared by all listeners.  *on_refused*
     is called with the configuration key of every refusal, None if it has none,
-    *on_wrong_credentials* with our name when a peer gave some.
+    *on_wrong_credentials* with our name when a peer gave some.  *admission*: not as the
+    limits of *settings* have it.
     """
 
     _log = Logger()
@@ -82,6 +83,7 @@ class Listener:
         sessions: Callable[[], str],
         *,
         traffic: Traffic | None = None,
+        admission: Admission | None = None,
         rejection_log: RejectionLog | None = None,
         turns: Turns | None = None,
         memory: MemoryBudget | None = None,
@@ -112,7 +114,7 @@ class Listener:
         self.connection_log = connection_log or ConnectionLog(self.clock)
         """All four are shared by all listeners of a daemon."""
         self.limits = settings.limits
-        self.admission = Admission(
+        self.admission = admission or Admission(
             settings.limits, settings.proxy_protocol, self.traffic.hosts
         )
         self.websocket = settings.websocket
@@ -341,7 +343,7 @@ class Listener:
         return True
 
     def _count(self, connection: Handshake) -> None:
-        self.admission.add(connection.host)
+        self.admission.add(cast(AcceptedConnection, connection))
         connection.counted = True
 
     def closed(self, connection: AcceptedConnection) -> None:
@@ -351,7 +353,7 @@ class Listener:
             self.traffic.open -= 1
         if connection.counted:
             connection.counted = False
-            self.admission.remove(connection.host)
+            self.admission.remove(connection)
         self._maybe_ended()
 
     def upgrade_parser(self) -> UpgradeParser:

@@ -247,8 +247,6 @@ class Answer:
     content_type: str = "text/plain; charset=utf-8"
     code: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
-    wait: float = 0.0
-    """Seconds until it is sent."""
 
 
 #: Answers GET and HEAD on one path, from the fields of the query, the last of each name.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 
-from gateway.admin.access import check
-from gateway.admin.connections import Guard
+from gateway.admin.access import Access
 from gateway.admin.metrics import Metrics
-from gateway.admin.service import admin_site
-from gateway.admin.site import Page
+from gateway.admin.page import fixed_pages
+from gateway.admin.site import Page, Site
 from gateway.admin.status import (
     ArchiveStatus,
     ChainStatus,
@@ -24,9 +29,14 @@ from gateway.admin.status import (
     SpoolStatus,
     Status,
 )
-from gateway.net.turns import Turns
+from gateway.config.model import Admin as AdminSettings
+from gateway.daemon.admin_port import AdminPort
+from gateway.net import RejectionLog
+from gateway.net.connection import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Post, Statistic, Statistics
+
+_NOTHING = os.open(os.devnull, os.O_RDONLY)
 
 
 class Daemon:
@@ -114,9 +124,74 @@ class Reply:
         return json.loads(self.body)
 
 
+class MemoryTransport(StringTransport):
+    """A socket of a connection to the admin port."""
+
+    finished = False
+    """FIN was asked for."""
+    unsent_bytes = 0
+    """What the kernel has not taken."""
+
+    @property
+    def _tempDataLen(self) -> int:
+        return self.unsent_bytes
+
+    def loseWriteConnection(self) -> None:
+        self.finished = True
+
+    def fileno(self) -> int:
+        return _NOTHING
+
+    def getHandle(self) -> Any:
+        return SimpleNamespace(getsockopt=lambda *_: bytes(12))
+
+    @property
+    def closing(self) -> bool:
+        return self.finished or self.disconnecting or self.disconnected
+
+
+@dataclass
+class Client:
+    """The far end of one connection."""
+
+    connection: Any
+    """None: it was not let in."""
+    transport: MemoryTransport
+    _lost: bool = False
+
+    def send(self, data: bytes) -> bytes:
+        """What comes back at once."""
+        self.transport.clear()
+        self.connection.dataReceived(data)
+        return self.got
+
+    @property
+    def got(self) -> bytes:
+        """Since the last `send`."""
+        return self.transport.value()
+
+    @property
+    def gone(self) -> bool:
+        """It is closed, or dropped."""
+        return self.connection is None or self.transport.closing
+
+    def stop_reading(self) -> None:
+        self.transport.unsent_bytes = READ_BYTES + 1
+        self.connection.pauseProducing()
+
+    def read_on(self) -> None:
+        self.transport.unsent_bytes = 0
+        self.connection.resumeProducing()
+
+    def lose(self) -> None:
+        if self.connection is not None and not self._lost:
+            self._lost = True
+            self.connection.connectionLost(Failure(ConnectionDone()))
+
+
 @dataclass
 class Port:
-    """An admin site on a transport in memory; each request has its connection."""
+    """An admin port in memory; each request has its connection."""
 
     daemon: Daemon
     listen: str = "tcp:127.0.0.1:0"
@@ -125,32 +200,66 @@ class Port:
     posts: dict[str, Post] = field(default_factory=dict)
     clock: Clock = field(default_factory=Clock)
     trust_loopback: bool = False
+    proxy_protocol: Any = None
+    most: int = 256
+    penalties: Any = None
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.daemon.probe)
-        self.site = admin_site(
-            check(parse_endpoint(self.listen), self.token),
-            self.token,
-            self.daemon.probe,
+        admin = AdminSettings.model_validate(
+            {
+                "listen": parse_endpoint(self.listen),
+                "token": None if self.token is None else SecretStr(self.token),
+                "trust_loopback": self.trust_loopback,
+                "proxy_protocol": self.proxy_protocol,
+            }
+        )
+        self.site = Site(
+            Access.to(admin),
+            {**fixed_pages(self.daemon.probe, self.metrics), **self.more},
+            self.posts,
+        )
+        self.recent = RejectionLog(self.clock)
+        self.admin = AdminPort(
+            self.site,
+            admin,
             self.metrics,
             self.clock,
-            Guard(Turns(self.clock)),
-            self.more,
-            self.posts,
-            trust_loopback=self.trust_loopback,
+            rejection_log=self.recent,
+            penalties=self.penalties,
+            most_connections=self.most,
         )
+        self.listener = self.admin.make(
+            self.admin.settings_of(admin), self.admin.port, None
+        )
+        self.listener.start_timers()
 
-    def connect(self) -> tuple[Any, StringTransport]:
-        transport = StringTransport()
-        protocol = self.site.buildProtocol(None)
-        protocol.makeConnection(transport)
-        return protocol, transport
+    @property
+    def reported(self) -> list[tuple[str, str]]:
+        """Peers, and what was wrong with them."""
+        return [(one.peer, one.why) for one in self.recent.recent]
+
+    @property
+    def scheduled(self) -> int:
+        """Calls that wait for their time, but for the look at all connections."""
+        return len(self.clock.getDelayedCalls()) - 1
+
+    def come(self, host: str = "127.0.0.1", port: int = 4000) -> Client:
+        """One more connection."""
+        return self.come_from(IPv4Address("TCP", host, port))
+
+    def come_from(self, address: Any) -> Client:
+        client = Client(self.listener.admit(address), MemoryTransport())
+        if client.connection is not None:
+            client.connection.makeConnection(client.transport)
+        return client
 
     def send(self, raw: bytes) -> bytes:
         """What comes back for these bytes."""
-        protocol, transport = self.connect()
-        protocol.dataReceived(raw)
-        return transport.value()
+        client = self.come()
+        client.send(raw)
+        self.clock.advance(0)
+        return client.got
 
     def post(self, path: str, body: bytes, **headers: str) -> Reply:
         """JSON, unless `Content_Type` says otherwise."""

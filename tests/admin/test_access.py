@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import base64
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.access import (
-    Misconfigured,
-    authorized,
-    browser_url,
-    check,
-    host_allowed,
-)
-from gateway.sdk.endpoint import Systemd, Tcp, Unix, parse_endpoint
+from gateway.admin.access import Access
+from gateway.sdk.endpoint import Tcp, Unix, parse_endpoint
 
 
-def where(listen: str) -> Tcp | Unix:
-    """A place that `check` lets through with a token."""
-    return check(parse_endpoint(listen), "s3cret")
-
-
-def test_only_tcp_and_socket_files() -> None:
-    """A socket from systemd is refused by name rather than misread."""
-    with pytest.raises(Misconfigured, match=r"^admin\.listen: .*systemd:admin"):
-        check(Systemd("admin"), "s3cret")
+def at(listen: str, token: str | None = "s3cret", **more: Any) -> Access:
+    """The access to a port that listens there."""
+    return Access(cast("Tcp | Unix", parse_endpoint(listen)), token, **more)
 
 
 @pytest.mark.parametrize(
@@ -42,35 +31,14 @@ def test_only_tcp_and_socket_files() -> None:
 )
 def test_url(listen: str, url_there: str | None) -> None:
     """The URL is one that a browser on this machine can open."""
-    assert browser_url(where(listen)) == url_there
+    access = at(listen)
+    assert access.url(access.where) == url_there
 
 
-@pytest.mark.parametrize(
-    "listen",
-    ["tcp:8080", "tcp:0.0.0.0:8080", "tcp:[::]:80", "tcp:10.0.0.1:1", "tcp:gw:1"],
-)
-def test_reachable_needs_a_token(listen: str) -> None:
-    """A port that other machines may reach is refused without a token, by name."""
-    with pytest.raises(Misconfigured, match=r"^admin\.token: required"):
-        check(parse_endpoint(listen), None)
-    check(parse_endpoint(listen), "s3cret")
-
-
-@pytest.mark.parametrize(
-    "listen",
-    ["tcp:127.0.0.1:1", "tcp:127.8.8.8:1", "tcp:[::1]:1", "tcp:LocalHost:1", "unix:/x"],
-)
-def test_private_needs_none(listen: str) -> None:
-    """Loopback and socket files do without a token."""
-    check(parse_endpoint(listen), None)
-
-
-@pytest.mark.parametrize("token", ["", "  "])
-def test_an_empty_token_is_an_error(token: str) -> None:
-    """An empty token is never taken for one, nor for none."""
-    for listen in ("tcp:127.0.0.1:1", "tcp:8080", "unix:/x"):
-        with pytest.raises(Misconfigured, match=r"^admin\.token: empty"):
-            check(parse_endpoint(listen), token)
+def test_url_over_tls() -> None:
+    """The scheme says that it is."""
+    access = at("tcp:8443", tls=True)
+    assert access.url(access.where) == "https://127.0.0.1:8443/"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +47,7 @@ def test_an_empty_token_is_an_error(token: str) -> None:
 )
 def test_loopback_knows_its_names(host: str) -> None:
     """On loopback its usual names are answered, whatever the port (tunnels)."""
-    assert host_allowed(where("tcp:127.0.0.1:8080"), [host])
+    assert at("tcp:127.0.0.1:8080").knows([host])
 
 
 @pytest.mark.parametrize(
@@ -96,24 +64,26 @@ def test_loopback_knows_its_names(host: str) -> None:
 )
 def test_loopback_knows_no_others(host: str) -> None:
     """A name that a stranger's DNS pointed at us is not ours."""
-    assert not host_allowed(where("tcp:127.0.0.1:8080"), [host])
+    assert not at("tcp:127.0.0.1:8080").knows([host])
 
 
 def test_two_hosts_are_none() -> None:
     """Two Host fields leave no doubt to use."""
-    assert not host_allowed(where("tcp:127.0.0.1:1"), ["localhost", "evil.example"])
+    assert not at("tcp:127.0.0.1:1").knows(["localhost", "evil.example"])
 
 
 def test_the_bound_host_is_known() -> None:
     """The host in admin.listen is one of its names."""
-    assert host_allowed(where("tcp:127.0.0.5:1"), ["127.0.0.5:1"])
-    assert not host_allowed(where("tcp:127.0.0.1:1"), ["127.0.0.5:1"])
+    assert at("tcp:127.0.0.5:1").knows(["127.0.0.5:1"])
+    assert not at("tcp:127.0.0.1:1").knows(["127.0.0.5:1"])
 
 
 @pytest.mark.parametrize("listen", ["tcp:0.0.0.0:1", "unix:/x"])
 def test_hosts_matter_on_loopback_only(listen: str) -> None:
     """Where a token or a file mode protects, any Host will do."""
-    assert host_allowed(where(listen), ["gateway.example:8080"])
+    assert at(listen).knows(["gateway.example:8080"])
+    behind = at("tcp:127.0.0.1:1", proxied=True)
+    assert behind.knows(["gateway.example:8080"]), "a load balancer's own name"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +96,7 @@ def test_hosts_matter_on_loopback_only(listen: str) -> None:
 )
 def test_the_token_admits(field: str) -> None:
     """Bearer, or Basic with the token as password."""
-    assert authorized("s3cret", [field])
+    assert at("unix:/x").admits([field])
 
 
 @pytest.mark.parametrize(
@@ -145,13 +115,13 @@ def test_the_token_admits(field: str) -> None:
 )
 def test_nothing_else_does(fields: list[str]) -> None:
     """Anything but the token, exactly once, stays outside."""
-    assert not authorized("s3cret", fields)
+    assert not at("unix:/x").admits(fields)
 
 
 @given(st.text(alphabet=st.characters(max_codepoint=255)))
 def test_no_field_breaks_the_check(field: str) -> None:
     """Whatever bytes a client sends, the check answers."""
-    assert authorized("s3cret", [field]) == (
+    assert at("unix:/x").admits([field]) == (
         field.partition(" ")[0].lower() == "bearer"
         and field.partition(" ")[2].strip() == "s3cret"
     )
@@ -159,4 +129,6 @@ def test_no_field_breaks_the_check(field: str) -> None:
 
 def test_tokens_beyond_ascii() -> None:
     """A token outside ASCII is compared as the UTF-8 that clients send."""
-    assert authorized("schlüssel", ["Bearer " + "schlüssel".encode().decode("latin-1")])
+    assert at("unix:/x", "schlüssel").admits(
+        ["Bearer " + "schlüssel".encode().decode("latin-1")]
+    )

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
-from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
-from twisted.python.failure import Failure
 
-from gateway.admin.connections import Guard
+from gateway.admin.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
-from gateway.admin.site import AdminSite
-from gateway.config.model import Admin
-from gateway.net.turns import Turns
 from gateway.sdk.endpoint import Tcp
 
 
 class Viewer:
     """A connection that asked for the feed."""
 
-    def __init__(self, site: AdminSite, method: str = "GET") -> None:
-        self.transport = StringTransport()
-        self.protocol: Any = site.buildProtocol(None)
-        self.protocol.makeConnection(self.transport)
+    def __init__(self, port: Any, method: str) -> None:
+        self.client = port.come()
         head = f"{method} /api/feed HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        self.protocol.dataReceived(head.encode())
+        self.client.send(head.encode())
 
     @property
     def code(self) -> int:
-        return int(self.transport.value().split()[1])
+        return int(self.client.got.split()[1])
 
     @property
     def events(self) -> list[tuple[str, Any]]:
         """Name and data of each."""
-        lines = self.transport.value().decode().split("\n")
+        lines = self.client.got.decode().split("\n")
         names = [line[7:] for line in lines if line.startswith("event: ")]
         data = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
         return list(zip(names, data, strict=True))
@@ -48,48 +41,40 @@ class Viewer:
         return [name for name, _ in self.events]
 
     def lose(self) -> None:
-        self.protocol.connectionLost(Failure(ConnectionDone()))
+        self.client.lose()
 
 
 class World:
     """The feed of a daemon, and its rejections."""
 
-    def __init__(self, daemon: Any) -> None:
+    def __init__(self, daemon: Any, open_port: Callable[..., Any]) -> None:
         self.daemon = daemon
         self.clock = Clock()
         self.rejections = [{"why": "too long"}]
         self.listed = 0
-        self.reported: list[tuple[str, Any]] = []
         self.feed = Feed(
             daemon.probe,
             History(),
             lambda: (len(self.rejections), self._list),
             self.clock,
         )
-        self.site = AdminSite(
-            Tcp("127.0.0.1", 0),
-            None,
-            health={},
-            pages={"/api/feed": self.feed.page},
-            posts={},
-            clock=self.clock,
-            guard=Guard(
-                Turns(self.clock),
-                report=lambda host, _, why: self.reported.append((host, why)),
-            ),
-        )
+        self.port = open_port(clock=self.clock, more={"/api/feed": self.feed.page})
 
     def _list(self) -> bytes:
         self.listed += 1
         return json.dumps(self.rejections).encode()
 
+    def wait(self, seconds: float) -> None:
+        for _ in range(int(2 * seconds)):
+            self.clock.advance(0.5)
+
     def look(self, method: str = "GET") -> Viewer:
-        return Viewer(self.site, method)
+        return Viewer(self.port, method)
 
 
 @pytest.fixture
-def world(daemon: Any) -> World:
-    return World(daemon)
+def world(daemon: Any, open_port: Callable[..., Any]) -> World:
+    return World(daemon, open_port)
 
 
 def test_state_at_once_and_every_two_seconds(world: World) -> None:
@@ -133,13 +118,13 @@ def test_nobody_looks(world: World) -> None:
 def test_a_viewer_that_does_not_read(world: World) -> None:
     """Gets nothing more written, and then the state whole, with what it missed."""
     viewer = world.look()
-    viewer.transport.producer.pauseProducing()
-    before = viewer.transport.value()
+    viewer.client.stop_reading()
+    before = viewer.client.got
     world.rejections.append({"why": "again"})
     for _ in range(5):
         world.clock.advance(2)
-    assert viewer.transport.value() == before
-    viewer.transport.producer.resumeProducing()
+    assert viewer.client.got == before
+    viewer.client.read_on()
     world.clock.advance(2)
     assert viewer.names[2:] == ["status", "rejections"]
 
@@ -148,32 +133,35 @@ def test_a_viewer_that_never_reads_is_let_go_of(world: World) -> None:
     """Its place is for another; who reads in time stays, however slowly."""
     slow, deaf = world.look(), world.look()
     for viewer in (slow, deaf):
-        viewer.transport.producer.pauseProducing()
-    world.clock.advance(44)
-    assert not deaf.transport.disconnected
-    slow.transport.producer.resumeProducing()
-    deaf.transport.producer.pauseProducing()
-    world.clock.advance(44)
-    slow.transport.producer.pauseProducing()
-    assert deaf.transport.disconnected
-    assert not slow.transport.disconnected
-    [(host, why)] = world.reported
-    assert (host, str(why)) == (
-        "192.168.1.1",
-        "viewer does not read what we send, limit 45 s",
-    )
+        viewer.client.stop_reading()
+    world.wait(44)
+    assert not deaf.client.gone
+    slow.client.read_on()
+    world.wait(44)
+    assert deaf.client.gone
+    assert not slow.client.gone
+    assert world.port.reported == [
+        ("127.0.0.1:4000", "peer does not read what we send, limit 45 s")
+    ]
     slow.lose()
     deaf.lose()
-    world.clock.advance(100)
-    assert len(world.reported) == 1
-    assert not world.clock.getDelayedCalls()
+    world.wait(100)
+    assert world.port.scheduled == 0
 
 
 def test_another_token_ends_what_was_begun(world: World) -> None:
     """Who has the new one comes again; a reload that keeps it ends nothing."""
     viewer = world.look()
-    kept = Admin.model_validate({"listen": Tcp("127.0.0.1", 0)})
-    world.site.trust(kept)
-    assert not viewer.transport.disconnected
-    world.site.trust(kept.model_copy(update={"token": SecretStr("another")}))
-    assert viewer.transport.disconnected
+    kept = Access(Tcp("127.0.0.1", 0))
+    world.port.site.trust(kept)
+    assert not viewer.client.gone
+    world.port.site.trust(replace(kept, token="another"))
+    assert viewer.client.gone
+
+
+def test_a_viewer_stays_as_long_as_it_likes(world: World) -> None:
+    """Though it says nothing: what it is sent shows that it is there."""
+    viewer = world.look()
+    world.wait(300)
+    assert not viewer.client.gone
+    assert len(viewer.events) > 140

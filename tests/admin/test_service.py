@@ -1,173 +1,255 @@
-"""The admin port as a service: binding, saying where, closing."""
+"""The admin port as a service: binding, saying where, another certificate, closing."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
+import ssl
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from twisted.internet import reactor as real_reactor
-from twisted.internet.error import CannotListenError
-from twisted.internet.testing import MemoryReactorClock, StringTransport
 
-from gateway.admin.access import Misconfigured
-from gateway.admin.connections import Guard
+from gateway.admin.access import Access
 from gateway.admin.metrics import Metrics
-from gateway.admin.service import Admin, admin_site
-from gateway.net.turns import Turns
-from gateway.sdk.endpoint import Tcp, parse_endpoint
+from gateway.admin.page import fixed_pages
+from gateway.admin.site import Site
+from gateway.config.listener import Tls
+from gateway.config.model import Admin as AdminSettings
+from gateway.daemon.admin_port import AdminPort
+from gateway.net import CannotListen
+from gateway.sdk.endpoint import parse_endpoint
+from gateway_testkit.certificates import Authority
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+Make = Callable[..., AdminPort]
 
 
-def make(
-    daemon: Any, listen: str, token: str | None = None, reactor: Any = None
-) -> Admin:
-    reactor, metrics = reactor or MemoryReactorClock(), Metrics(daemon.probe)
-    where = parse_endpoint(listen)
-    return Admin(
-        admin_site(where, token, daemon.probe, metrics, reactor, Guard(Turns(reactor))),
-        metrics,
-        reactor,
+def settings_of(
+    listen: str, token: str | None = None, tls: Tls | None = None
+) -> AdminSettings:
+    return AdminSettings.model_validate(
+        {
+            "listen": parse_endpoint(listen),
+            "token": None if token is None else SecretStr(token),
+            "tls": tls,
+        }
     )
 
 
-def stop(admin: Admin) -> None:
+@pytest.fixture
+def make(daemon: Any) -> Iterator[Make]:
+    """Ports that are not open yet; the test's end closes them."""
+    made: list[AdminPort] = []
+
+    def make(listen: str, most: int = 256, **more: Any) -> AdminPort:
+        settings, metrics = settings_of(listen, **more), Metrics(daemon.probe)
+        site = Site(Access.to(settings), fixed_pages(daemon.probe, metrics), {})
+        port = AdminPort(site, settings, metrics, real_reactor, most_connections=most)
+        made.append(port)
+        return port
+
+    yield make
+    for port in made:
+        if port.running:
+            stop(port)
+
+
+def stop(admin: AdminPort) -> None:
     """Stop it and let the reactor close what it has to."""
-    stopped = admin.stopService()
-    while not stopped.called:
-        real_reactor.iterate(0)
+    turn_until(admin.stopService, lambda stopped: stopped.called)
 
 
-def connect(reactor: MemoryReactorClock) -> tuple[Any, StringTransport]:
-    """One more connection to the only port, as the reactor would make it."""
-    factory = reactor.tcpServers[0][1]
-    protocol = factory.buildProtocol(None)
-    transport = StringTransport()
-    if protocol is not None:
-        protocol.makeConnection(transport)
-    return protocol, transport
+def turn_until(begin: Callable[[], Any], done: Callable[[Any], bool]) -> None:
+    begun = begin()
+    while not done(begun):
+        real_reactor.iterate(0.01)  # type: ignore[attr-defined]
 
 
-def test_unguarded_is_refused_before_it_binds(daemon: Any) -> None:
-    """A reachable port without a token is no service at all."""
-    with pytest.raises(Misconfigured, match=r"admin\.token"):
-        make(daemon, "tcp:0.0.0.0:8080")
-    assert make(daemon, "tcp:0.0.0.0:8080", "s3cret").url == "http://127.0.0.1:8080/"
+def connect(admin: AdminPort) -> socket.socket:
+    host, number = admin.address.removeprefix("tcp:").rsplit(":", 1)
+    return socket.create_connection((host, int(number)), timeout=10)
 
 
-def test_binds_where_told(daemon: Any) -> None:
+def answer(connection: Any) -> bytes:
+    """What it is sent for a look at its health."""
+    connection.sendall(HEALTH)
+    return hear(connection, lambda got: got.endswith(b"ok\n"))
+
+
+def hear(connection: Any, done: Callable[[bytes], bool]) -> bytes:
+    """What it is sent, up to that or its end."""
+    connection.setblocking(False)
+    got = b""
+    while not done(got):
+        real_reactor.iterate(0.01)  # type: ignore[attr-defined]
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+            some = connection.recv(1000)
+            if not some:
+                return got
+            got += some
+    return got
+
+
+def shaken(connection: socket.socket, authority: Authority) -> ssl.SSLSocket:
+    """TLS with our port, whose loop this is."""
+    context = ssl.create_default_context(cafile=str(authority.ca))
+    connection.setblocking(False)
+    wrapped = context.wrap_socket(
+        connection, server_hostname="localhost", do_handshake_on_connect=False
+    )
+    while True:
+        real_reactor.iterate(0.01)  # type: ignore[attr-defined]
+        with contextlib.suppress(ssl.SSLWantReadError):
+            wrapped.do_handshake()
+            return wrapped
+
+
+def test_binds_where_told(make: Make) -> None:
     """It binds the configured host and port, at start and not before."""
-    reactor = MemoryReactorClock()
-    admin = make(daemon, "tcp:127.0.0.1:8080", reactor=reactor)
-    assert reactor.tcpServers == []
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        number = other.getsockname()[1]
+    admin = make(f"tcp:127.0.0.1:{number}")
+    assert admin.address == f"tcp:127.0.0.1:{number}"
+    with pytest.raises(ConnectionRefusedError):
+        connect(admin)
     admin.startService()
-    port, _, _, interface = reactor.tcpServers[0]
-    assert (interface, port) == ("127.0.0.1", 8080)
+    with connect(admin) as client:
+        assert answer(client).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_port_zero(daemon: Any) -> None:
+def test_port_zero(make: Make) -> None:
     """With port 0 the address and the URL show the port that was found."""
-    admin = make(daemon, "tcp:127.0.0.1:0", reactor=real_reactor)
+    admin = make("tcp:127.0.0.1:0")
     assert admin.address == "tcp:127.0.0.1:0"
     admin.startService()
-    port = int(admin.address.rpartition(":")[2])
-    try:
-        assert port > 0
-        assert admin.url == f"http://127.0.0.1:{port}/"
-        socket.create_connection(("127.0.0.1", port), timeout=10).close()
-    finally:
-        stop(admin)
+    number = int(admin.address.rpartition(":")[2])
+    assert number > 0
+    assert admin.url == f"http://127.0.0.1:{number}/"
+    connect(admin).close()
 
 
-def test_ipv6_is_bracketed(daemon: Any) -> None:
+def test_ipv6_is_bracketed(make: Make) -> None:
     """An IPv6 host stands in brackets wherever it is shown."""
-    admin = make(daemon, "tcp:[::1]:8080")
+    admin = make("tcp:[::1]:8080")
     assert admin.address == "tcp:[::1]:8080"
     assert admin.url == "http://[::1]:8080/"
 
 
-def test_taken_port(daemon: Any) -> None:
+def test_taken_port(make: Make) -> None:
     """A port that is taken fails the start with its address."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         number = other.getsockname()[1]
-        admin = make(daemon, f"tcp:127.0.0.1:{number}", reactor=real_reactor)
-        with pytest.raises(CannotListenError, match=rf"127\.0\.0\.1:{number}"):
+        admin = make(f"tcp:127.0.0.1:{number}")
+        with pytest.raises(CannotListen, match=rf"admin: tcp:127\.0\.0\.1:{number}: "):
             admin.startService()
 
 
-def test_socket_file(daemon: Any, tmp_path: Path) -> None:
+def test_socket_file(make: Make, tmp_path: Path) -> None:
     """A socket file is for its owner and group, and gone after the stop."""
     path = tmp_path / "admin"
-    admin = make(daemon, f"unix:{path}", reactor=real_reactor)
+    admin = make(f"unix:{path}")
     admin.startService()
     assert admin.address == f"unix:{path}"
     assert admin.url is None
     assert path.stat().st_mode & 0o777 == 0o660
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        assert answer(client).startswith(b"HTTP/1.1 200 OK")
     stop(admin)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stop_closes_connections(daemon: Any) -> None:
+def test_tls(make: Make, tmp_path: Path) -> None:
+    """The page's address says so; who knows the authority gets an answer."""
+    authority = Authority(tmp_path)
+    admin = make("tcp:127.0.0.1:0", tls=tls_of(authority, "one"))
+    admin.startService()
+    assert (admin.url or "").startswith("https://127.0.0.1:")
+    with shaken(connect(admin), authority) as client:
+        assert answer(client).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_reload_brings_another_certificate(make: Make, tmp_path: Path) -> None:
+    """To connections that come; those that are there go on, the port stays open."""
+    authority = Authority(tmp_path)
+    admin = make("tcp:127.0.0.1:0")
+    admin.startService()
+    bound = admin.address
+    with connect(admin) as plain:
+        assert b"200 OK" in answer(plain)
+        for name in ("one", "two"):
+            tls = tls_of(authority, name)
+            wanted = settings_of("tcp:127.0.0.1:0", tls=tls)
+            admin.commit(admin.prepare(wanted), wanted)
+            assert admin.address == bound
+            with shaken(connect(admin), authority) as client:
+                shown = client.getpeercert(binary_form=True)
+                assert (
+                    ssl.DER_cert_to_PEM_cert(shown or b"")
+                    in tls.certificate.read_text()
+                )
+                assert b"200 OK" in answer(client)
+        assert b"200 OK" in answer(plain)
+    unusable = tls_of(authority, "three")
+    unusable.certificate.write_text("nothing")
+    with pytest.raises(CannotListen, match="listener admin: tls: "):
+        admin.prepare(settings_of("tcp:127.0.0.1:0", tls=unusable))
+    with shaken(connect(admin), authority) as client:
+        assert b"200 OK" in answer(client)
+
+
+def tls_of(authority: Authority, name: str) -> Tls:
+    made = authority.issue(name)
+    return Tls.model_construct(certificate=made.certificate, private_key=made.key)
+
+
+def test_stop_closes_connections(make: Make) -> None:
     """After the stop nobody is connected, nothing is scheduled."""
-    reactor = MemoryReactorClock()
-    admin = make(daemon, "tcp:127.0.0.1:8080", reactor=reactor)
+    admin = make("tcp:127.0.0.1:0")
+    before = len(real_reactor.getDelayedCalls())  # type: ignore[attr-defined]
     admin.startService()
-    protocol, transport = connect(reactor)
-    protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert b"200 OK" in transport.value()
-    admin.stopService()
-    assert transport.disconnecting
-    protocol.connectionLost(None)
-    assert reactor.getDelayedCalls() == []
+    with connect(admin) as client:
+        assert b"200 OK" in answer(client)
+        stopped = admin.stopService()
+        assert hear(client, lambda _: False) == b""
+    turn_until(lambda: stopped, lambda _: bool(stopped.called))
+    left = real_reactor.getDelayedCalls()  # type: ignore[attr-defined]
+    assert len(left) == before
 
 
-def test_stop_before_start(daemon: Any) -> None:
+def test_stop_before_start(make: Make) -> None:
     """A service whose start failed can be stopped."""
-    make(daemon, "tcp:127.0.0.1:8080").stopService()
+    assert make("tcp:127.0.0.1:8080").stopService().called
 
 
-def test_watches_the_reactor(daemon: Any) -> None:
+def test_watches_the_reactor(make: Make) -> None:
     """While it runs, the reactor's lag is observed every second."""
-    reactor = MemoryReactorClock()
-    metrics = Metrics(daemon.probe)
-    site = admin_site(
-        Tcp("127.0.0.1", 0), None, daemon.probe, metrics, reactor, Guard(Turns(reactor))
-    )
-    admin = Admin(site, metrics, reactor)
+    admin = make("tcp:127.0.0.1:0")
     admin.startService()
-    reactor.advance(1)
-    reactor.advance(1)
-    admin.stopService()
-    name = "gateway_reactor_lag_seconds_count"
-    assert metrics.registry.get_sample_value(name) == 2
+    with connect(admin) as client:
+        scrape = HEALTH.replace(b"healthz", b"metrics").replace(
+            b"localhost\r\n", b"localhost\r\nAccept: application/openmetrics-text\r\n"
+        )
+        while True:
+            client.setblocking(True)
+            client.sendall(scrape)
+            got = hear(client, lambda got: got.endswith(b"# EOF\n"))
+            [count] = re.findall(rb"gateway_reactor_lag_seconds_count (\S+)", got)
+            if float(count) > 1:
+                break
 
 
-def test_a_probe_behind_a_crowd(daemon: Any) -> None:
+def test_a_probe_behind_a_crowd(make: Make) -> None:
     """Sockets that came in the same turn of the reactor, before it, take nothing from it."""
-    metrics = Metrics(daemon.probe)
-    where = Tcp("127.0.0.1", 0)
-    site = admin_site(
-        where, None, daemon.probe, metrics, real_reactor, Guard(Turns(real_reactor))
-    )
-    admin = Admin(site, metrics, real_reactor, most_connections=8)
+    admin = make("tcp:127.0.0.1:0", most=8)
     admin.startService()
-    host, port = admin.address.removeprefix("tcp:").rsplit(":", 1)
     with contextlib.ExitStack() as sockets:
-
-        def connect() -> socket.socket:
-            return sockets.enter_context(socket.create_connection((host, int(port))))
-
         for _ in range(40):
-            connect()
-        probe = connect()
-        probe.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        probe.setblocking(False)
-        answer = b""
-        while not answer.endswith(b"ok\n"):
-            real_reactor.iterate(0)
-            with contextlib.suppress(BlockingIOError):
-                some = probe.recv(1000)
-                assert some, answer
-                answer += some
-        stop(admin)
+            sockets.enter_context(connect(admin))
+        probe = sockets.enter_context(connect(admin))
+        assert answer(probe).endswith(b"ok\n")

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from io import BytesIO
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ConnectionDone
-from twisted.python.failure import Failure
 
 from gateway.admin.freshness import Facts, Job, judge
-from gateway.admin.site import AdminRequest, page_of
+from gateway.admin.site import page_of
+from gateway.admin.stream import EventStream
 from gateway.sdk.protocol import Answer
 
 OPEN = ["/healthz", "/readyz"]
@@ -264,10 +262,12 @@ def test_dns_rebinding(
 
 
 def test_a_probe_without_host(port: Any) -> None:
-    """An HTTP/1.0 probe that sends no Host field is answered."""
-    raw = port.send(b"GET /healthz HTTP/1.0\r\n\r\n")
-    assert raw.startswith(b"HTTP/1.0 200 OK\r\n")
+    """An HTTP/1.0 probe that sends no Host field is answered, and let go."""
+    client = port.come()
+    raw = client.send(b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert raw.startswith(b"HTTP/1.1 200 OK\r\n")
     assert raw.endswith(b"\r\n\r\nok\n")
+    assert client.gone
 
 
 @pytest.mark.parametrize("path", ["/readyz", "/metrics", "/api/status"])
@@ -313,31 +313,27 @@ def test_hostile_bytes(port: Any) -> None:
 
 def test_one_connection_many_requests(port: Any) -> None:
     """A scraper may keep its connection."""
-    protocol, transport = port.connect()
+    client = port.come()
     for _ in range(3):
-        protocol.dataReceived(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert transport.value().count(b"200 OK") == 3
-    assert not transport.disconnecting
+        got = client.send(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert not client.gone
 
 
 @pytest.mark.parametrize(
     "framing",
     [b"Content-Length: 10000000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"],
 )
-def test_bodies_go_nowhere(port: Any, framing: bytes) -> None:
-    """A body is dropped as it comes, and its sender too when it goes on and on."""
-    protocol, transport = port.connect()
-    protocol.dataReceived(b"POST / HTTP/1.1\r\nHost: localhost\r\n" + framing)
-    [request] = protocol.requests
-    assert isinstance(request.content, BytesIO), "no temporary file is opened for it"
-    chunk = b"2000\r\n" + bytes(0x2000) + b"\r\n"
-    for _ in range(7):
-        protocol.dataReceived(chunk)
-    assert not transport.disconnecting
-    for _ in range(2):
-        protocol.dataReceived(chunk)
-    assert transport.disconnecting
-    assert request.content.getvalue() == b""
+@pytest.mark.parametrize("method", [b"POST", b"GET"])
+def test_bodies_go_nowhere(port: Any, method: bytes, framing: bytes) -> None:
+    """One that nobody wants is not waited for, and what comes of it is dropped."""
+    client = port.come()
+    got = client.send(method + b" / HTTP/1.1\r\nHost: localhost\r\n" + framing)
+    assert got.startswith(b"HTTP/1.1 405 " if method == b"POST" else b"HTTP/1.1 200 ")
+    assert b"\r\nConnection: close\r\n" in got
+    assert client.gone
+    for _ in range(100):
+        assert client.send(b"2000\r\n" + bytes(0x2000) + b"\r\n") == b""
 
 
 def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
@@ -350,16 +346,17 @@ def test_a_small_body_is_just_a_wrong_method(port: Any) -> None:
 
 def test_silence_is_not_for_ever(port: Any) -> None:
     """A connection that says nothing is closed."""
-    _, transport = port.connect()
-    port.clock.advance(76)
-    assert transport.disconnecting
+    client = port.come()
+    for _ in range(40):
+        port.clock.advance(2)
+    assert client.gone
 
 
 def test_more_pages(open_port: Callable[..., Any]) -> None:
     """The daemon adds pages of its own, behind the same token; they may stream."""
 
-    def stream(request: AdminRequest) -> None:
-        request.write(b"data: 1\n\n")
+    def stream(_: Any) -> EventStream:
+        return EventStream(lambda: None, b"data: 1\n\n")
 
     hello = Answer(b"hello", headers={"X-Extra": "1"})
     port = open_port(
@@ -403,17 +400,15 @@ def test_a_post_that_takes_time(open_port: Callable[..., Any]) -> None:
         b"POST /api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n"
         b"Content-Type: application/json\r\nAuthorization: Bearer s3cret\r\n\r\n{}"
     )
-    clients = [port.connect() for _ in range(3)]
-    for protocol, _ in clients:
-        protocol.dataReceived(ask)
-    assert not any(transport.value() for _, transport in clients)
+    clients = [port.come() for _ in range(3)]
+    assert not any(client.send(ask) for client in clients)
     done[0].callback(Answer(b"now"))
-    assert clients[0][1].value().endswith(b"now")
+    assert clients[0].got.endswith(b"now")
     done[1].errback(ZeroDivisionError())
-    assert clients[1][1].value().startswith(b"HTTP/1.1 500 ")
-    clients[2][0].connectionLost(Failure(ConnectionDone()))
+    assert clients[1].got.startswith(b"HTTP/1.1 500 ")
+    clients[2].lose()
     done[2].callback(Answer(b"late"))
-    assert not clients[2][1].value()
+    assert not clients[2].got
 
 
 def test_pages_that_answer_nothing(open_port: Callable[..., Any]) -> None:
@@ -456,14 +451,13 @@ def test_what_is_too_much_to_post(mirror: Any) -> None:
     refused = mirror.post("/api/x", bytes((1 << 20) + 1), **BEARER)
     assert refused.code == 413
     assert "1048576" in refused.json()["error"]
-    protocol, transport = mirror.connect()
-    protocol.dataReceived(
+    client = mirror.come()
+    got = client.send(
         b"POST /api/x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n"
         b"Content-Type: application/json\r\nAuthorization: Bearer s3cret\r\n\r\n"
     )
-    for _ in range(17):
-        protocol.dataReceived(bytes(1 << 20))
-    assert transport.disconnecting
+    assert got.startswith(b"HTTP/1.1 413 ")
+    assert client.gone
 
 
 def test_other_methods_on_a_post(mirror: Any) -> None:

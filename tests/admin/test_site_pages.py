@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
-from gateway.admin.site import page_of
+from gateway.admin.site import Request, page_of
 from gateway.sdk.protocol import Answer
 
 
 def test_a_page_gets_the_fields_of_the_query() -> None:
     """As text, the last of each name; bytes that are no UTF-8 do no harm."""
     page = page_of(lambda query: Answer(repr(sorted(query.items())).encode()))
-    request: Any = SimpleNamespace(args={b"uid": [b"a", b"b"], b"\xff": [b"\xfe"]})
-    answer = page(request)
-    assert answer is not None
+    answer = page(Request("GET", "/x?uid=a&uid=b&%ff=%fe", []))
+    assert isinstance(answer, Answer)
     assert answer.body.decode() == "[('uid', 'b'), ('\ufffd', '\ufffd')]"

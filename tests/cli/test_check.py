@@ -52,7 +52,7 @@ def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "  outside  lumberjack on tcp:5045, WebSocket at /b, TLSv1.2 or newer, "
             "client certificates required, behind a PROXY protocol balancer"
         ),
-        "  admin page on tcp:127.0.0.1:8080",
+        "  admin page on tcp:127.0.0.1:8080, not encrypted",
     ]
 
 
@@ -151,6 +151,23 @@ def test_a_certificate_that_is_none(
     said = capsys.readouterr().err
     assert said.startswith(f"{file}: listeners[1]: tls: ")
     assert "c.pem" in said
+
+
+def test_a_certificate_of_the_admin_port_that_is_none(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Likewise; and where it can be used, how the port is open is told."""
+    tls = "tls: {certificate: admin.pem, private_key: c.pem}"
+    listen = "listen: 'tcp:127.0.0.1:8443'"
+    file.write_text(GOOD.replace("{token: hunter2}", f"{{{listen}, {tls}}}"))
+    own = file.parent / "admin.pem"
+    own.write_bytes((file.parent / "c.pem").read_bytes())
+    assert main(["check", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert "admin page on tcp:127.0.0.1:8443, TLSv1.2 or newer" in told
+    own.write_text("nothing")
+    assert main(["check", str(file)]) == 1
+    assert capsys.readouterr().err.startswith(f"{file}: admin: tls: ")
 
 
 def test_nothing_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from gateway.admin.status import (
     Status,
     as_json,
 )
+from gateway_testkit.certificates import Authority, Pair
 
 Shown = pytest.CaptureFixture[str]
 WELL = Facts(uncommitted=1.84, newest=1.2, durable_lsn=9, job=Job(up=True))
@@ -182,8 +185,78 @@ def test_over_a_unix_socket(tmp_path: Path, capsys: Shown) -> None:
         thread.join()
 
 
+@pytest.fixture
+def secret(serve: Callable[..., str], authority: Authority) -> Callable[..., str]:
+    """The address of an admin port that speaks TLS with that certificate."""
+
+    def make(pair: Pair, *, asks: bool = False) -> str:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        if asks:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(authority.ca)
+        return serve(answering(state(WELL), []), context)
+
+    return make
+
+
+def test_over_tls(
+    secret: Callable[..., str], authority: Authority, tmp_path: Path, capsys: Shown
+) -> None:
+    """Who signed its certificate is said by --ca; what somebody else signed is nobody's."""
+    address = f"https://{secret(authority.issue('gw'))}"
+    said = ["status", "--address", address]
+    assert cli.main([*said, "--ca", str(authority.ca)]) == 0
+    for more in ([], ["--ca", str(Authority(tmp_path / "other").ca)]):
+        assert cli.main([*said, *more]) == 1
+        told = capsys.readouterr().out
+        assert f"No gateway answers at {address}: " in told
+        assert "certificate verify failed" in told
+
+
+def test_over_tls_with_a_certificate_of_our_own(
+    secret: Callable[..., str], authority: Authority
+) -> None:
+    """Where `admin.tls.client_auth` asks for one."""
+    address = f"https://{secret(authority.issue('gw'), asks=True)}"
+    said = ["status", "--address", address, "--ca", str(authority.ca)]
+    assert cli.main(said) == 1
+    mine = authority.issue("me")
+    own = ["--cert", str(mine.certificate), "--key", str(mine.key)]
+    assert cli.main([*said, *own]) == 0
+
+
+def test_the_configured_certificate_is_enough(
+    secret: Callable[..., str], authority: Authority, tmp_path: Path, capsys: Shown
+) -> None:
+    """Whoever signed it, and though it has expired; another one is not."""
+    pair = authority.issue("gw", valid=dt.timedelta(minutes=-5))
+    port = secret(pair).rpartition(":")[2]
+    file = tmp_path / "gateway.yaml"
+    listener = "{name: beats, protocol: lumberjack, listen: 'tcp:127.0.0.1:0'}"
+
+    def shows(pair: Pair) -> int:
+        tls = f"{{certificate: {pair.certificate}, private_key: {pair.key}}}"
+        admin = f"{{listen: 'tcp:127.0.0.1:{port}', tls: {tls}}}"
+        file.write_text(f"listeners: [{listener}]\nadmin: {admin}\n")
+        return cli.main(["status", "--config", str(file)])
+
+    assert shows(pair) == 0
+    assert shows(authority.issue("other")) == 1
+    assert "another certificate than admin.tls.certificate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "files", [["--ca", "/nowhere"], ["--key", "/k"], ["--cert", "/c", "--key", "/k"]]
+)
+def test_wrong_files(files: list[str], capsys: Shown) -> None:
+    """What can not be read is wrong use, and named."""
+    assert cli.main(["status", "--address", "https://gw:1", *files]) == 2
+    assert files[0 if files[0] == "--key" else 1] in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("address", ["8080", "unix:relative", "gw:0", "gw:http"])
 def test_wrong_use(address: str, capsys: Shown) -> None:
     """An address that is none."""
     assert cli.main(["status", "--address", address]) == 2
-    assert "not HOST:PORT, nor unix:PATH" in capsys.readouterr().err
+    assert "not HOST:PORT, https://HOST:PORT, nor unix:PATH" in capsys.readouterr().err

@@ -277,8 +277,8 @@ def test_pages_that_it_can_not_have(
 
 def test_the_gateways_own_pages_are_known(start: Callable[..., Daemon]) -> None:
     """All that a daemon answers below /api/ without help of a protocol."""
-    site: Any = start(listener("beats", "lumberjack", 5044)).running.site
-    paths = {*site._health, *site._pages, *site._posts}
+    site: Any = start(listener("beats", "lumberjack", 5044)).running.admin.site
+    paths = {*site._pages, *site._posts}
     assert {path for path in paths if path.startswith("/api/")} == OWN_PATHS
 
 

@@ -40,8 +40,8 @@ def test_a_listener_is_added(start: Start) -> None:
     assert daemon.reload().changed == ["listeners: game is new"]
     assert daemon.listeners() == [("beats", 5044, 1), ("game", 3010, 0)]
     daemon.reactor.peer(3010)
-    assert "/api/sessions" in daemon.running.site._pages
-    assert "/api/push" in daemon.running.site._posts
+    assert "/api/sessions" in daemon.running.admin.site._pages
+    assert "/api/push" in daemon.running.admin.site._posts
     assert not peer.said_goodbye
 
 
@@ -314,7 +314,7 @@ def test_log_and_token_change(start: Start) -> None:
     )
     assert daemon.reload().changed == ["admin.token", "logging.format"]
     assert told[0].format == "json"
-    assert daemon.running.site._token == "geheim"
+    assert daemon.running.admin.site.access.token == "geheim"
 
 
 def test_what_both_configurations_together_break(start: Start) -> None:

@@ -49,6 +49,14 @@ def test_a_good_certificate(authority: Authority, looks: Looks) -> None:
     assert "valid until" in the(found, WHAT).detail
 
 
+def test_the_admin_port(authority: Authority, make: Make) -> None:
+    """Its certificate is looked at, too."""
+    pair = authority.issue("gw", dns=["gw.example"], valid=YEAR)
+    tls = f"{{certificate: {pair.certificate}, private_key: {pair.key}}}"
+    found = list(examine(make(admin=f"{{listen: 'tcp:127.0.0.1:0', tls: {tls}}}")))
+    assert "gw.example" in the(found, "certificate of admin, names").detail
+
+
 def test_the_key_of_another(authority: Authority, looks: Looks) -> None:
     one, two = authority.issue("one"), authority.issue("two")
     look = the(looks(Pair(one.certificate, two.key)), f"{WHAT}, key")

@@ -6,27 +6,25 @@ import json
 from typing import Any
 
 import pytest
-from twisted.internet.error import ConnectionDone
-from twisted.internet.testing import StringTransport
-from twisted.python.failure import Failure
 
-from gateway.admin.connections import Guard
-from gateway.admin.site import AdminSite
+from gateway.admin.access import Access
+from gateway.admin.http import HttpServer
+from gateway.admin.site import Site
 from gateway.feeds.page import tap_page
-from gateway.net.turns import Turns
 from gateway.sdk.endpoint import Tcp
+from gateway.testing import FakeConnection
 
 
 class Viewer:
     """A connection to the page."""
 
-    def __init__(self, site: AdminSite, world: Any, target: str, method: str) -> None:
+    def __init__(self, site: Site, world: Any, target: str, method: str) -> None:
         self.world = world
-        self.transport = StringTransport()
-        self.protocol: Any = site.buildProtocol(None)
-        self.protocol.makeConnection(self.transport)
+        self.connection = FakeConnection()
+        self.server = HttpServer(self.connection, site, world.clock, lambda *_: None)
+        self.connection.serve(self.server)
         head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\n"
-        self.protocol.dataReceived(f"{head}Authorization: Bearer t\r\n\r\n".encode())
+        self.connection.deliver(f"{head}Authorization: Bearer t\r\n\r\n".encode())
 
     def wait(self, seconds: float = 0.25) -> None:
         for _ in range(int(seconds / 0.25)):
@@ -36,7 +34,7 @@ class Viewer:
 
     @property
     def head(self) -> str:
-        found: bytes = self.transport.value().partition(b"\r\n\r\n")[0]
+        found: bytes = self.connection.sent.partition(b"\r\n\r\n")[0]
         return found.decode()
 
     @property
@@ -46,7 +44,7 @@ class Viewer:
     @property
     def shown(self) -> list[Any]:
         """The data so far."""
-        lines = self.transport.value().split(b"\n")
+        lines = self.connection.sent.split(b"\n")
         return [json.loads(each[6:]) for each in lines if each.startswith(b"data: ")]
 
     @property
@@ -54,20 +52,16 @@ class Viewer:
         return [each["lsn"] for each in self.shown if "lsn" in each]
 
     def lose(self) -> None:
-        self.protocol.connectionLost(Failure(ConnectionDone()))
+        self.connection.lose()
 
 
 @pytest.fixture
 def look(world: Any) -> Any:
     """Ask for the page."""
-    site = AdminSite(
-        Tcp("127.0.0.1", 0),
-        "t",
-        health={},
-        pages={"/api/tap": tap_page(world.tap, world.clock, lambda: ("one", "two"))},
-        posts={},
-        clock=world.clock,
-        guard=Guard(Turns(world.clock)),
+    site = Site(
+        Access(Tcp("127.0.0.1", 0), "t"),
+        {"/api/tap": tap_page(world.tap, world.clock, lambda: ("one", "two"))},
+        {},
     )
     return lambda target="/api/tap", method="GET": Viewer(site, world, target, method)
 
@@ -75,14 +69,10 @@ def look(world: Any) -> Any:
 @pytest.fixture
 def look_without_token(world: Any) -> Any:
     """The same, on loopback where no token is configured."""
-    site = AdminSite(
-        Tcp("127.0.0.1", 0),
-        None,
-        health={},
-        pages={"/api/tap": tap_page(world.tap, world.clock)},
-        posts={},
-        clock=world.clock,
-        guard=Guard(Turns(world.clock)),
+    site = Site(
+        Access(Tcp("127.0.0.1", 0), None),
+        {"/api/tap": tap_page(world.tap, world.clock)},
+        {},
     )
     return lambda target: Viewer(site, world, target, "GET")
 
@@ -172,12 +162,12 @@ def test_a_sample(world: Any, look: Any) -> None:
 def test_nobody_reads(world: Any, look: Any) -> None:
     """A viewer whose network is stuck gets nothing more written, and costs nothing."""
     viewer = look("/api/tap?rate=10000")
-    viewer.transport.producer.pauseProducing()
-    before = viewer.transport.value()
+    viewer.server.writable(False)
+    before = viewer.connection.sent
     world.commit(9)
     viewer.wait(30)
-    assert viewer.transport.value() == before
-    viewer.transport.producer.resumeProducing()
+    assert viewer.connection.sent == before
+    viewer.server.writable(True)
     viewer.wait()
     assert viewer.lsns == list(range(1, 10))
 
@@ -186,7 +176,7 @@ def test_a_sign_of_life(look: Any) -> None:
     """Where nothing happens, a comment now and then keeps the connection."""
     viewer = look()
     viewer.wait(16)
-    assert viewer.transport.value().rstrip().endswith(b":")
+    assert viewer.connection.sent.rstrip().endswith(b":")
 
 
 def test_the_viewer_goes(world: Any, look: Any) -> None:
@@ -210,7 +200,7 @@ def test_the_gateway_stops(world: Any, look: Any) -> None:
     viewer = look()
     world.live.stop()
     viewer.wait()
-    assert viewer.transport.value().endswith(b"0\r\n\r\n")
+    assert viewer.connection.sent.endswith(b"0\r\n\r\n")
     assert world.live.subscribers == 0
 
 
@@ -229,7 +219,7 @@ def test_a_wrong_query(look: Any, query: str, status: int) -> None:
     """It is refused with a word about it, in JSON."""
     viewer = look(f"/api/tap?{query}")
     assert viewer.status == status
-    body = viewer.transport.value().partition(b"\r\n\r\n")[2]
+    body = viewer.connection.sent.partition(b"\r\n\r\n")[2]
     assert json.loads(body)["error"]
 
 

@@ -56,7 +56,10 @@ def test_an_admin_port_that_is_taken_ends_the_start(
         where = f"127.0.0.1:{taken.getsockname()[1]}"
         done = prepare(admin={"listen": f"tcp:{where}"}).run()
     assert done.returncode == 1
-    assert f"can not start: admin: Couldn't listen on {where}" in done.stderr
+    assert (
+        f"can not start: listener admin: tcp:{where}: Address already in use"
+        in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 
@@ -78,7 +81,7 @@ def test_a_start_in_the_background(prepare: Callable[..., Any]) -> None:
     with socket.create_server((host, int(port))):
         done = start_in_background()
     assert done.returncode == 1
-    assert "gateway can not start: admin: Couldn't listen on" in done.stderr
+    assert "gateway can not start: listener admin: tcp:" in done.stderr
     assert "Traceback" not in done.stderr
     assert not pid_file.exists()
     done = start_in_background()
