@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
 
 def milliseconds(seconds: float) -> str:
     """For what takes a moment: `1.8 ms`, `125 ms`."""
-    digits = 1 if seconds < 0.01 else 0
+    digits = 1 if seconds < 0.1 else 0
     return f"{1000 * seconds:.{digits}f} ms"
 
 

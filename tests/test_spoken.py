@@ -42,5 +42,5 @@ def test_counts() -> None:
 
 
 def test_moments() -> None:
-    """To two digits below ten milliseconds, else whole."""
+    """To a tenth below a hundred milliseconds, else whole."""
     assert [milliseconds(one) for one in (0.00184, 0.125)] == ["1.8 ms", "125 ms"]

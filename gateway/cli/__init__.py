@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from gateway import __version__
 from gateway.plugins import installed
-from gateway.sdk.command import INTERRUPTED, WrongUse
+from gateway.sdk.command import INTERRUPTED, PIPE_CLOSED, WrongUse
 from gateway.sdk.protocol import Command
 from gateway.standard import hold_descriptors
 
@@ -66,8 +66,6 @@ def commands() -> dict[str, Command]:
 
 
 FINE, WRONG_USE = 0, 2
-#: What a shell reports for a program that such a signal ended.
-PIPE_CLOSED = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         # Python would try to flush once more on its way out, and complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED

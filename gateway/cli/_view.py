@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
+from gateway.cli._columns import table
 from gateway.cli.status import verdict
 from gateway.sdk.command import printable
 from gateway.spoken import duration, many, milliseconds, size
@@ -18,6 +18,8 @@ __all__ = ["View"]
 
 _STYLE = {"good": "bold green", "warning": "bold yellow", "bad": "bold white on red"}
 _REJECTIONS = 5
+_EXPENDABLE = ("address", "events", "bytes/s", "rejected", "protocol", "connections")
+"""Columns that a narrow terminal does without, these first."""
 _STAGES = ("senders", "listeners", "journal", "spool", "spark", "tables")
 _KEYS = "q quits   p stops the picture, and lets it go on"
 
@@ -59,11 +61,13 @@ class View:
             if one["name"] in before and seconds > 0
         }
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         """The screen."""
-        return Group(*self._parts())
+        yield from self._parts(options.max_width)
 
-    def _parts(self) -> Iterator[RenderableType]:
+    def _parts(self, width: int) -> Iterator[RenderableType]:
         if self.trouble:
             yield Text(
                 f" No gateway answers at {self.address}: {printable(self.trouble)}; "
@@ -82,10 +86,10 @@ class View:
         yield Text("")
         yield from self._numbers(self.status)
         yield Text("")
-        yield self._listeners(self.status)
+        yield self._listeners(self.status, width)
         if self.rejections:
             yield Text("")
-            yield self._rejected()
+            yield self._rejected(width)
         yield Text("")
         yield Text(
             "the picture stands; p lets it go on" if self.stopped else _KEYS, "dim"
@@ -129,43 +133,43 @@ class View:
                 rows=f"{spark.get('rows') or 0:,}",
             )
 
-    def _listeners(self, status: Mapping[str, Any]) -> Table:
+    def _listeners(self, status: Mapping[str, Any], width: int) -> Text:
         ages = (status.get("freshness") or {}).get("listeners") or {}
-        shown = _table(
-            ("listener", "protocol", "address"),
-            ("connections", "events/s", "bytes/s", "events", "rejected", "oldest"),
-        )
+        rows = []
         for one in status["listeners"]:
             events, received = self._rates.get(one["name"], (0.0, 0.0))
-            shown.add_row(
-                *(Text(printable(one[key])) for key in ("name", "protocol", "address")),
-                f"{one['connections']:,}",
-                f"{events:,.0f}",
-                size(received),
-                f"{one['events']:,}",
-                f"{sum(one.get('rejected', {}).values()):,}",
-                _age(ages.get(one["name"])),
+            rows.append(
+                (
+                    *(one[key] for key in ("name", "protocol", "address")),
+                    f"{one['connections']:,}",
+                    f"{events:,.0f}",
+                    size(received),
+                    f"{one['events']:,}",
+                    f"{sum(one.get('rejected', {}).values()):,}",
+                    _age(ages.get(one["name"])),
+                )
             )
-        return shown
+        head = (
+            "listener", "protocol", "address", "connections", "events/s", "bytes/s",
+            "events", "rejected", "oldest",
+        )  # fmt: skip
+        return _under_its_head(table(head, rows, width, _EXPENDABLE))
 
-    def _rejected(self) -> Table:
-        shown = _table(("rejected lately", "peer", "why"), ("times",))
-        for one in self.rejections[:_REJECTIONS]:
-            cells = (one.get("listener"), one.get("peer"), one.get("why"))
-            shown.add_row(
-                *(Text(printable(str(cell))) for cell in cells),
-                str(one.get("count", 1)),
+    def _rejected(self, width: int) -> Text:
+        rows = [
+            (
+                *(str(one.get(key)) for key in ("listener", "peer", "why")),
+                one.get("count", 1),
             )
-        return shown
+            for one in self.rejections[:_REJECTIONS]
+        ]
+        head = ("rejected lately", "peer", "why", "times")
+        return _under_its_head(table(head, rows, width))
 
 
-def _table(left: Sequence[str], right: Sequence[str]) -> Table:
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in left:
-        shown.add_column(name, no_wrap=True, overflow="ellipsis")
-    for name in right:
-        shown.add_column(name, justify="right", no_wrap=True)
-    return shown
+def _under_its_head(text: str) -> Text:
+    head, _, rest = text.partition("\n")
+    return Text(f"{head}\n", "bold", no_wrap=True) + Text(rest)
 
 
 def _line(**facts: str) -> Text:

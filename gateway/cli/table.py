@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.cli import _data_dir
-from gateway.sdk.command import WrongUse, positive, printable
+from gateway.cli._columns import table
+from gateway.sdk.command import WrongUse, nobody_reads, positive
 from gateway.spoken import duration
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -20,12 +24,12 @@ HELP = """\
 Show the newest rows of a table that the Spark job writes.  As long as there are none,
 wait for its first batch, and say what is missing.
 
-  events      what came; body has each event's JSON as it was sent
+  events      what came: when, what was done, by whom; --columns shows others
   stats       how many events came, by minute, protocol, listener and channel; its rows
               are written together with those of events
   quarantine  what was stored although something is wrong with it; column flaw says what
 
-Spark, DuckDB, Polars, pandas and pyarrow read the same files: docs/spark.md.
+Times are this machine's.  Spark, DuckDB, Polars, pandas and pyarrow read the same files: docs/spark.md.
 
 Example:
   gateway table --config conf/demo.yaml
@@ -41,9 +45,45 @@ _DEFAULT = {
     "stats": ("window_start", "protocol", "listener", "channel", "events", "flawed"),
     "quarantine": ("event_time", "protocol", "listener", "peer", "flaw"),
 }
+"""Columns for programs, as the table has them."""
 _ORDER = ("received_at", "window_start", "node", "lsn")
 _WIDTH = 120
+_LONGEST = 1000
+"""Of a cell, in characters: nobody sees more of it."""
 Row = dict[str, Any]
+
+
+def _first_of(*names: str) -> Callable[[Row], Any]:
+    """The first of these columns that has a value in a row."""
+    return lambda row: next((row[one] for one in names if row.get(one)), None)
+
+
+_place = _first_of("channel", "log_file_path", "event_dataset")
+
+
+def _what(row: Row) -> str:
+    """What was done, and where: `request area.chat.say`, a segment, a log file."""
+    kind, place = row.get("kind") or "data", _place(row)
+    if place is None:
+        return str(kind)
+    return str(place) if kind == "data" else f"{kind} {place}"
+
+
+_WHO = _first_of("host", "uid", "principal", "peer")
+_BODY = _first_of("message", "body", "payload")
+_COMMON: dict[str, Callable[[Row], Any]] = {
+    "time": _first_of("event_time"),
+    "protocol": _first_of("protocol"),
+    "listener": _first_of("listener"),
+    "what": _what,
+    "who": _WHO,
+}
+_FOR_PEOPLE: Mapping[str, Mapping[str, Callable[[Row], Any]]] = {
+    "events": {**_COMMON, "body": _BODY},
+    "quarantine": {**_COMMON, "flaw": _first_of("flaw")},
+}
+"""Columns for people: each protocol has its own words for what was done, by whom, and
+what came of it, and keeps them in other columns of the table."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,12 +108,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_wait:
         _wait(lake, args.name, time.sleep)
     rows = newest(lake / args.name, args.rows)
-    columns = _columns(args, rows)
     if args.json:
+        columns = _columns(args, rows)
         for row in rows:
             print(json.dumps({name: row.get(name) for name in columns}, default=_plain))
     elif rows:
-        _print(rows, columns)
+        _print(_shown(args, rows))
     else:
         print(f"no rows in {lake / args.name}", file=sys.stderr)
     return 0
@@ -96,15 +136,15 @@ def _check_sink(lake: Path, name: str) -> None:
     )
 
 
-def newest(table: Path, most: int) -> list[Row]:
+def newest(folder: Path, most: int) -> list[Row]:
     """Up to so many of its newest rows, oldest first, in the files written last.
 
     Each file gives its last rows only, so that a large one costs little.
     """
     rows: list[Row] = []
-    for path in sorted(files(table), key=_written, reverse=True):
+    for path in sorted(files(folder), key=_written, reverse=True):
         try:
-            rows += _last_rows(table, path, most)
+            rows += _last_rows(folder, path, most)
         except FileNotFoundError:  # compacted meanwhile: newer files have its rows
             continue
         if len(rows) >= most:
@@ -113,9 +153,9 @@ def newest(table: Path, most: int) -> list[Row]:
     return rows[-most:]
 
 
-def files(table: Path) -> Iterator[Path]:
+def files(folder: Path) -> Iterator[Path]:
     """Its data files; what is hidden is not there yet."""
-    for path in table.glob("protocol=*/date=*/*.parquet"):
+    for path in folder.glob("protocol=*/date=*/*.parquet"):
         if not path.name.startswith((".", "_")):
             yield path
 
@@ -127,11 +167,11 @@ def _written(path: Path) -> float:
         return 0.0
 
 
-def _last_rows(table: Path, path: Path, most: int) -> list[Row]:
+def _last_rows(folder: Path, path: Path, most: int) -> list[Row]:
     import pyarrow.parquet as pq
 
     partitions = dict(
-        part.split("=", 1) for part in path.parent.relative_to(table).parts
+        part.split("=", 1) for part in path.parent.relative_to(folder).parts
     )
     rows: list[Row] = []
     with pq.ParquetFile(path) as file:
@@ -156,55 +196,96 @@ def _columns(args: argparse.Namespace, rows: Sequence[Row]) -> list[str]:
     return wanted
 
 
+def _shown(args: argparse.Namespace, rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """What people see, by column."""
+    if args.columns is None and (own := _FOR_PEOPLE.get(args.name)) is not None:
+        return {name: [value(row) for row in rows] for name, value in own.items()}
+    return {name: [row.get(name) for row in rows] for name in _columns(args, rows)}
+
+
 def _wait(lake: Path, name: str, sleep: Callable[[float], object]) -> None:
     """Until the job has committed a batch; quarantine may stay empty then."""
+    with _telling() as tell:
+        while not any(files(lake / name)):
+            if name == "quarantine" and any(files(lake / "events")):
+                return
+            if nobody_reads():
+                raise BrokenPipeError
+            tell(missing(lake, name, time.time()))
+            sleep(_LOOK_SECONDS)
+
+
+class Missing(NamedTuple):
+    """What a table's first rows wait for."""
+
+    why: str
+    since: str = ""
+    """For how long, if that matters."""
+
+    def __str__(self) -> str:
+        return f"gateway table: {self.why}{self.since} …"
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[Callable[[Missing], None]]:
+    """On a terminal one line that changes; elsewhere a line for each new reason."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.markup import escape
+
+        with Console(stderr=True).status("") as line:
+            yield lambda missing: line.update(escape(str(missing)))
+        return
     told = ""
-    while not any(files(lake / name)):
-        if name == "quarantine" and any(files(lake / "events")):
-            return
-        why = missing(lake, name, time.time())
-        if why != told:
-            told = why
-            print(f"gateway table: {why} …", file=sys.stderr, flush=True)
-        sleep(_LOOK_SECONDS)
+
+    def tell(missing: Missing) -> None:
+        nonlocal told
+        if missing.why != told:
+            told = missing.why
+            print(missing, file=sys.stderr, flush=True)
+
+    yield tell
 
 
-def missing(lake: Path, name: str, now: float) -> str:
+def missing(lake: Path, name: str, now: float) -> Missing:
     """What the table's first rows wait for.  *now* is in seconds since the epoch."""
     from gateway.store.lake import BEAT, health_path
 
     empty = f"nothing in {lake / name} yet"
     silent = now - _written(health_path(lake))
     if silent > now / 2:
-        return f"{empty}: no Spark job has run here; start one: gateway spark"
+        return Missing(f"{empty}: no Spark job has run here; start one: gateway spark")
     if silent > 4 * BEAT:
-        return (
-            f"{empty}: the Spark job said nothing for {duration(silent)}; does it run?"
-        )
-    return f"{empty}: waiting for the Spark job's first batch"
+        why = f"{empty}: does the Spark job run?  It has said nothing for "
+        return Missing(why, duration(silent))
+    return Missing(f"{empty}: waiting for the Spark job's first batch")
 
 
-def _print(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _print(columns: Mapping[str, Sequence[Any]]) -> None:
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    cells = [_cells(values) for values in columns.values()]
+    print(table(list(columns), zip(*cells, strict=True), width))
 
-    shown = Table(box=None, pad_edge=False)
-    for name in columns:
-        shown.add_column(name, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        shown.add_row(*(Text(_cell(row.get(name))) for name in columns))
-    Console(width=None if sys.stdout.isatty() else _WIDTH).print(shown)
+
+def _cells(values: Sequence[Any]) -> list[str]:
+    """A column for people, with times as short as they can be told apart by."""
+    times = [value.astimezone() for value in values if isinstance(value, datetime)]
+    today = {one.date() for one in times} <= {datetime.now().astimezone().date()}
+    form = "%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S"
+    return [
+        value.astimezone().strftime(form)
+        if isinstance(value, datetime)
+        else _cell(value)
+        for value in values
+    ]
 
 
 def _cell(value: Any) -> str:
-    return "" if value is None else printable(str(_plain(value)))
+    return "" if value is None else str(_plain(value))[:_LONGEST]
 
 
 def _plain(value: Any) -> Any:
     """What JSON has no word for."""
-    from datetime import date, datetime
-
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, date):

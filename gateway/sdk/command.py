@@ -13,7 +13,10 @@ and may raise `WrongUse`.  Here is where it connects to, and how (`HOST:PORT` or
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import select
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
 __all__ = [
-    "INTERRUPTED", "Target", "WrongUse", "add_target", "add_transport", "check", "endpoint",
-    "positive", "printable", "reason", "target", "websocket",
+    "INTERRUPTED", "PIPE_CLOSED", "Target", "WrongUse", "add_target", "add_transport", "check", "endpoint",
+    "nobody_reads", "positive", "printable", "reason", "say", "target", "websocket",
 ]  # fmt: skip
 
-#: What `run` returns after ^C, as a shell reports it.
-INTERRUPTED = 130
+#: What a shell reports for a program that such a signal ended: ^C, `| head`.
+INTERRUPTED, PIPE_CLOSED = 130, 141
 
 _ERRNO = re.compile(r"^[^:]*: \d+: (\w)(.*?)\.?$", re.DOTALL)
 
@@ -124,6 +127,29 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"not a number above 0: {text!r}")
     return number
+
+
+def say(text: str) -> None:
+    """A line on standard error, from within the event loop.
+
+    That would swallow the exception if its reader has gone (`2>&1 | head -1`), and the
+    program would go on: it ends, as by SIGPIPE.
+    """
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except BrokenPipeError:
+        os._exit(PIPE_CLOSED)
+
+
+def nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader has gone: the next write would fail.
+
+    For who writes nothing for long, that `| head -1` need not wait for it.
+    """
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def printable(text: str) -> str:

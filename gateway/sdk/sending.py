@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.sdk.command import printable, reason
+from gateway.sdk.command import printable, reason, say
 from gateway.sdk.sender import Unacknowledged
 from gateway.sdk.source import Events, Generated, Lines, Sample, source
 from gateway.spoken import many
@@ -196,7 +196,7 @@ class Sending(ABC):
         if waiting and not self.stopping:
             self._tell_trouble()
         if waiting and not self.stopping and (why := self._why_give_up()):
-            print(f"gateway send: {why}", file=sys.stderr)
+            say(f"gateway send: {why}")
             self._failed = True
             self.stop()
 
@@ -216,11 +216,7 @@ class Sending(ABC):
             return
         self._told = trouble
         left = max(self.args.patience - silent, 0)
-        print(
-            f"gateway send: {trouble}, trying again (gives up in {left:.0f} s)",
-            file=sys.stderr,
-            flush=True,
-        )
+        say(f"gateway send: {trouble}, trying again (gives up in {left:.0f} s)")
 
     def _done(self, _: None) -> None:
         self._running -= 1
@@ -230,7 +226,7 @@ class Sending(ABC):
     def _broken(self, why: Failure) -> None:
         if not self._failed:  # whatever else was being sent fails for the same reason
             text = printable(why.getErrorMessage())
-            print(f"gateway send: {text}", file=sys.stderr)
+            say(f"gateway send: {text}")
         self._failed = True
         self.stop()
 
@@ -323,10 +319,7 @@ def _progress() -> Iterator[Callable[[Totals], None]]:
             nonlocal shown
             if time.monotonic() - shown > _LINE_SECONDS:
                 shown = time.monotonic()
-                print(
-                    f"{totals.acknowledged} of {totals.sent} events acknowledged",
-                    file=sys.stderr,
-                )
+                say(f"{totals.acknowledged} of {totals.sent} events acknowledged")
 
         yield line
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import threading
@@ -57,9 +58,9 @@ def test_for_people(system: Any, gateway: Gateway) -> None:
     status, out, _ = gateway("table")
     assert status == 0
     head, *rows = out.splitlines()
-    assert head.split() == ["event_time", "protocol", "message"]
-    assert rows[1].split() == ["1970-01-01T00:00:02.000Z", "plain", "no.", "2"]
-    assert table._cell("\x1b[2J") == "\\u001b[2J"
+    assert head.split() == ["time", "protocol", "listener", "what", "who", "body"]
+    at = datetime.fromtimestamp(2).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006
+    assert rows[1].split() == [*at.split(), "plain", "data", "no.", "2"]
 
 
 def test_a_column_that_is_not_there(system: Any, gateway: Gateway) -> None:
@@ -95,7 +96,7 @@ def test_it_waits_for_the_first_batch(
 
 @pytest.mark.parametrize(
     ("silent", "says"),
-    [(None, "start one"), (1.0, "first batch"), (20 * BEAT, "1 min; does it run?")],
+    [(None, "start one"), (1.0, "first batch"), (20 * BEAT, "said nothing for 1 min")],
 )
 def test_what_is_missing(tmp_path: Path, silent: float | None, says: str) -> None:
     """The job did not start, does not run any more, or has its first batch to come."""
@@ -104,7 +105,7 @@ def test_what_is_missing(tmp_path: Path, silent: float | None, says: str) -> Non
         health.parent.mkdir(parents=True)
         health.touch()
         os.utime(health, (1e9 - silent, 1e9 - silent))
-    assert says in table.missing(tmp_path, "stats", now=1e9)
+    assert says in str(table.missing(tmp_path, "stats", now=1e9))
 
 
 def test_nothing_in_quarantine_is_fine(system: Any, gateway: Gateway) -> None:
@@ -113,3 +114,62 @@ def test_nothing_in_quarantine_is_fine(system: Any, gateway: Gateway) -> None:
     status, out, err = gateway("table", "quarantine")
     assert (status, out) == (0, "")
     assert err == f"no rows in {system.root}/lake/quarantine\n"
+
+
+def test_each_protocol_in_its_own_words() -> None:
+    """What was done, by whom, and what came of it, wherever its columns have that."""
+    rows = [
+        {
+            "kind": "data",
+            "log_file_path": "/var/log/a",
+            "host": "web-1",
+            "message": "m",
+        },
+        {"kind": "request", "channel": "area.say", "uid": "ann", "body": '{"a":1}'},
+        {"kind": "data", "channel": "game/moves/0", "peer": "::1", "payload": b"\xff"},
+        {"kind": "data"},
+    ]
+    args = argparse.Namespace(name="events", columns=None)
+    shown = table._shown(args, rows)
+    assert shown["what"] == ["/var/log/a", "request area.say", "game/moves/0", "data"]
+    assert shown["who"] == ["web-1", "ann", "::1", None]
+    assert table._cells(shown["body"]) == ["m", '{"a":1}', "\\xff", ""]
+
+
+def test_times_of_today_are_short() -> None:
+    """By this machine's clock; with the day where one is of another day."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    here = now.astimezone()
+    assert table._cells([now, None]) == [here.strftime("%H:%M:%S"), ""]
+    both = table._cells([datetime.fromtimestamp(0, UTC), now])
+    assert both[1] == here.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def test_the_body_is_what_is_cut(system: Any, gateway: Gateway) -> None:
+    """However long it is, times and names are whole."""
+    path = system.root / "lake/events/protocol=plain/date=2026-01-01/a.parquet"
+    path.parent.mkdir(parents=True)
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    row = {"received_at": at, "event_time": at, "listener": "beats", "host": "web-1"}
+    pq.write_table(pa.Table.from_pylist([{**row, "message": "m" * 500}]), path)
+    _, out, _ = gateway("table")
+    [_, line] = out.splitlines()
+    day, clock, *names, body = line.split()
+    assert f"{day} {clock}" == at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    assert names == ["plain", "beats", "data", "web-1"]
+    assert set(body) == {"m", "…"}
+
+
+def test_a_line_for_each_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no terminal is, a silence that gets longer is no news."""
+    health = health_path(tmp_path)
+    health.parent.mkdir(parents=True)
+    health.touch()
+    os.utime(health, (1e9, 1e9))
+    clock = iter([1e9 + 100, 1e9 + 200, 1e9 + 300])
+    monkeypatch.setattr(table.time, "time", lambda: next(clock))
+    with pytest.raises(StopIteration):
+        table._wait(tmp_path, "events", lambda _: None)
+    assert capsys.readouterr().err.count("\n") == 1

@@ -125,7 +125,10 @@ def test_a_small_terminal() -> None:
     """Nothing is wider than it."""
     view = View("a")
     told(view, WELL, at=1.0)
-    assert max(map(len, screen(view, width=60).splitlines())) <= 60
+    lines = screen(view, width=60).splitlines()
+    assert max(map(len, lines)) <= 60
+    [row] = [line for line in lines if line.startswith("beats")]
+    assert row.split() == ["beats", "lumberjack", "2", "0", "1.8", "s"]
 
 
 def test_elsewhere_than_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

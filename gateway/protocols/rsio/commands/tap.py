@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlencode
 
 from gateway.sdk import command
-from gateway.sdk.command import INTERRUPTED, WrongUse, printable
+from gateway.sdk.command import (
+    INTERRUPTED,
+    WrongUse,
+    nobody_reads,
+    printable,
+    say,
+)
 
 if TYPE_CHECKING:
     from twisted.python.failure import Failure
@@ -255,7 +261,7 @@ class _Arrow:
         if metadata and b"gap_from" in metadata:
             first, last = int(metadata[b"gap_from"]), int(metadata[b"gap_to"])
             text = json.dumps({"gap": {"from": first, "to": last}})
-            print(text, file=sys.stderr)
+            say(text)
 
     def _written(self) -> bytes:
         data = self._sink.getvalue()
@@ -303,6 +309,14 @@ class _Tapping:
         ended = done.addErrback(self._failed).addBoth(self._end)
         self._reactor.addSystemEventTrigger("before", "shutdown", interrupted)
         self._reactor.callWhenRunning(self._stop_if_over)
+
+        def look() -> None:
+            if nobody_reads():
+                self._broken = BrokenPipeError()
+                done.cancel()
+            self._reactor.callLater(_WORD_SECONDS, look)
+
+        self._reactor.callLater(_WORD_SECONDS, look)
         if sys.stderr.isatty():
             self._reactor.callLater(_WORD_SECONDS, self._tell_what_it_waits_for)
         self._reactor.run()
@@ -317,7 +331,7 @@ class _Tapping:
         waits = waiting_for(self._args, opened=self._opened)
         if waits != self._waits:
             self._waits = waits
-            print(f"gateway tap: {printable(waits)} …", file=sys.stderr, flush=True)
+            say(f"gateway tap: {printable(waits)} …")
         self._reactor.callLater(_WORD_SECONDS, self._tell_what_it_waits_for)
 
     async def _follow(self) -> None:
@@ -406,19 +420,20 @@ class _Tapping:
         """Say once why nothing comes."""
         if why != self._told:
             self._told = why
-            print(f"gateway tap: {printable(why)}; going on …", file=sys.stderr)
+            say(f"gateway tap: {printable(why)}; going on …")
 
     def _failed(self, why: Failure) -> None:
         from twisted.internet.defer import CancelledError
         from twisted.internet.error import ConnectingCancelledError
 
-        if self._interrupted and why.check(CancelledError, ConnectingCancelledError):
+        quiet = self._interrupted or self._broken is not None
+        if quiet and why.check(CancelledError, ConnectingCancelledError):
             return
         if isinstance(why.value, BrokenPipeError):
             self._broken = why.value
             return
         text = printable(why.getErrorMessage())
-        print(f"gateway tap: {text}{self._hint()}", file=sys.stderr)
+        say(f"gateway tap: {text}{self._hint()}")
         self._status = 1
 
     def _hint(self) -> str:
