@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,67 @@ _BATCH = ("at", "seconds", "rows", "files")
 _MARKS_OF_A_LISTENER = 512
 _FILES_AT_START = 100
 """So many are asked how old they are, about; each speaks for those after it, too."""
+
+
+_LAG = "Age of the oldest event that is in no table."
+
+_OF_TABLES = (
+    Statistic("lag_seconds", _LAG, None, card="oldest event not in a table, seconds"),
+    Statistic("lag_by_node", _LAG, None, "gateway_lake_lag_seconds", "node"),
+    Statistic(
+        "committed_lsn",
+        "The newest event that is in a table.",
+        None,
+        "gateway_lake_committed_lsn",
+        card="newest lsn in a table",
+    ),
+)
+_OF_JOB = (
+    Statistic(
+        "up",
+        "1 while the Spark job reports that it runs.",
+        None,
+        "gateway_spark_up",
+        card="running",
+    ),
+    Statistic(
+        "last_batch_at",
+        "When the job committed last, since the epoch.",
+        None,
+        "gateway_spark_last_batch_timestamp_seconds",
+        card="last batch",
+        unit="time",
+    ),
+    Statistic(
+        "last_batch_seconds",
+        "How long the job's last batch took.",
+        None,
+        "gateway_spark_last_batch_seconds",
+        card="it took, seconds",
+    ),
+    Statistic(
+        "rows",
+        "Rows that the job has committed since its start.",
+        None,
+        "gateway_spark_rows_total",
+        counter=True,
+        card="rows since its start",
+    ),
+    Statistic(
+        "misfits",
+        "Rows with a value that did not fit its column, since its start.",
+        None,
+        "gateway_spark_misfits_total",
+        counter=True,
+    ),
+    Statistic(
+        "holes",
+        "Spool files that the job could not read and moved aside.",
+        None,
+        "gateway_spark_holes",
+        card="files moved aside",
+    ),
+)
 
 
 class LakeWatch:
@@ -206,83 +268,20 @@ class LakeWatch:
         if not (self._has_job or self._told):
             return
         lag = round(self.lag_seconds(), 3)
-        yield Statistics(
+        committed, told = self.committed_lsn, self._told
+        yield _section(
             "lake",
             "Tables",
-            [
-                Statistic(
-                    "lag_seconds",
-                    "Age of the oldest event that is in no table.",
-                    lag,
-                    card="oldest event not in a table, seconds",
-                ),
-                Statistic(
-                    "lag_by_node",
-                    "Age of the oldest event that is in no table.",
-                    {self._node: lag},
-                    "gateway_lake_lag_seconds",
-                    label="node",
-                ),
-                Statistic(
-                    "committed_lsn",
-                    "The newest event that is in a table.",
-                    self.committed_lsn,
-                    "gateway_lake_committed_lsn",
-                    card="newest lsn in a table",
-                ),
-            ],
+            _OF_TABLES,
+            {
+                "lag_seconds": lag,
+                "lag_by_node": {self._node: lag},
+                "committed_lsn": committed,
+            },
         )
-        told = self._told
-        yield Statistics(
-            "spark",
-            "Spark job",
-            [
-                Statistic(
-                    "up",
-                    "1 while the Spark job reports that it runs.",
-                    self.up,
-                    "gateway_spark_up",
-                    card="running",
-                ),
-                Statistic(
-                    "last_batch_at",
-                    "When the job committed last, since the epoch.",
-                    told.get("last_batch_at"),
-                    "gateway_spark_last_batch_timestamp_seconds",
-                    card="last batch",
-                    unit="time",
-                ),
-                Statistic(
-                    "last_batch_seconds",
-                    "How long the job's last batch took.",
-                    told.get("last_batch_seconds"),
-                    "gateway_spark_last_batch_seconds",
-                    card="it took, seconds",
-                ),
-                Statistic(
-                    "rows",
-                    "Rows that the job has committed since its start.",
-                    told.get("rows"),
-                    "gateway_spark_rows_total",
-                    counter=True,
-                    card="rows since its start",
-                ),
-                Statistic(
-                    "misfits",
-                    "Rows with a value that did not fit its column, since its start.",
-                    told.get("misfits"),
-                    "gateway_spark_misfits_total",
-                    counter=True,
-                ),
-                Statistic(
-                    "holes",
-                    "Spool files that the job could not read and moved aside.",
-                    len(told.get("holes") or ()),
-                    "gateway_spark_holes",
-                    card="files moved aside",
-                ),
-            ],
-        )
+        holes = len(told.get("holes") or ())
+        known = {**told, "up": self.up, "holes": holes}
+        yield _section("spark", "Spark job", _OF_JOB, known)
 
     def _read(self) -> None:
         """What the job has said last; the file is small and replaced as a whole."""
@@ -293,6 +292,14 @@ class LakeWatch:
                 told = json.loads(self._path.read_bytes())
                 self._told = told if isinstance(told, dict) else {}
                 self._stamp, self._read_at = stamp, self._monotonic()
+
+
+def _section(
+    name: str, title: str, rows: Iterable[Statistic], values: Mapping[str, Any]
+) -> Statistics:
+    """What is known, as these *rows* tell it."""
+    known = [replace(row, value=values.get(row.name)) for row in rows]
+    return Statistics(name, title, known)
 
 
 def _of(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, replace_file
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.names import parse_file_name
 
@@ -256,16 +256,7 @@ class Ranges:
 
 def write_json(disk: Disk, path: Path, content: Any) -> None:
     """Make *path* hold *content* as JSON, durably and in one step."""
-    new = path.with_name(f".{path.name}.new")
-    disk.unlink(new)
-    file = disk.create(new)
-    try:
-        file.write([json.dumps(content, indent=1).encode(), b"\n"])
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(new, path)
-    disk.sync_directory(path.parent)
+    replace_file(disk, path, [json.dumps(content, indent=1).encode(), b"\n"]).close()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ in_bucket   what the bucket has that a start does not know of
 owners      whose files are ours in directories that gateways share
 room        of the disk, that is spoken for
 names       of spool files
-summed      lines of JSON behind a checksum
+statefile   how a small state is read and written
 heap        gives the system back the memory that a burst took
 shared      what one thread changes and others look through
 machine     the disk, the clocks and the threads: a simulation has its own

@@ -9,7 +9,7 @@ left unpublished is published under that one's id, whoever does it.  Files of an
 incarnation that a journal does not know were published by another copy under the same
 name.
 
-    journal/NODE/incarnation    {"id": …, …}, as `gateway.sdk.summed` has it
+    journal/NODE/incarnation    {"id": …, …}, a `statefile`
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.sdk import summed
-from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.store import statefile
+from gateway.store.disk import Disk
+from gateway.store.statefile import StateFile
 
 __all__ = ["INCARNATION", "KEY", "Incarnation", "decode", "read"]
 
@@ -96,8 +97,7 @@ class Incarnation(msgspec.Struct, frozen=True):
 
     def save(self, journal: Path, disk: Disk) -> None:
         """Durably.  Blocks; raises OSError."""
-        line = summed.encode(self)
-        replace_file(disk, journal / INCARNATION[0], [line]).close()
+        _file(journal, disk).write(self)
 
 
 def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
@@ -109,15 +109,13 @@ def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
 
 def decode(data: bytes) -> Incarnation | None:
     """What a file says; None if it is damaged."""
-    return summed.decode(data[:-1], Incarnation)
+    return statefile.decode(data, Incarnation)
 
 
 def read(journal: Path, disk: Disk) -> tuple[Incarnation | None, str | None]:
     """That of a node's journal, and a sentence if it can not be told.  Raises OSError."""
-    path = journal / INCARNATION[0]
-    if not disk.exists(path):
-        return None, None
-    data, _ = read_patiently(disk, path)
-    if (found := decode(data)) is None:
-        return None, f"{path} is damaged; it is written anew"
-    return found, None
+    return _file(journal, disk).read()
+
+
+def _file(journal: Path, disk: Disk) -> StateFile[Incarnation]:
+    return StateFile(journal / INCARNATION[0], Incarnation, disk)

@@ -9,7 +9,7 @@ A segment without events leaves no trace in the catalog.  So before one is remov
 mark on the disk may name, `forget` writes the mark without it.  No later segment gets its
 name (`gateway.store.journal.log`).
 
-    state/NODE/mark     {"durable": …, …}, as `gateway.sdk.summed` has it
+    state/NODE/mark     {"durable": …, …}, a `statefile`
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from pathlib import Path
 import msgspec
 from attrs import define, field
 
-from gateway.sdk import summed
-from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.store import statefile
+from gateway.store.disk import Disk
 from gateway.store.journal.segment import parse_name
+from gateway.store.statefile import StateFile
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["NAME", "Mark", "Marker", "decode"]
@@ -60,7 +61,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 def decode(data: bytes) -> Mark | None:
     """What a file says; None if it is damaged."""
-    return summed.decode(data[:-1], Mark)
+    return statefile.decode(data, Mark)
 
 
 @define(eq=False, slots=False)
@@ -75,6 +76,9 @@ class Marker:
     _threads: Threads = field(factory=RealThreads)
 
     def __attrs_post_init__(self) -> None:
+        self.path = self._directory / NAME
+        """Where it is."""
+        self._file = StateFile(self.path, Mark, self._disk)
         self._written: Mark | None = None
         """None: nobody knows what the one on the disk says, or it is not there."""
         self._next = self._clock()
@@ -88,18 +92,11 @@ class Marker:
         self._condition = self._threads.condition()
         self._busy = False
 
-    @property
-    def path(self) -> Path:
-        """Where it is."""
-        return self._directory / NAME
-
     def read(self) -> tuple[Mark, str | None]:
         """What was marked, and a sentence if that can not be told.  Raises OSError."""
-        if not self._disk.exists(self.path):
-            return Mark(), None
-        data, _ = read_patiently(self._disk, self.path)
-        if (found := decode(data)) is None:
-            return Mark(), f"{self.path} is damaged; it is written anew"
+        found, damaged = self._file.read()
+        if found is None:
+            return Mark(), damaged
         self._newest, self._named = found, {found.segment}
         return found, None
 
@@ -122,7 +119,7 @@ class Marker:
 
     def _replace(self, mark: Mark) -> None:
         self._named.add(mark.segment)
-        replace_file(self._disk, self.path, [summed.encode(mark)]).close()
+        self._file.write(mark)
         self._written = self._newest = mark
         self._named = {mark.segment}
 

@@ -1,7 +1,7 @@
 """How far each node's files have left the archive for good: kept beside its state, so
 that what retention removed is told from what somebody removed.
 
-    state/NODE/expired     {"last": lsn}, as `gateway.sdk.summed` has it
+    state/NODE/expired     {"last": lsn}, a `statefile`
 
 It is written before the files go; what it speaks of may still be there.
 """
@@ -14,9 +14,10 @@ from pathlib import Path
 import msgspec
 from attrs import define
 
-from gateway.sdk import summed
-from gateway.store.disk import Disk, replace_file
+from gateway.store import statefile
+from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
+from gateway.store.statefile import StateFile
 
 __all__ = ["NAME", "Expired", "ExpiredRecord", "decode"]
 
@@ -32,7 +33,7 @@ class Expired(msgspec.Struct, frozen=True):
 
 def decode(data: bytes) -> Expired | None:
     """What a file says; None if it is damaged."""
-    return summed.decode(data[:-1], Expired)
+    return statefile.decode(data, Expired)
 
 
 @define(eq=False, slots=False)
@@ -57,14 +58,14 @@ class ExpiredRecord:
 
     def _last(self, node: str) -> int:
         if node not in self._known:
-            path = self._state / node / NAME
-            found = decode(self._disk.read(path)) if self._disk.exists(path) else None
+            found, _ = self._file(node).read()
             self._known[node] = found.last if found is not None else 0
         return self._known[node]
 
     def _write(self, node: str, lsn: int) -> None:
-        directory = self._state / node
-        self._disk.make_directory(directory)
-        line = summed.encode(Expired(lsn))
-        replace_file(self._disk, directory / NAME, [line]).close()
+        self._disk.make_directory(self._state / node)
+        self._file(node).write(Expired(lsn))
         self._known[node] = lsn
+
+    def _file(self, node: str) -> StateFile[Expired]:
+        return StateFile(self._state / node / NAME, Expired, self._disk)

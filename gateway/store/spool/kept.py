@@ -1,6 +1,6 @@
 """Remembers up to which lsn files of the archive are in no table, as there was no job.
 
-    state/NODE/kept     {"last": lsn}, null while it goes on; as `gateway.sdk.summed`
+    state/NODE/kept     {"last": lsn}, null while it goes on; a `statefile`
 
 With `spool.after: keep`, and no bucket, each file goes to the archive as soon as it is
 published, and no table has it.  Somebody who then chooses a job, or a bucket, has files
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.sdk import summed
-from gateway.store.disk import Disk, replace_file
+from gateway.store.disk import Disk
+from gateway.store.statefile import StateFile
 
 __all__ = ["NAME", "Kept", "kept_until"]
 
@@ -34,24 +34,18 @@ def kept_until(state: Path, disk: Disk, published: int, *, keeps: bool) -> int:
 
     *state* is the node's, *published* the greatest lsn that is in a file.  Raises OSError.
     """
-    path = state / NAME
-    found = None
-    if disk.exists(path):
-        # One that is damaged may have said that all is kept.
-        found = summed.decode(disk.read(path)[:-1], Kept) or Kept()
+    file = StateFile(state / NAME, Kept, disk)
+    found, damaged = file.read()
+    if damaged is not None:
+        found = Kept()  # it may have said that all is kept
     if keeps:
         if found != Kept():
-            _write(disk, path, Kept())
+            disk.make_directory(state)
+            file.write(Kept())
         return published
     if found is None:
         return 0
     if found.last is None:
-        found = Kept(published)
-        _write(disk, path, found)
-    assert found.last is not None
+        file.write(Kept(published))
+        return published
     return found.last
-
-
-def _write(disk: Disk, path: Path, kept: Kept) -> None:
-    disk.make_directory(path.parent)
-    replace_file(disk, path, [summed.encode(kept)]).close()

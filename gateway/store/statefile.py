@@ -1,0 +1,50 @@
+"""A small state that outlives the process: a file with one line, replaced as a whole.
+
+    read    a line behind its checksum (`gateway.sdk.summed`)
+    write   the hidden name, `.NAME` → sync → rename → sync directory (`replace_file`)
+
+A crash leaves the old one or the new one.  One that is damaged says nothing, as one that
+is not there: whoever has a state here can do without it, and errs on the safe side.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+from attrs import define
+
+from gateway.sdk import summed
+from gateway.store.disk import Disk, read_patiently, replace_file
+
+__all__ = ["StateFile", "decode"]
+
+_T = TypeVar("_T", bound=msgspec.Struct)
+
+
+def decode(data: bytes, kind: type[_T]) -> _T | None:
+    """What a file with these bytes says; None if it is damaged."""
+    return summed.decode(data[:-1], kind)
+
+
+@define(eq=False)
+class StateFile(Generic[_T]):
+    """That of one *kind*.  Blocks; raises OSError."""
+
+    path: Path
+    _kind: type[_T]
+    _disk: Disk
+
+    def read(self) -> tuple[_T | None, str | None]:
+        """What it says, if it is there, and a sentence if that can not be told."""
+        if not self._disk.exists(self.path):
+            return None, None
+        data, _ = read_patiently(self._disk, self.path)
+        if (found := decode(data, self._kind)) is None:
+            return None, f"{self.path} is damaged; it is written anew"
+        return found, None
+
+    def write(self, state: _T) -> None:
+        """Durably."""
+        replace_file(self._disk, self.path, [summed.encode(state)]).close()
