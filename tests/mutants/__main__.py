@@ -18,7 +18,10 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_COPIED = ("gateway", "tests", "examples", "twisted", "conf", "docs", "pyproject.toml")
+_COPIED = (
+    "gateway", "gateway-demo", "gateway-testkit", "rsio-check", "tests", "examples",
+    "twisted", "conf", "docs", "pyproject.toml",
+)  # fmt: skip
 _SECONDS = 300
 
 

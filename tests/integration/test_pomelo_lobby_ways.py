@@ -1,0 +1,135 @@
+"""Ways from one gateway of a lobby to another: a unix socket, and TLS with an authority."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, free_port, listener
+from deadlines import eventually
+from gateway.protocols.pomelo import wire
+from gateway_testkit.certificates import Authority, Pair
+
+HELLO = wire.package(wire.HANDSHAKE, b'{"sys":{},"user":{"uid":"alice"}}')
+
+
+class Elsewhere(BaseHTTPRequestHandler):
+    """A gateway that has sent what it was asked for to five clients."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        fine = self.headers["Authorization"] == "Bearer t0k"
+        done = {"gateway": "gw-9", "run": "9", "counts": {"sent": 5, "dropped": 0}}
+        body = json.dumps(done).encode()
+        self.send_response(200 if fine and self.path == "/api/lobby" else 500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nobody reads it."""
+
+
+def serve(pair: Pair) -> ThreadingHTTPServer:
+    """One over TLS."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+@pytest.fixture
+def elsewhere(authority: Authority, tmp_path: Path) -> Iterator[list[str]]:
+    """One whose certificate is signed by the authority, and one by another."""
+    stranger = Authority(tmp_path / "stranger", "stranger")
+    servers = [serve(one.issue("gw-9")) for one in (authority, stranger)]
+    yield [f"https://127.0.0.1:{one.server_address[1]}" for one in servers]
+    for one in servers:
+        one.shutdown()
+        one.server_close()
+
+
+def connect(port: int) -> socket.socket:
+    """A client, once somebody listens."""
+
+    def connected() -> socket.socket | None:
+        try:
+            return socket.create_connection(("127.0.0.1", port))
+        except OSError:
+            return None
+
+    client = eventually(connected, "the second gateway takes clients")
+    assert client is not None
+    client.sendall(HELLO + wire.package(wire.ACK))
+    heard = b""
+    while not heard.endswith(wire.package(wire.HEARTBEAT)):
+        heard += client.recv(1 << 16)
+    return client
+
+
+def test_ways_to_other_gateways(
+    prepare: Callable[..., Daemon], authority: Authority, elsewhere: list[str]
+) -> None:
+    """A unix socket is asked for no token, TLS is believed by the lobby's authority only,
+    and the token goes with it; a reload takes an address out.
+    """
+    port, path = free_port(), prepare("gw-2").data.parent / "admin.sock"
+    game = listener("game", "pomelo", options={"trust_uid": True})
+    second = prepare(
+        "gw-2",
+        node="gw-2",
+        admin={"listen": f"unix:{path}"},
+        listeners=[{**game, "listen": f"tcp:127.0.0.1:{port}"}],
+    )
+    lobby = {
+        "gateways": [f"unix:{path}", *elsewhere],
+        "ca": str(authority.ca),
+        "token": "t0k",
+    }
+    options = {**game["options"], "lobby": lobby}
+    first = prepare(listeners=[{**game, "options": options}])
+    second.launch()
+    first.start()
+
+    def push() -> Any:
+        request = urllib.request.Request(
+            f"http://{first.admin}/api/push",
+            b'{"route":"onScore","body":{"n":1},"uid":"alice"}',
+            {"Content-Type": "application/json"},
+        )
+        return json.loads(first.answer(request))
+
+    with connect(port) as client:
+        told = push()
+        assert (told["sent"], told["dropped"]) == (6, 0)
+        here, near, far, strange = told["gateways"]
+        assert here == {"gateway": "gw-1", "sent": 0, "dropped": 0}
+        assert (near["gateway"], near["sent"]) == ("gw-2", 1)
+        assert (far["gateway"], far["sent"]) == ("gw-9", 5)
+        assert strange["at"] == elsewhere[1]
+        assert "certificate verify failed" in strange["error"]
+        assert b"onScore" in client.recv(1 << 16)
+        settings = json.loads(first.config.read_text())
+        known = settings["listeners"][0]["options"]["lobby"]["gateways"]
+        known.remove(elsewhere[1])
+        first.config.write_text(json.dumps(settings))
+        first.hang_up()
+        eventually(lambda: len(push()["gateways"]) == 3, "the reload")
+        assert [each["gateway"] for each in push()["gateways"]] == [
+            "gw-1",
+            "gw-2",
+            "gw-9",
+        ]
