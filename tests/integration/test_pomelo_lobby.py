@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,14 +28,20 @@ TOKEN = "t0k"
 
 
 class Gateways:
-    """They have one list of admin addresses, and clients without proof."""
+    """They have one list of admin addresses, and clients without proof.
 
-    def __init__(self, prepare: Callable[..., Daemon], pair: Any) -> None:
+    The admin port of the third has TLS and a token.
+    """
+
+    def __init__(self, prepare: Callable[..., Daemon], ca: Path, pair: Any) -> None:
+        self._tls = ssl.create_default_context(cafile=ca)
         ports = {name: free_port() for name in CLIENTS}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        self.urls["gw-3"] = self.urls["gw-3"].replace("http:", "https:")
         self.daemons: dict[str, Daemon] = {}
         for name, port in ports.items():
             lobby = {"gateways": list(self.urls.values()), "token": TOKEN}
+            lobby["ca"] = str(ca)
             if name == "gw-2":
                 lobby["token"] = "another"
             options: dict[str, Any] = {"trust_uid": True, "lobby": lobby}
@@ -41,7 +49,7 @@ class Gateways:
                 options["outbox"] = {"directory": "outbox"}
             admin: dict[str, Any] = {"listen": f"tcp:127.0.0.1:{port}"}
             if name == "gw-3":
-                admin["token"] = TOKEN
+                admin |= {"token": TOKEN, "tls": tls(pair)}
             game = listener(
                 "game",
                 "pomelo",
@@ -63,21 +71,24 @@ class Gateways:
 
         def ready() -> bool:
             try:
-                with urllib.request.urlopen(url) as answer:
-                    return bool(answer.status == 200)
+                return self._said(url) == b"ready\n"
             except OSError:
                 return False
 
         eventually(ready, f"{name} is ready")
 
+    def _said(self, request: str | urllib.request.Request) -> bytes:
+        with urllib.request.urlopen(request, context=self._tls) as answer:
+            found: bytes = answer.read()
+            return found
+
     def port(self, name: str) -> int:
         """Of its listener, as its log has it."""
-        daemon = self.daemons[name]
         request = urllib.request.Request(
             f"{self.urls[name]}/api/status",
             headers={"Authorization": f"Bearer {TOKEN}"},
         )
-        status = json.loads(daemon.answer(request))
+        status = json.loads(self._said(request))
         address: str = status["listeners"][0]["address"]
         return int(address.rpartition(":")[2])
 
@@ -87,7 +98,7 @@ class Gateways:
             json.dumps(asked).encode(),
             {"Content-Type": "application/json"},
         )
-        return json.loads(self.daemons[name].answer(request))
+        return json.loads(self._said(request))
 
 
 def by_gateway(told: Any, what: str = "sent") -> dict[str, Any]:
@@ -108,7 +119,7 @@ def test_a_lobby_of_three(
     are, each once; who has another token, or is killed, is told of; a gateway that comes
     back is in it again.
     """
-    gateways = Gateways(prepare, server_pair)
+    gateways = Gateways(prepare, authority.ca, server_pair)
     run = npm(*packages())
     program = program_of("pomelo_lobby", authority.ca)
     with ThreadPoolExecutor(len(CLIENTS)) as threads:
