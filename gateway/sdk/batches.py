@@ -293,9 +293,7 @@ class BatchServer(Closing, Yielding):
         """Pause or go on, as the journal and our unacknowledged bytes allow."""
         if self._ending or self._closed:
             return
-        paused = self._valve.paused
-        self._valve.regulate(self._unacknowledged)
-        if paused and not self._valve.paused and self._unread:
+        if self._valve.regulate(self._unacknowledged) and self._unread:
             self._connection.again()
         self._tell_busy()
 

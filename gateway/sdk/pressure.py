@@ -51,8 +51,10 @@ class Valve:
     """Fires when there is room; None: nobody waits for it."""
     _closed: bool = field(default=False, init=False)
 
-    def regulate(self, unacknowledged: int, *, feeding: bool = True) -> None:
+    def regulate(self, unacknowledged: int, *, feeding: bool = True) -> bool:
         """Pause or resume; *unacknowledged* bytes of the connection wait for the disk.
+
+        Returns whether it is resumed by that: with input left, it asks for a turn.
 
         A connection that is not *feeding* the journal is read even if that is full.
         """
@@ -73,6 +75,8 @@ class Valve:
         elif self.paused and not holds:
             self.paused = False
             self._connection.resume()
+            return True
+        return False
 
     def close(self) -> None:
         """The connection is over: wait for room no more."""

@@ -347,9 +347,7 @@ class PravegaServer(Closing, Yielding):
         feeding = self._submitted_full >= _FULL_BYTES
         if feeding and not self._container.journal.full:
             self._submitted_full = 0
-        paused = self._valve.paused
-        self._valve.regulate(self._unstored, feeding=feeding)
-        if paused and not self._valve.paused and self._unread:
+        if self._valve.regulate(self._unstored, feeding=feeding) and self._unread:
             self._connection.again()
 
     # -- the end ---------------------------------------------------------------------

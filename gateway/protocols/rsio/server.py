@@ -34,6 +34,7 @@ from gateway.protocols.rsio.signals import (
     Violated,
 )
 from gateway.sdk import interfaces
+from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.interfaces import Connection, Journal, Refusal, Yielding
@@ -78,19 +79,18 @@ class RsioListener(Shared):
         return RsioServer(self, connection)
 
 
-class RsioServer(interfaces.Publishing, Yielding):
+class RsioServer(Closing, interfaces.Publishing, Yielding):
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_announces", "_busy", "_closed", "_connection", "_control", "_draining", "_growth",
-                 "_heard", "_ingest", "_listener", "_named", "_publishing", "_refusal",
-                 "_rejected",
-                 "_session", "_valve")  # fmt: skip
+    __slots__ = ("_announces", "_busy", "_control", "_draining", "_growth", "_heard",
+                 "_ingest", "_listener", "_named", "_publishing", "_rejected", "_session",
+                 "_valve")  # fmt: skip
 
     _log = Logger()
 
     def __init__(self, listener: RsioListener, connection: Connection) -> None:
+        super().__init__(connection)
         self._listener = listener
-        self._connection = connection
         session = self._session = Session(
             listener.limits, server=True, offered=listener.offered
         )
@@ -121,9 +121,7 @@ class RsioServer(interfaces.Publishing, Yielding):
         self._growth: ControlBudget | None = None
         """None: no batch took much more than was sent."""
         self._named = self._heard = self._draining = False
-        self._busy = self._closed = self._rejected = self._announces = False
-        self._refusal: Refusal | None = None
-        """Why it is closed once all that was taken is acknowledged."""
+        self._busy = self._rejected = self._announces = False
         listener.greetings.watch(self)
 
     # Called by the network
@@ -338,6 +336,7 @@ class RsioServer(interfaces.Publishing, Yielding):
             return
         rule = f"closed, elements can not be stored: {failure.getErrorMessage()}"
         self._connection.report(Refusal(rule))
+        self._refusal = None  # this is why it ends
         self._session.goodbye("E503 can not store")
         self._flush()
         self._hang_up()
@@ -389,9 +388,8 @@ class RsioServer(interfaces.Publishing, Yielding):
             return
         unacknowledged = self._ingest.unacknowledged
         feeding = unacknowledged >= _FULL_BYTES and not self._draining
-        paused = self._valve.paused
-        self._valve.regulate(unacknowledged, feeding=feeding)
-        if paused and not self._valve.paused and self._session.unread:
+        resumed = self._valve.regulate(unacknowledged, feeding=feeding)
+        if resumed and self._session.unread:
             self._connection.again()
 
     # The end
@@ -423,14 +421,8 @@ class RsioServer(interfaces.Publishing, Yielding):
         if not why.reply:  # raised here, not by the session
             self._session.goodbye(why.rule)
             why.reply = self._session.take()
-        if not self._closed:
-            self._forget()
-            self._connection.refuse(why)
-
-    def _hang_up(self) -> None:
-        if not self._closed:
-            self._forget()
-            self._connection.close()
+        self._refusal = why
+        self._hang_up()
 
     def _forget(self) -> None:
         if self._closed:

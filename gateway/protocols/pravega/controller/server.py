@@ -19,6 +19,7 @@ from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
 from gateway.protocols.pravega.controller.methods import Caller, Unfinished
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
+from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.pressure import Valve
@@ -56,7 +57,7 @@ class ControllerAccept:
         return ControllerServer(self._controller, connection, calls, control)
 
 
-class ControllerServer:
+class ControllerServer(Closing):
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     _log = Logger()
@@ -68,9 +69,9 @@ class ControllerServer:
         calls: Calls,
         control: ControlBudget,
     ) -> None:
+        super().__init__(connection)
         self._controller = controller
         self._container = controller.container
-        self._connection = connection
         self._calls = calls
         self._due: deque[tuple[int, Call, bytes]] = deque()
         """The number of the change that each answer waits for, the call, the answer."""
@@ -83,7 +84,7 @@ class ControllerServer:
         """Of calls that wait: when each fails."""
         self._control = control
         self._bad_credentials = 0
-        self._draining = self._closed = False
+        self._draining = False
         # Calls are answered though the journal is full: they bring few bytes.
         self._valve = Valve(
             connection, self._container.journal, _STREAMS, self._regulate
@@ -111,10 +112,6 @@ class ControllerServer:
         self._regulate()
         if self._has_work and not (self._valve.paused or self._closed):
             self._connection.again()
-
-    def closed(self) -> None:
-        """See `interfaces.Server`."""
-        self._forget()
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
@@ -262,8 +259,7 @@ class ControllerServer:
             self._connection.write(output)
         self._connection.busy(bool(self._due or self._untaken or self._denied))
         if self._calls.left or (self._draining and not self._calls.open):
-            self._forget()
-            self._connection.close()
+            self._hang_up()
 
     def _regulate(self) -> None:
         """Pause reading while too many calls wait for the disk.
@@ -272,9 +268,7 @@ class ControllerServer:
         """
         if self._closed:
             return
-        paused = self._valve.paused
-        self._valve.regulate(len(self._due), feeding=False)
-        if paused and not self._valve.paused and self._has_work:
+        if self._valve.regulate(len(self._due), feeding=False) and self._has_work:
             self._connection.again()
 
     @property
