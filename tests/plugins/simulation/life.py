@@ -20,6 +20,7 @@ from gateway.sdk.interfaces import Memory, NotStored, Refusal, Retaining
 from gateway.sdk.protocol import Context, Protocol, Unusable
 from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
+from gateway.store.finder import Finder
 from gateway.store.journal import Loss
 from gateway.store.machine import Machine
 from gateway.store.orphans import publish_orphans
@@ -251,7 +252,8 @@ class Life:
             decode=DECODERS[protocol],
             feeds={},
             data_dir=directories.root,
-            directories=directories,
+            disk=self.disk,
+            files=Finder(directories, self.node, retained=True),
             address=lambda _: "127.0.0.1:1",
         )
 
