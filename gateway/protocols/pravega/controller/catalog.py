@@ -28,6 +28,7 @@ from gateway.protocols.pravega.controller.epochs import (
     equal_ranges,
     head,
     replaced,
+    scalings,
 )
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE, segment
 from gateway.protocols.pravega.errors import SegmentError
@@ -336,12 +337,27 @@ class Catalog:
 
     def head(self, scope: str, name: str) -> tuple[list[Part], set[int]]:
         """The segments that a stream begins with, and the ids of those behind them."""
+        parts = self.scopes[scope].streams[name].parts
+        there = {part.id: self.segment_state(scope, name, part) for part in parts}
+        # Readers may stand on a segment that never had a byte as on any other, until a
+        # truncation has passed it: until what took its place was truncated.
+        passed: set[int] = set()
 
-        def is_gone(part: Part) -> bool:
-            found = self.segment_state(scope, name, part)
-            return found is None or (found.sealed and found.start >= found.length)
+        def has_nothing(part: Part) -> bool:
+            found = there[part.id]
+            if found is None:
+                return True
+            left = found.length - found.start
+            return found.sealed and not left and (found.length > 0 or part.id in passed)
 
-        return head(self.scopes[scope].streams[name].parts, is_gone)
+        def is_truncated(part: Part) -> bool:
+            found = there[part.id]
+            return has_nothing(part) or (found is not None and found.start > 0)
+
+        for old, new in reversed(scalings(parts)):
+            if all(map(is_truncated, new)):
+                passed.update(part.id for part in old)
+        return head(parts, has_nothing)
 
     def drop_behind_head(self, scope: str, name: str) -> None:
         """Delete a stream's segments that were truncated at their ends and replaced.

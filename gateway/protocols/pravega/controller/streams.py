@@ -212,6 +212,7 @@ class Streams:
             if (found := self._catalog.segment_state(info.scope, info.stream, part))
         }
         offsets = read_to(parts, request.cut, lambda part: _length(there, part))
+        begin = Cover(cut.values())
         if any(
             offset > _length(there, cut[id_]) for id_, offset in request.cut.items()
         ):
@@ -221,6 +222,14 @@ class Streams:
                 now = self._catalog.container.now
                 change = state.truncate(found.name, offsets[id_], now)
                 self._catalog.submit(change)
+        # What never had a byte has no offset that says that it is before the cut.
+        self._catalog.delete_segments(
+            there[part.id].name
+            for part in parts
+            if part.id in there
+            and not there[part.id].length
+            and all(each.epoch > part.epoch for each in begin.under(part))
+        )
         self._catalog.drop_behind_head(info.scope, info.stream)
         return status(SUCCESS)
 

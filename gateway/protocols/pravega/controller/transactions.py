@@ -2,28 +2,28 @@
 
 A transaction has a segment for each that its stream has when it begins, and its data is
 staged there.
-A commit merges all of them in one change, whatever the stream was scaled to meanwhile.
+A commit merges all of them in one change, whatever the stream was scaled to meanwhile; where
+that was a scaling of what it has written, a moment later, with others (`commits`).
 An abort, or the end of the lease, seals them, and deletes them a while later.
 Once durable, either is final, and repeated calls get the same answer.
 
-After a restart every open transaction has its whole lease again.
+    OPEN ──► COMMITTING ──► COMMITTED        OPEN ──► COMMITTED        OPEN ──► ABORTED
+
+After a restart every open transaction has its whole lease again, and what was committing is
+committed.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import (
-    Catalog,
-    Scaling,
-    Transaction,
-)
-from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
+from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
+from gateway.protocols.pravega.controller.commits import Commits, Key, pairs
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
@@ -37,14 +37,13 @@ from gateway.protocols.pravega.controller.methods import (
     segment_range,
     status,
 )
-from gateway.protocols.pravega.controller.names import segment, transaction
-from gateway.protocols.pravega.controller.scaling import check_count
 from gateway.protocols.pravega.errors import SegmentError
 
 __all__ = ["Transactions"]
 
-OPEN, COMMITTED, ABORTED = 1, 3, 5
+OPEN, COMMITTING, COMMITTED, ABORTED = 1, 2, 3, 5
 """States of a transaction, as the protocol numbers them; there are no others here."""
+_WILL_BE_THERE = (COMMITTING, COMMITTED)
 
 _NO_STREAM, _NO_TRANSACTION = 2, 3
 _PING_OK, _PING_LEASE, _PING_AGE, _PING_COMMITTED, _PING_ABORTED = 0, 1, 2, 5, 6
@@ -56,8 +55,6 @@ _GRACE_SECONDS = 30.0
 _KEPT_MS = 3_600_000
 _KEPT = 100_000
 _MAX_OPEN = 10_000
-
-Key = tuple[str, str, int, int]
 
 
 @define(eq=False, slots=False)
@@ -81,6 +78,9 @@ class Transactions:
         """The timers that abort open transactions."""
         self._deletions: dict[Key, IDelayedCall] = {}
         """The timers that delete the segments of aborted ones."""
+        self._commits = Commits(
+            self._catalog, self._clock, self._check_room, self._committed
+        )
 
     @property
     def open(self) -> int:
@@ -93,11 +93,13 @@ class Transactions:
         """Finish what a crash interrupted, and start the leases of open transactions."""
         state = self._catalog.container.state
         for key, found in list(self._catalog.transactions.items()):
-            names = [name for _, name in self._pairs(key)]
+            names = [name for _, name in pairs(self._catalog, key)]
             if found.state == ABORTED:
                 self._catalog.delete_segments(names)
             elif found.state == OPEN and any(name in state.segments for name in names):
                 self._start_lease(key, found)
+            elif found.state == COMMITTING:
+                self._commits.wait(key)
             elif found.state == OPEN:
                 # The crash was after its merge, or before its first segment.
                 merged = any(map(state.was_merged, names))
@@ -105,6 +107,7 @@ class Transactions:
 
     def stop(self) -> None:
         """Cancel all timers."""
+        self._commits.stop()
         for timers in (self._leases, self._deletions):
             for timer in timers.values():
                 timer.cancel()
@@ -137,7 +140,7 @@ class Transactions:
         )
         key = info.scope, info.stream, found.high, found.low
         catalog.save_transaction(info.scope, info.stream, found)
-        catalog.create_segments(name for _, name in self._pairs(key))
+        catalog.create_segments(name for _, name in pairs(catalog, key))
         self._start_lease(key, found)
         return messages.CreateTxnResponse(
             txn=messages.TxnId(high=found.high, low=found.low),
@@ -154,8 +157,8 @@ class Transactions:
         if found is None:
             raise Failed(Code.NOT_FOUND, "no such transaction")
         if found.state != OPEN:
-            ended = found.state == COMMITTED
-            return status(_PING_COMMITTED if ended else _PING_ABORTED)
+            committed = found.state in _WILL_BE_THERE
+            return status(_PING_COMMITTED if committed else _PING_ABORTED)
         if not 0 < request.lease <= _LEASE_MS:
             return status(_PING_LEASE)
         if self._catalog.container.now - found.begun > _AGE_MS:
@@ -168,75 +171,41 @@ class Transactions:
     def commit(self, request: messages.TxnRequest, caller: Caller) -> Message:
         """Commit a transaction: its events become events of the stream, in one change.
 
-        Raises `Unfinished` while what came last is still being counted.
+        Raises `Unfinished` while what came last is still being counted, and `Failed` if a
+        stream that was scaled has no room for the epochs that it takes.
         """
         key, found = self._find(request)
         if found is None or found.state == ABORTED:
             return status(self._missing(request))
-        if found.state == COMMITTED:
+        if found.state in _WILL_BE_THERE:
             return status(SUCCESS)
         state = self._catalog.container.state
-        staged = [
-            (part, name) for part, name in self._pairs(key) if name in state.segments
-        ]
-        for _, name in staged:
+        for _, name in pairs(self._catalog, key):
             if not state.is_counted(name):
                 state.count_staged(name)
                 raise Unfinished
+        if self._commits.must_wait(key):
+            self._save(key, found, COMMITTING)
+            # Nothing may come to what was committed.
+            self._catalog.seal_segments(name for _, name in pairs(self._catalog, key))
+            self._commits.wait(key, caller)
+            return status(SUCCESS)
         try:
-            self._merge(key, staged, caller)
+            self._commits.merge(key, caller)
         except SegmentError:
             return status(FAILURE)
         self._end(key, found, COMMITTED)
         return status(SUCCESS)
 
-    def _merge(
-        self, key: Key, staged: Sequence[tuple[Part, str]], caller: Caller
-    ) -> None:
-        """Append what is staged to the stream, in one change.
-
-        Events go to the segment that has all their keys now, if only one has: what was
-        written to those keys before is in it, or lies before it.  Of several, only their
-        writer knows which gets which.  So these end here, one follows in their place,
-        which gets the events and ends as well, and then segments like those that ended.
-        """
-        (scope, name), catalog = key[:2], self._catalog
-        state, stream = catalog.container.state, catalog.scopes[scope].streams[name]
-
-        def pairs(active: Cover) -> list[tuple[str, str]]:
-            # Of several the first will do, where there are no events.
-            return [
-                (segment(scope, name, active.under(part)[0].id), source)
-                for part, source in staged
-            ]
-
-        active = Cover(stream.active)
-        split = Cover(
-            part
-            for part, source in staged
-            if state.segments[source].length and len(active.under(part)) > 1
-        )
-        ended = [part for part in active.parts if split.under(part)]
-        if not ended:
-            merged = state.merge(pairs(active), catalog.container.now)
-            catalog.submit(merged, caller.submitter, caller.origin)
-            return
-        joined = Cover(ended).ranges
-        check_count(len(joined) + len(ended), len(stream.parts))
-        self._check_room(len(joined) + len(ended))
-        scaling = Scaling(
-            catalog, scope, name, submitter=caller.submitter, origin=caller.origin
-        )
-        again = scaling.replace(ended, joined)
-        scaling.merged = pairs(Cover(part for part in scaling.parts if part.is_active))
-        scaling.replace(again, [(part.low, part.high) for part in ended])
-        catalog.scale(scope, name, scaling)
+    def _committed(self, key: Key) -> None:
+        """It has waited, and is merged."""
+        self._end(key, self._catalog.transactions[key], COMMITTED)
 
     @methods(messages.TxnRequest, "abortTransaction")
     def abort(self, request: messages.TxnRequest, caller: Caller) -> Message:
         """Abort a transaction."""
         key, found = self._find(request)
-        if found is None or found.state == COMMITTED:
+        if found is None or found.state in _WILL_BE_THERE:
             return status(self._missing(request))
         if found.state == OPEN:
             self._abort(key, found)
@@ -265,14 +234,18 @@ class Transactions:
                 for (scope, stream, high, low), found in self._of(
                     info.scope, info.stream
                 )
-                if found.state != OPEN
+                if found.ended
             ],
         )
 
     # -- called when a stream ends ---------------------------------------------------
 
     def abort_all(self, scope: str, stream: str) -> None:
-        """Abort the open transactions of a stream that is going to be sealed."""
+        """Abort the open transactions of a stream that is going to be sealed.
+
+        Those that are committing are merged before; raises `Failed` if that can not be.
+        """
+        self._commits.finish(scope, stream)
         for key, found in self._of(scope, stream):
             if found.state == OPEN:
                 self._abort(key, found)
@@ -284,7 +257,7 @@ class Transactions:
             _cancel(self._leases, key)
             _cancel(self._deletions, key)
         self._catalog.delete_segments(
-            name for key in keys for _, name in self._pairs(key)
+            name for key in keys for _, name in pairs(self._catalog, key)
         )
         self._catalog.drop_transactions(keys)
 
@@ -307,29 +280,26 @@ class Transactions:
         stream = self._catalog.stream(info.scope, info.stream)
         return _NO_STREAM if stream is None else _NO_TRANSACTION
 
-    def _pairs(self, key: Key) -> Iterator[tuple[Part, str]]:
-        """The stream's segments when it began, with the transaction's segment for each."""
-        scope, name, high, low = key
-        stream = self._catalog.scopes[scope].streams[name]
-        for part in in_epoch(stream.parts, high >> 32):
-            yield part, transaction(segment(scope, name, part.id), high, low)
-
     def _end(self, key: Key, found: Transaction, state: int) -> None:
+        found.ended = self._catalog.container.now
+        self._save(key, found, state)
+
+    def _save(self, key: Key, found: Transaction, state: int) -> None:
+        """It is open no more."""
         _cancel(self._leases, key)
         found.state = state
-        found.ended = self._catalog.container.now
         self._catalog.save_transaction(key[0], key[1], found)
 
     def _abort(self, key: Key, found: Transaction) -> None:
         self._end(key, found, ABORTED)
-        self._catalog.seal_segments(name for _, name in self._pairs(key))
+        self._catalog.seal_segments(name for _, name in pairs(self._catalog, key))
         self._deletions[key] = self._clock.callLater(
             _GRACE_SECONDS, self._delete_segments, key
         )
 
     def _delete_segments(self, key: Key) -> None:
         del self._deletions[key]
-        self._catalog.delete_segments(name for _, name in self._pairs(key))
+        self._catalog.delete_segments(name for _, name in pairs(self._catalog, key))
 
     def _forget_ended(self) -> None:
         """Delete the records of old transactions that have ended."""
@@ -337,7 +307,7 @@ class Transactions:
         now, over = self._catalog.container.now, len(known) - _KEPT
         gone: list[Key] = []
         for key, found in known.items():
-            if found.state == OPEN or key in self._deletions:
+            if not found.ended or key in self._deletions:
                 continue
             if found.ended + _KEPT_MS > now and len(gone) >= over:
                 break

@@ -16,6 +16,7 @@ from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import scaling as scaling_module
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.names import segment
+from gateway.protocols.pravega.errors import Sealed
 from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.wire import NEVER
 from pravega_messages import new
@@ -24,6 +25,8 @@ Make = Callable[..., Any]
 E1, E2, E3 = 1 << 32, 2 << 32, 3 << 32
 W = b"w" * 16
 STARTED, PRECONDITION = 0, 2
+COMMITTING, COMMITTED, ABORTED = 2, 3, 5
+NO_TRANSACTION = 3
 TIME = 1
 
 
@@ -278,6 +281,33 @@ def test_a_snapshot_has_it(scaled: Scaled, make_service: Make) -> None:
     assert again.between() == scaled.between()
 
 
+def test_a_segment_that_was_never_written_to_stays_for_its_readers(
+    scaled: Scaled,
+) -> None:
+    """Readers stand on it until their group has a checkpoint, however often the gateway
+    tidies up: it goes when what took its place is truncated, or is before a cut."""
+    scaled.split()
+    assert scaled.scale([E1 | 2, E1 | 3], (0, 0.5)).status == STARTED
+    for _ in range(3):
+        scaled.service.clock.advance(61)
+        scaled.service.store()
+    empty = {"sc/st/0.#epoch.0", "sc/st/2.#epoch.1", "sc/st/3.#epoch.1"}
+    assert empty < scaled.service.names
+    assert scaled.head() == {0: 0, 1: 0}
+    scaled.write("sc/st/4.#epoch.2", b"four")
+    assert scaled.truncate({1: 0, E2 | 4: 12}) == 0
+    assert scaled.service.names == {"sc/st/1.#epoch.0", "sc/st/4.#epoch.2"}
+
+
+def test_a_cut_behind_what_was_never_written_to(scaled: Scaled) -> None:
+    """What is before a cut goes, also where no byte is."""
+    scaled.split()
+    cut = {1: 0, E1 | 2: 0, E1 | 3: 0}
+    assert scaled.truncate(cut) == 0
+    assert scaled.head() == cut
+    assert "sc/st/0.#epoch.0" not in scaled.service.names
+
+
 def test_truncate_over_epochs(scaled: Scaled) -> None:
     """What lies before the cut goes, its segments too; the head is the cut, and a
     segment that is empty is there as long as its successor follows another one.
@@ -427,7 +457,7 @@ def test_a_transaction_of_its_epoch(scaled: Scaled) -> None:
 def test_a_commit_over_epochs(scaled: Scaled) -> None:
     """What was replaced since gets segments of its own, which end with the commit; those
     of today go on behind them; one that was not replaced gets its events itself.  All in
-    one change, wherever the journal ends.
+    one change, wherever the journal ends: a moment after the commit, which is not forgotten.
     """
     txn = begun(scaled).txn
     scaled.service.append(staged("sc/st/0.#epoch.0", txn), event(b"zero"))
@@ -436,6 +466,14 @@ def test_a_commit_over_epochs(scaled: Scaled) -> None:
     before = len(scaled.service.journal.stored)
     request = new("TxnRequest", stream_info=scaled.info, txn=txn)
     assert scaled.peer.status("commitTransaction", request) == 0
+    assert scaled.peer.status("commitTransaction", request) == 0
+    assert scaled.peer.status("checkTransactionState", request) == COMMITTING
+    assert scaled.peer.status("abortTransaction", request) == NO_TRANSACTION
+    committing = len(scaled.service.journal.stored)
+    with pytest.raises(Sealed):
+        scaled.service.append(staged("sc/st/0.#epoch.0", txn), event(b"late"))
+    merge_what_waits(scaled)
+    assert scaled.peer.status("checkTransactionState", request) == COMMITTED
     assert scaled.current == [(E3 | 5, 0, 0.25), (E3 | 6, 0.25, 0.5), (1, 0.5, 1)]
     assert scaled.following(E1 | 2) == {E2 | 4: [E1 | 2, E1 | 3]}
     assert scaled.following(E2 | 4) == {E3 | 5: [E2 | 4], E3 | 6: [E2 | 4]}
@@ -452,10 +490,19 @@ def test_a_commit_over_epochs(scaled: Scaled) -> None:
     assert commit.count == 2
     for changes in range(before, len(scaled.service.journal.stored) + 1):
         again = scaled.on(scaled.service.restarted(changes=changes).peer())
-        assert again.peer.status("commitTransaction", request) == 0
+        if changes < committing:
+            assert again.peer.status("commitTransaction", request) == 0
+        merge_what_waits(again)
+        assert again.peer.status("checkTransactionState", request) == COMMITTED
         assert again.current == scaled.current
         assert again.service.names == scaled.service.names
         assert again.service.container.state.find("sc/st/4.#epoch.2").length == 12
+
+
+def merge_what_waits(scaled: Scaled) -> None:
+    """The moment for which a commit waits for others passes."""
+    scaled.service.clock.advance(1.0)
+    scaled.service.store()
 
 
 class Writers:
@@ -497,11 +544,14 @@ class Writers:
             self.scaled.write(name, events[key][-1])
         return made.txn
 
-    def commit(self, txn: Any) -> None:
-        request = new("TxnRequest", stream_info=self.scaled.info, txn=txn)
-        assert self.scaled.peer.status("commitTransaction", request) == 0
-        for key, events in self.staged.pop(txn.low).items():
-            self.written[key] += events
+    def commit(self, *txns: Any) -> None:
+        """One after the other, in the same moment."""
+        for txn in txns:
+            request = new("TxnRequest", stream_info=self.scaled.info, txn=txn)
+            assert self.scaled.peer.status("commitTransaction", request) == 0
+            for key, events in self.staged.pop(txn.low).items():
+                self.written[key] += events
+        merge_what_waits(self.scaled)
 
     def check(self) -> None:
         """Readers find all events once, those of a key in order, whoever is slow."""
@@ -548,6 +598,70 @@ def test_overlapping_transactions(scaled: Scaled, writers: Writers) -> None:
     assert epochs == [3, *19 * [5]]
     writers.check()
     assert len(writers.written[b"a"]) == 60
+
+
+@pytest.mark.parametrize("count", [1, 6, 50])
+def test_commits_of_one_moment_share_their_epochs(
+    scaled: Scaled, writers: Writers, count: int
+) -> None:
+    """However many transactions were open when the stream was scaled: readers stand still
+    before two epochs.  One that began afterwards and is committed in between keeps its
+    place behind them."""
+    pending = [writers.begin(b"a", b"b", b"c") for _ in range(count)]
+    scaled.split()
+    later = writers.begin(b"a", b"c")
+    writers.commit(*pending, later)
+    assert begun(scaled).txn.high >> 32 == 3
+    assert len(writers.written[b"a"]) == 2 * count + 2
+    writers.check()
+
+
+def test_commits_do_not_wait_for_ever(scaled: Scaled, writers: Writers) -> None:
+    """Where they keep coming, the first ones are merged after five seconds."""
+    pending = [writers.begin(b"a", b"b") for _ in range(20)]
+    scaled.split()
+    requests = [new("TxnRequest", stream_info=scaled.info, txn=txn) for txn in pending]
+    for number, request in enumerate(requests):
+        assert scaled.peer.status("commitTransaction", request) == 0
+        merged = scaled.peer.status("checkTransactionState", requests[0]) == COMMITTED
+        assert merged == (number >= 10)
+        scaled.service.clock.advance(0.5)
+        scaled.service.store()
+
+
+def test_whose_rows_they_are_that_several_commit(
+    scaled: Scaled, writers: Writers
+) -> None:
+    """Rows of one change are of one origin: of the connection that has committed them all,
+    or of none, where several have."""
+    other = scaled.on(scaled.service.peer())
+    for peers in ((scaled, scaled), (scaled, other)):
+        txns = [writers.begin(b"a") for _ in peers]
+        (number, _, high), *_ = scaled.current
+        halves = (0, high / 2), (high / 2, high)
+        assert scaled.scale([number], *halves).status == STARTED
+        for peer, txn in zip(peers, txns, strict=True):
+            request = new("TxnRequest", stream_info=scaled.info, txn=txn)
+            assert peer.peer.status("commitTransaction", request) == 0
+        merge_what_waits(scaled)
+        [*_, last] = [one for one in scaled.service.journal.stored if one.batch.count]
+        alone = len(set(peers)) == 1
+        session = scaled.peer.connection.origin.session
+        assert (last.batch.origin.session == session) == alone
+
+
+def test_a_stream_that_is_sealed_has_what_was_committed(
+    scaled: Scaled, writers: Writers
+) -> None:
+    """Before it is sealed what waits is merged; what is open is aborted."""
+    done, left = writers.begin(b"a", b"b"), writers.begin(b"a")
+    scaled.split()
+    request = new("TxnRequest", stream_info=scaled.info, txn=done)
+    assert scaled.peer.status("commitTransaction", request) == 0
+    scaled.peer.call("sealStream", scaled.info)
+    assert scaled.peer.status("checkTransactionState", request) == COMMITTED
+    request = new("TxnRequest", stream_info=scaled.info, txn=left)
+    assert scaled.peer.status("checkTransactionState", request) == ABORTED
 
 
 def test_a_commit_that_needs_no_epochs(scaled: Scaled, writers: Writers) -> None:

@@ -350,6 +350,8 @@ class Week:
         before = len(self.all)
         assert self.peer.status("commitTransaction", request) == 0
         self.store()
+        self.clock.advance(1.0)  # where it was scaled, the commit waits for others
+        self.store()
         [stored] = [each for each in self.all[before:] if each.batch.count]
         assert stored.batch.count == len(payloads)
         rows = list(records.decode(stored.batch.body).each())

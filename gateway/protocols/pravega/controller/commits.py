@@ -1,0 +1,219 @@
+"""The merging of transactions into their streams: at once, or several together.
+
+Events go to the segment that has all their keys now, if only one has: what was written to
+those keys before is in it, or lies before it.  Of several, only their writer knows which gets
+which.  So these end, one follows in their place, which gets the events and ends as well, and
+then segments like those that ended: two epochs, and a reader stands still before each until
+its group has a checkpoint.  Therefore commits that need this wait a moment for others of their
+stream, and share the two.  Who commits hears at once that it will be done, which is durable;
+and what is committed meanwhile waits as well, so that commits keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from attrs import define
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
+
+from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
+from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
+from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.methods import Caller
+from gateway.protocols.pravega.controller.names import segment, transaction
+from gateway.protocols.pravega.controller.scaling import check_count
+from gateway.protocols.pravega.errors import SegmentError
+
+__all__ = ["Commits", "Key", "pairs"]
+
+Key = tuple[str, str, int, int]
+"""Of a transaction: scope, stream, and the two halves of its id."""
+Place: TypeAlias = tuple[str, str]
+"""Scope and stream."""
+
+_QUIET_SECONDS = 1.0
+"""Commits of a stream are waited for until there was none for so long,"""
+_MOST_SECONDS = 5.0
+"""or the first one has waited for so long."""
+_AGAIN_SECONDS = 10.0
+"""When there was no room, or somebody has sealed a segment, it is tried again."""
+
+
+def pairs(catalog: Catalog, key: Key) -> Iterator[tuple[Part, str]]:
+    """The stream's segments when a transaction began, with its segment for each."""
+    scope, name, high, low = key
+    stream = catalog.scopes[scope].streams[name]
+    for part in in_epoch(stream.parts, high >> 32):
+        yield part, transaction(segment(scope, name, part.id), high, low)
+
+
+class _Waiting:
+    """Commits of one stream, in the order in which they were made."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.keys: dict[Key, Caller | None] = {}
+        """With who made them; None: that was before a restart."""
+        self.timer: IDelayedCall | None = None
+        self.told = False
+        """The log says that they can not be merged now."""
+
+
+@define(eq=False, slots=False)
+class Commits:
+    """Merges what transactions have staged.
+
+    *check_room* raises `Failed` if there is no room for so many segments; *done* is told of
+    each transaction that waited, when it is merged.
+    """
+
+    _log = Logger()
+
+    _catalog: Catalog
+    _clock: IReactorTime
+    _check_room: Callable[[int], None]
+    _done: Callable[[Key], None]
+
+    def __attrs_post_init__(self) -> None:
+        self._waiting: dict[Place, _Waiting] = {}
+
+    def stop(self) -> None:
+        """Cancel all timers; a start goes on."""
+        for waiting in self._waiting.values():
+            if waiting.timer is not None:
+                waiting.timer.cancel()
+        self._waiting.clear()
+
+    def must_wait(self, key: Key) -> bool:
+        """Whether a commit needs epochs of its own, or comes behind one that does.
+
+        Raises `Failed` if there is no room for those.
+        """
+        place = key[:2]
+        waiting = self._waiting.get(place)
+        keys = [*waiting.keys, key] if waiting is not None else [key]
+        stream = self._stream(place)
+        ended = self._ended(stream, self._staged(keys))
+        if ended:
+            self._check(stream, ended)
+        return waiting is not None or bool(ended)
+
+    def merge(self, key: Key, caller: Caller) -> None:
+        """Merge a transaction that need not wait, in one change; raises `SegmentError`."""
+        self._merge(key[:2], self._staged([key]), caller.submitter, caller.origin)
+
+    def wait(self, key: Key, caller: Caller | None = None) -> None:
+        """Merge a transaction soon, together with others of its stream."""
+        place, now = key[:2], self._clock.seconds()
+        waiting = self._waiting.setdefault(place, _Waiting(now))
+        waiting.keys[key] = caller
+        left = waiting.since + _MOST_SECONDS - now
+        self._look_after(place, max(0.0, min(_QUIET_SECONDS, left)))
+
+    def finish(self, scope: str, name: str) -> None:
+        """Merge what waits for a stream now; raises `Failed` if that can not be."""
+        place = scope, name
+        waiting = self._waiting.get(place)
+        if waiting is None:
+            return
+        last = next(reversed(waiting.keys.values()))
+        # The rows of one change are of one origin: where several have committed, of none.
+        callers = {caller and caller.submitter for caller in waiting.keys.values()}
+        origin = last.origin if last is not None and len(callers) == 1 else None
+        try:
+            staged = self._staged(list(waiting.keys))
+            if staged:  # else a crash came after the merge
+                self._merge(place, staged, last and last.submitter, origin)
+        except SegmentError as why:
+            raise Failed(Code.FAILED_PRECONDITION, str(why) or repr(why)) from None
+        del self._waiting[place]
+        if waiting.timer is not None and waiting.timer.active():
+            waiting.timer.cancel()
+        for key in waiting.keys:
+            self._done(key)
+
+    def _look_after(self, place: Place, seconds: float) -> None:
+        waiting = self._waiting[place]
+        if waiting.timer is not None and waiting.timer.active():
+            waiting.timer.cancel()
+        waiting.timer = self._clock.callLater(seconds, self._due, place)
+
+    def _due(self, place: Place) -> None:
+        try:
+            self.finish(*place)
+        except Failed as why:
+            waiting = self._waiting[place]
+            if not waiting.told:
+                waiting.told = True
+                self._log.error(
+                    "{stream}: {count} committed transactions can not be merged now, and"
+                    " are tried again: {why}",
+                    stream="/".join(place),
+                    count=len(waiting.keys),
+                    why=why.text,
+                )
+            self._look_after(place, _AGAIN_SECONDS)
+
+    def _stream(self, place: Place) -> Stream:
+        scope, name = place
+        return self._catalog.scopes[scope].streams[name]
+
+    def _staged(self, keys: Sequence[Key]) -> list[tuple[Part, str]]:
+        there = self._catalog.container.state.segments
+        return [
+            (part, name)
+            for key in keys
+            for part, name in pairs(self._catalog, key)
+            if name in there
+        ]
+
+    def _ended(self, stream: Stream, staged: Sequence[tuple[Part, str]]) -> list[Part]:
+        """The segments that must end, as several share the keys of something staged."""
+        active = Cover(stream.active)
+        there = self._catalog.container.state.segments
+        ended = {
+            each.id
+            for part, source in staged
+            if there[source].length and len(active.under(part)) > 1
+            for each in active.under(part)
+        }
+        return [part for part in active.parts if part.id in ended]
+
+    def _check(self, stream: Stream, ended: Sequence[Part]) -> None:
+        more = len(Cover(ended).ranges) + len(ended)
+        check_count(more, len(stream.parts))
+        self._check_room(more)
+
+    def _merge(
+        self,
+        place: Place,
+        staged: Sequence[tuple[Part, str]],
+        submitter: Any,
+        origin: Any,
+    ) -> None:
+        """Append what is staged to the stream, all of it in one change."""
+        (scope, name), catalog, stream = place, self._catalog, self._stream(place)
+
+        def targets(active: Cover) -> list[tuple[str, str]]:
+            # Of several the first will do, where there are no events.
+            return [
+                (segment(scope, name, active.under(part)[0].id), source)
+                for part, source in staged
+            ]
+
+        ended = self._ended(stream, staged)
+        if not ended:
+            container = catalog.container
+            merged = container.state.merge(targets(Cover(stream.active)), container.now)
+            catalog.submit(merged, submitter, origin)
+            return
+        self._check(stream, ended)
+        scaling = Scaling(catalog, scope, name, submitter=submitter, origin=origin)
+        again = scaling.replace(ended, Cover(ended).ranges)
+        scaling.merged = targets(
+            Cover(part for part in scaling.parts if part.is_active)
+        )
+        scaling.replace(again, [(part.low, part.high) for part in ended])
+        catalog.scale(scope, name, scaling)
