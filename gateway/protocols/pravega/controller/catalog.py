@@ -5,12 +5,12 @@ start; after that the state is in memory, and each change of it is put into a ta
 
 Changes become durable in the order in which they are made.  So a stream's segments are
 created before its record is put, and deleted before its record is: after a crash at any
-moment the same call can be repeated, and no segment is left over; but of a stream whose
-creation a crash cut off, if another one is deleted before that is repeated.
+moment the same call can be repeated, and no segment is left over.
 
-Nothing is left of a deleted stream but a number, one for all streams: the first that no
-segment of a deleted stream had.  New streams begin there, so a segment's name, whose rows
-are in the tables for ever, is never given twice.
+Nothing is left of a deleted stream but its name and a number: the first that none of its
+segments had.  Another stream of this name begins there, so a segment's name, whose rows are
+in the tables for ever, is never given twice.  Where very many were deleted the oldest of
+these names are forgotten, and all new ones begin behind their numbers.
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ _STREAMS, _GROUPS, _TRANSACTIONS, _OTHER, _TABLES = (
 )
 _TOKEN_KEY = b"token key"
 _NUMBER_KEY = b"first number"
+_NUMBER_OF = "first number of "
+_MOST_NAMES = 10_000
+"""Of deleted streams and key-value tables that are remembered."""
+_FORGOTTEN = 1000
+"""So many of them at once."""
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
 
@@ -168,8 +173,10 @@ class Catalog:
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
         """By scope, stream, and the two halves of the id; the oldest first."""
         self.token_key = b""
-        self.first_number = 0
-        """Segments of deleted streams had lower numbers; new streams begin here."""
+        self._numbers: dict[str, int] = {}
+        """The first number that no segment had of what was deleted, by `scope/name`."""
+        self._first_number = 0
+        """What has another name begins here: there were such as are forgotten."""
         self.last = 0
         """Number of the last change: when it is durable, everything here is."""
 
@@ -179,8 +186,12 @@ class Catalog:
         for name in (_STREAMS, _GROUPS, _TRANSACTIONS, _OTHER):
             if name not in state.segments:
                 self.submit(state.create_table(name, self.container.now))
-        number = state.table(_OTHER).get(_NUMBER_KEY).value
-        self.first_number = int.from_bytes(number)
+        other = state.table(_OTHER)
+        self._first_number = int.from_bytes(other.get(_NUMBER_KEY).value)
+        for encoded, (value, _) in other.entries.items():
+            if encoded.startswith(_NUMBER_OF.encode()):
+                place = encoded.decode().removeprefix(_NUMBER_OF)
+                self._numbers[place] = int.from_bytes(value)
         deleted: dict[str, int] = {}
         for key, stream in self._records(_STREAMS, Stream):
             scope, _, name = key.partition("/")
@@ -189,9 +200,9 @@ class Catalog:
                 into.streams[name] = stream
             elif name:  # an earlier version has deleted it
                 deleted[key] = stream.first
-        if deleted:
-            self._begin_at(max(deleted.values()))
-            self._drop(_STREAMS, deleted)
+        for key, number in deleted.items():
+            self._remember(key, number)
+        self._drop(_STREAMS, deleted)
         for key, group in self._records(_GROUPS, ReaderGroup):
             scope, _, name = key.partition("/")
             self.scopes.setdefault(scope, Scope()).groups[name] = group
@@ -258,14 +269,25 @@ class Catalog:
     def drop_stream(self, scope: str, name: str) -> None:
         """Forget a stream, whose segments are deleted; their names stay used."""
         gone = self.scopes[scope].streams.pop(name)
-        self._begin_at(gone.next_number)
+        self._remember(f"{scope}/{name}", gone.next_number)
         self._drop(_STREAMS, [f"{scope}/{name}"])
 
-    def _begin_at(self, number: int) -> None:
-        """Let no new stream have segments with lower numbers."""
-        if number > self.first_number:
-            self.first_number = number
-            self._put(_OTHER, _NUMBER_KEY, number.to_bytes(8))
+    def first_number(self, scope: str, name: str) -> int:
+        """Where the numbers begin of segments of a new stream or key-value table."""
+        return self._numbers.get(f"{scope}/{name}", self._first_number)
+
+    def _remember(self, key: str, number: int) -> None:
+        """Let no new stream of this name have segments with lower numbers."""
+        self._numbers.pop(key, None)
+        self._numbers[key] = number
+        self._put(_OTHER, (_NUMBER_OF + key).encode(), number.to_bytes(8))
+        if len(self._numbers) <= _MOST_NAMES:
+            return
+        oldest = list(self._numbers)[:_FORGOTTEN]
+        highest = max(self._numbers.pop(name) for name in oldest)
+        self._first_number = max(self._first_number, highest)
+        self._put(_OTHER, _NUMBER_KEY, self._first_number.to_bytes(8))
+        self._drop(_OTHER, (_NUMBER_OF + name for name in oldest))
 
     def save_group(self, scope: str, name: str, group: ReaderGroup) -> None:
         """Store a reader group, new or changed."""
@@ -285,7 +307,7 @@ class Catalog:
         if _TABLES not in state.segments:
             self.submit(state.create_table(_TABLES, now))
         # Clients in Rust and Python make such tables themselves, with the number 0.
-        first = max(1, self.first_number)
+        first = max(1, self.first_number(scope, name + TABLE))
         table = KeyValueTable(first, count, config)
         for each in self.table_segments(scope, name, table):
             if each in state.segments:
@@ -298,7 +320,7 @@ class Catalog:
         """Delete a key-value table, with its segments."""
         gone = self.scopes[scope].tables.pop(name)
         self.delete_segments(self.table_segments(scope, name, gone))
-        self._begin_at(gone.first + gone.count)
+        self._remember(f"{scope}/{name}{TABLE}", gone.first + gone.count)
         self._drop(_TABLES, [f"{scope}/{name}"])
 
     def table_segments(self, scope: str, name: str, table: KeyValueTable) -> list[str]:

@@ -12,9 +12,10 @@ readers read it to its end first, so events of a key stay in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from attrs import define
+from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
@@ -52,9 +53,14 @@ class Scalings:
     """
 
     methods = Methods()
+    _log = Logger()
 
     _catalog: Catalog
     _check_room: Callable[[int], None]
+
+    def __attrs_post_init__(self) -> None:
+        self._told = ""
+        """What the log says of the last call that was refused."""
 
     @methods(messages.ScaleRequest, "scale")
     def scale(self, request: messages.ScaleRequest, caller: Caller) -> Message:
@@ -64,15 +70,13 @@ class Scalings:
         ids = set(request.sealed)
         ended = [part for part in stream.active if part.id in ids]
         ranges = sorted((each.low, each.high) for each in request.ranges)
-        wanted = Cover(Part(0, low, high) for low, high in ranges)
         epoch = stream.epoch
-        if (
-            not ids
-            or len(ended) != len(ids)
-            or any(low >= high for low, high in ranges)
-            or wanted.ranges != Cover(ended).ranges
-            or not is_scalable(info.stream, stream)
-        ):
+        if why := _why_not(info.stream, stream, ids, ended, ranges):
+            # The answer has no place for a text: clients say `false`.
+            told = f"{info.scope}/{info.stream} is not scaled: {why}"
+            if told != self._told:
+                self._told = told
+                self._log.warn("{told}", told=told)
             return messages.ScaleResponse(status=_PRECONDITION, epoch=epoch)
         made = self.replace(info.scope, info.stream, ended, ranges)
         return messages.ScaleResponse(
@@ -119,6 +123,37 @@ class Scalings:
 def is_scalable(name: str, stream: Stream) -> bool:
     """Whether a stream can be scaled: not a sealed one, and none of the clients' own."""
     return not stream.sealed and not name.startswith((MARK, READER_GROUP))
+
+
+def _why_not(
+    name: str,
+    stream: Stream,
+    ids: Collection[int],
+    ended: Sequence[Part],
+    ranges: Sequence[tuple[float, float]],
+) -> str | None:
+    """What is wrong with replacing the segments *ids*, of which *ended* are active, by
+    segments of these ranges; None: nothing.
+    """
+    if stream.sealed:
+        return "the stream is sealed"
+    if not is_scalable(name, stream):
+        return "it is a stream of readers' own, which has one segment"
+    if not ids:
+        return "it names no segments to replace"
+    if gone := sorted(set(ids) - {part.id for part in ended}):
+        there = ", ".join(str(part.id) for part in stream.active)
+        return f"segment {gone[0]} is not active; those are {there} (epoch * 2^32 + number)"
+    for low, high in ranges:
+        if low >= high:
+            return f"the range {low} to {high} has no keys"
+    covered, wanted = (
+        Cover(ended).ranges,
+        Cover(Part(0, *each) for each in ranges).ranges,
+    )
+    if wanted != covered:
+        return f"the new ranges cover {wanted}, and the segments that they replace {covered}"
+    return None
 
 
 def check_count(more: int, there: int = 0) -> None:

@@ -146,7 +146,7 @@ class Streams:
     def _create(self, scope: str, name: str, stream: Stream) -> None:
         catalog = self._catalog
         # New numbers: rows of deleted segments stay in the tables under their names.
-        stream.first = catalog.first_number
+        stream.first = catalog.first_number(scope, name)
         catalog.create_segments(catalog.segments(scope, name, stream))
         # A crash in an earlier call may have left segments with higher numbers.
         left, there = stream.first + stream.count, catalog.container.state.segments

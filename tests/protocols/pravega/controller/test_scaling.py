@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
+from twisted.logger import capturedLogs
 
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
@@ -190,6 +191,24 @@ def test_ranges_that_do_not_fit(
     assert scaled.scale(sealed, *ranges).status == PRECONDITION
     assert scaled.current == before
     assert len(scaled.service.names) == 2
+
+
+def test_why_a_scaling_is_refused(scaled: Scaled) -> None:
+    """Clients say `false` and no more: the log says why, once where it is asked again."""
+    with capturedLogs() as events:
+        for _ in range(3):
+            scaled.scale([7], (0, 0.5))
+        scaled.scale([0], (0, 0.4))
+    assert [event["told"] for event in events if "told" in event] == [
+        (
+            "sc/st is not scaled: segment 7 is not active; those are 0, 1"
+            " (epoch * 2^32 + number)"
+        ),
+        (
+            "sc/st is not scaled: the new ranges cover [(0.0, 0.4)], and the segments that they"
+            " replace [(0.0, 0.5)]"
+        ),
+    ]
 
 
 def test_what_can_not_be_scaled(scaled: Scaled, stream_info: Make) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega import snapshot
+from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.catalog import Stream
 from gateway.protocols.pravega.controller.grpc import Code
@@ -427,12 +428,14 @@ def test_what_is_remembered_is_bounded(make_service: Make) -> None:
     assert peer.status("createScope", scope("s9")) == 0
 
 
-def test_deleted_streams_leave_nothing(
-    make_service: Make, config: Make, stream_info: Make
+def test_deleted_streams_leave_little(
+    make_service: Make, config: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hundreds that are made, sealed and deleted, under one name or many, with scopes or
-    without, take no room in tables that hold a few.
+    without, take no more room than the names that are remembered.
     """
+    monkeypatch.setattr(catalog_module, "_MOST_NAMES", 4)
+    monkeypatch.setattr(catalog_module, "_FORGOTTEN", 2)
     service = make_service(table_bytes=2000)
     peer = service.peer()
     peer.call("createScope", scope("sc"))
@@ -446,7 +449,52 @@ def test_deleted_streams_leave_nothing(
             assert peer.status("deleteScope", scope("sc")) == 0
             assert peer.status("createScope", scope("sc")) == 0
     assert service.names == set()
-    assert service.container.state.table_bytes <= before + 200
+    assert service.container.state.table_bytes <= before + 800
+
+
+def test_a_stream_begins_with_segment_0(make_service: Make, config: Make) -> None:
+    """Whatever others were deleted before; unless one of its name was, or very many were,
+    whose names are forgotten.
+    """
+    service = make_service()
+    peer = service.peer()
+    for name in ("sc", "other"):
+        peer.call("createScope", scope(name))
+    for name in ("gone", "gone"):
+        made = config(name, 3)
+        assert peer.status("createStream", made) == 0
+        assert peer.status("sealStream", made.stream_info) == 0
+        assert peer.status("deleteStream", made.stream_info) == 0
+    assert peer.status("createStream", config("new", 2)) == 0
+    assert peer.status("createStream", config("gone", 1)) == 0
+    names = {"sc/new/0.#epoch.0", "sc/new/1.#epoch.0", "sc/gone/6.#epoch.0"}
+    assert service.names == names
+    after = service.restarted()
+    assert after.peer().status("createStream", config("newer", 1)) == 0
+    assert after.names == {*names, "sc/newer/0.#epoch.0"}
+
+
+def test_names_that_are_forgotten_are_not_given_again(
+    make_service: Make, config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of very many deleted streams the oldest names go: all new ones begin behind them."""
+    monkeypatch.setattr(catalog_module, "_MOST_NAMES", 4)
+    monkeypatch.setattr(catalog_module, "_FORGOTTEN", 2)
+    service = make_service()
+    peer = service.peer()
+    peer.call("createScope", scope("sc"))
+    given = set()
+    for number in range(30):
+        made = config(f"st{number % 7}", 1 + number % 3)
+        assert peer.status("createStream", made) == 0
+        assert not service.names & given
+        given |= service.names
+        assert peer.status("sealStream", made.stream_info) == 0
+        assert peer.status("deleteStream", made.stream_info) == 0
+        if number % 9 == 0:
+            saved = snapshot.save(service.container.state)
+            service = make_service(state=snapshot.restore(saved))
+            peer = service.peer()
 
 
 def test_no_name_is_given_twice(
@@ -482,8 +530,8 @@ def test_what_an_earlier_version_has_deleted(
     catalog.save_stream("sc", "gone", Stream(first=7))
     catalog.save_stream("sc", "gone too", Stream(first=5))
     service.store()
-    before = service.container.state.table_bytes
     service = service.restarted()
-    assert service.container.state.table_bytes < before
+    records = service.container.state.table(catalog_module._STREAMS).entries
+    assert list(records) == [b"sc"]
     assert service.peer().status("createStream", config("gone", 2)) == 0
     assert service.names == {"sc/gone/7.#epoch.0", "sc/gone/8.#epoch.0"}
