@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet import tcp
-
 from gateway.admin.feed import Feed
+from gateway.admin.http import HttpServer
 from gateway.daemon.running import Running
+from gateway.net.twisted_internals import AcceptedSocket
 
 
 class Meter:
@@ -49,14 +49,21 @@ class Meter:
         setattr(owner, name, counted)
 
 
+def _is_admins(socket: AcceptedSocket) -> bool:
+    origin = getattr(socket.protocol, "origin", None)
+    return origin is not None and origin.listener == "admin"
+
+
 if __name__ == "__main__":
     _, where, *rest = sys.argv
     meter = Meter(where)
     meter.count(Feed, "_tick")
     meter.count(Running, "_sample")
-    for name in ("doRead", "doWrite"):
-        # Listeners have a kind of their own.
-        meter.count(tcp.Server, name, lambda one: type(one) is tcp.Server)
+    for name in ("received", "writable", "closed"):
+        meter.count(HttpServer, name)
+    for name in ("doRead", "send", "doWrite"):
+        # What events come by is not the page's.
+        meter.count(AcceptedSocket, name, _is_admins)
     sys.argv = ["twistd", *rest]
     from twisted.scripts.twistd import run
 

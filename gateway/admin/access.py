@@ -35,7 +35,6 @@ __all__ = ["Access"]
 _HOST = re.compile(
     r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::\d*)?"
 )
-_ANY = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, not bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,6 @@ class Access:
     where: Tcp | Unix
     token: str | None = None
     trust_loopback: bool = False
-    tls: bool = False
     proxied: bool = False
     """Load balancers bring peers from elsewhere."""
 
@@ -57,7 +55,6 @@ class Access:
             cast("Tcp | Unix", admin.listen),  # `Config.misfits` allows no other
             token,
             admin.trust_loopback,
-            admin.tls is not None,
             admin.proxy_protocol is not None,
         )
 
@@ -97,11 +94,3 @@ class Access:
         elif scheme.lower() != "bearer":
             return False
         return hmac.compare_digest(given, self.token.encode())
-
-    def url(self, bound: Tcp | Unix) -> str | None:
-        """Of the live page, for a browser on this machine; None of a unix socket."""
-        if isinstance(bound, Unix):
-            return None
-        near = "127.0.0.1" if bound.host in _ANY else bound.host
-        scheme = "https" if self.tls else "http"
-        return f"{scheme}://{str(Tcp(near, bound.port)).removeprefix('tcp:')}/"

@@ -46,9 +46,10 @@ _REQUEST_SECONDS = 15.0
 """For a whole request."""
 _HEAD_BYTES = 1 << 14
 """Of a request's line and fields, or of what says how long a chunk is."""
-_PIECE_BYTES = 1 << 12
-"""h11 looks at its limit between two of them."""
-_EVENTS_IN_A_TURN = 256
+_MOST_FIELDS = 100
+_PIECE_BYTES = 1 << 10
+"""Of a header: h11 and we look at these limits between two of them."""
+_EVENTS_IN_A_TURN = 100
 """A body may come in chunks of a byte."""
 
 
@@ -80,12 +81,11 @@ class HttpServer(Publishing):
         """… and the request that is whole, until its answer is."""
         self._stream: EventStream | None = None
         self._writable = True
-        self._ending = self._over = False
-        """No other request is served; nothing can be written any more."""
-        self._later: IDelayedCall | None = None
-        """The answer to a wrong token waits."""
-        self._deadline: IDelayedCall | None = None
-        self._begin()
+        self._ending = False
+        """No other request is served."""
+        self._timer: IDelayedCall | None = None
+        """Of a request that has begun; or of the answer to a wrong token."""
+        self._wait()
 
     # interfaces.Server
 
@@ -101,7 +101,7 @@ class HttpServer(Publishing):
         except h11.RemoteProtocolError as why:
             # What h11 names behind a colon is the peer's: of that there is no end.
             rule = f"no HTTP request: {str(why).partition(':')[0]}"
-            reply = self._in_short(why.error_status_hint, f"{rule}\n")
+            reply = self._last_words(why.error_status_hint, rule)
             raise Refusal(rule, reply=reply) from None
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - as the interface
@@ -114,9 +114,8 @@ class HttpServer(Publishing):
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
-        self._over = True
-        self._end_of(self._deadline)
-        self._end_of(self._later)
+        self._answering = None
+        self._stop_waiting()
         self._end_stream()
 
     def drain(self) -> None:
@@ -135,40 +134,45 @@ class HttpServer(Publishing):
             event = self._http.next_event()
             if event is h11.NEED_DATA:
                 if not self._unread:
-                    self._wait()
+                    if self._begun and self._timer is None:
+                        self._wait()
                     return
-                self._http.receive_data(self._unread[:_PIECE_BYTES])
-                self._unread = self._unread[_PIECE_BYTES:]
-            elif isinstance(event, h11.Request):
-                self._asked = self._request_of(event)
-                self._head(self._asked)
-            elif isinstance(event, h11.Data):
+                self._feed()
+                continue
+            if isinstance(event, h11.Request):
+                self._head(event)
+            elif isinstance(event, h11.Data) and self._asked is not None:
                 self._body += event.data
                 if len(self._body) > POST_BYTES:
-                    assert self._asked is not None
                     text = f"more than {POST_BYTES} bytes"
                     self._whole(plain(413, text, self._asked.path))
             elif isinstance(event, h11.EndOfMessage):
                 self._whole()
-            if self._asked is None and event is not h11.NEED_DATA:
+            if self._asked is None:
                 return
         self._connection.again()
 
-    def _request_of(self, event: h11.Request) -> Request:
-        return Request(
+    def _feed(self) -> None:
+        size = _HEAD_BYTES
+        if self._asked is None:
+            size = _PIECE_BYTES
+            if self._http.trailing_data[0].count(b"\n") > _MOST_FIELDS:
+                raise h11.RemoteProtocolError(f"more than {_MOST_FIELDS} fields", 431)
+        self._http.receive_data(self._unread[:size])
+        self._unread = self._unread[size:]
+
+    def _head(self, event: h11.Request) -> None:
+        if not event.http_version.startswith(b"1."):
+            raise h11.RemoteProtocolError("not of version 1", 505)
+        self._asked = request = Request(
             event.method.decode(),
             event.target.decode(),
             list(event.headers),
             self._site.access.trusted,
         )
-
-    def _head(self, request: Request) -> None:
         refusal = self._site.refusal(request)
-        version = self._http.their_http_version or b""
-        if not version.startswith(b"1."):
-            raise h11.RemoteProtocolError("not of version 1", 505)
         if request.fields(b"transfer-encoding") and (
-            request.fields(b"content-length") or version == b"1.0"
+            request.fields(b"content-length") or event.http_version == b"1.0"
         ):
             refusal = plain(400, "two lengths of one body", request.path)
         if refusal is not None or not self._site.is_post(request):
@@ -184,51 +188,48 @@ class HttpServer(Publishing):
         assert request is not None
         self._answering = request
         body, self._body = bytes(self._body), bytearray()
-        self._end_of(self._deadline)
-        self._deadline = None
+        self._stop_waiting()
         self._served(self._connection, False)
         if refusal is None:
-            self._respond(self._site.answer(request, body))
-        elif refusal.code == 401 and request.fields(b"authorization"):
+            self._respond(request, self._site.answer(request, body))
+            return
+        seconds = 0.0
+        if refusal.code == 401 and request.fields(b"authorization"):
             # Browsers ask without one first.
             why = Refusal("wrong token", key="admin.token", wrong_credentials=True)
-            if seconds := self._connection.report(why):
-                self._connection.busy(True)
-                self._later = self._clock.callLater(seconds, self._answer, refusal)
-            else:
-                self._answer(refusal)
+            seconds = self._connection.report(why)
+        if seconds:
+            self._connection.busy(True)
+            self._timer = self._clock.callLater(seconds, self._answer, refusal)
         else:
             self._answer(refusal)
 
-    def _wait(self) -> None:
-        """For more bytes; of a request that has begun, not for long."""
-        begun = self._asked is not None or self._http.trailing_data[0]
-        if begun and self._deadline is None:
-            self._begin()
+    @property
+    def _begun(self) -> bool:
+        """A part of a request is there."""
+        return self._asked is not None or bool(self._http.trailing_data[0])
 
-    def _begin(self) -> None:
-        self._deadline = self._clock.callLater(_REQUEST_SECONDS, self._too_late)
+    def _wait(self) -> None:
+        """For the rest of a request, and not for long."""
+        self._timer = self._clock.callLater(_REQUEST_SECONDS, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
 
     def _too_late(self) -> None:
-        self._deadline = None
-        limit = f"{_REQUEST_SECONDS:g} s"
-        begun = self._asked is not None or self._http.trailing_data[0]
-        reply = (
-            self._in_short(408, f"request not complete in {limit}\n") if begun else b""
-        )
-        self._connection.refuse(
-            Refusal("request not complete", limit=limit, reply=reply)
-        )
+        rule, limit = "request not complete", f"{_REQUEST_SECONDS:g} s"
+        reply = self._last_words(408, f"{rule} in {limit}") if self._begun else b""
+        self._connection.refuse(Refusal(rule, limit=limit, reply=reply))
 
     # Answers
 
-    def _respond(self, outcome: Outcome) -> None:
+    def _respond(self, request: Request, outcome: Outcome) -> None:
         if isinstance(outcome, EventStream):
             self._begin_stream(outcome)
         elif isinstance(outcome, Deferred):
             self._connection.busy(True)
-            request = self._answering
-            assert request is not None
             outcome.addErrback(lambda why: self._site.failed(request, why))
             outcome.addCallback(self._answer)
         else:
@@ -236,49 +237,57 @@ class HttpServer(Publishing):
 
     def _answer(self, answer: Answer) -> None:
         """Write a whole response; HEAD gets its header only."""
-        request, self._later = self._answering, None
-        if self._over or request is None:
+        request = self._answering
+        if request is None:  # who asked has gone
             return
+        bare = request.method == "HEAD"
         try:
-            head, body = self._response(answer), bytes(answer.body)
+            events = self._events(answer, bare=bare)
         except RAISED:  # fields or a body of a plug-in's that are none
-            answer = self._site.failed(request, Failure())
-            head, body = self._response(answer), answer.body
-        bare = request.method == "HEAD" or answer.code in (204, 304)
-        data = [] if bare or not body else [h11.Data(data=body)]
-        self._write(head, *data, h11.EndOfMessage())
+            failed = self._site.failed(request, Failure())
+            events = self._events(failed, bare=bare)
+        self._write(*events)
         self._done()
 
-    def _response(self, answer: Answer) -> h11.Response:
-        return self._header(
+    def _events(self, answer: Answer, *, bare: bool = False) -> list[h11.Event]:
+        body = bytes(answer.body)
+        head = self._response(
             answer.code,
             {
                 "Content-Type": answer.content_type,
-                "Content-Length": str(len(answer.body)),
+                "Content-Length": str(len(body)),
                 **answer.headers,
             },
         )
+        if bare or not body or answer.code in (204, 304):
+            return [head, h11.EndOfMessage()]
+        return [head, h11.Data(data=body), h11.EndOfMessage()]
 
-    def _header(self, code: int, more: Mapping[str, str]) -> h11.Response:
+    def _response(self, code: int, more: Mapping[str, str]) -> h11.Response:
         fields = {
             "Date": formatdate(usegmt=True),
             "Cache-Control": "no-store",
             "X-Content-Type-Options": "nosniff",
             **more,
         }
-        unread = self._http.their_state is h11.SEND_BODY
-        if self._ending or unread or self._http.their_state is h11.ERROR:
+        if self._ending or self._http.their_state is h11.SEND_BODY:  # and is not read
             fields["Connection"] = "close"
         return h11.Response(
-            status_code=code,
-            reason=responses.get(code, ""),
-            headers=[*fields.items()],
+            status_code=code, reason=responses.get(code, ""), headers=[*fields.items()]
         )
 
     def _write(self, *events: h11.Event) -> None:
         self._connection.write_each(
             [part for event in events if (part := self._http.send(event))]
         )
+
+    def _last_words(self, code: int, text: str) -> bytes:
+        """An answer to what is no request, unless that is in the middle of another."""
+        self._ending = True
+        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return b""
+        events = self._events(plain(code, text))
+        return b"".join(self._http.send(event) or b"" for event in events)
 
     def _done(self) -> None:
         """The answer is written: go on, or end."""
@@ -293,17 +302,8 @@ class HttpServer(Publishing):
     def _next(self) -> None:
         """There may be another request."""
         self._connection.resume()
-        if self._unread or self._http.trailing_data[0]:
+        if self._unread or self._begun:
             self._connection.again()
-
-    def _in_short(self, code: int, text: str) -> bytes:
-        """The last answer of a connection, or nothing, in the middle of another one."""
-        if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return b""
-        self._ending = True
-        head = self._response(answer := plain(code, text, ""))
-        events = head, h11.Data(data=answer.body), h11.EndOfMessage()
-        return b"".join(self._http.send(event) or b"" for event in events)
 
     # Answers that go on
 
@@ -312,11 +312,11 @@ class HttpServer(Publishing):
         stream.writable = self._writable
         self._site.streams[stream] = self._connection
         self._served(self._connection, True)
-        self._write(self._header(200, stream.headers))
+        self._write(self._response(200, stream.headers))
         stream.begin(self._send_events)
 
     def _send_events(self, data: bytes | None) -> None:
-        if self._over:
+        if self._stream is None:
             return
         if data is not None:
             self._write(h11.Data(data=data))
@@ -332,8 +332,3 @@ class HttpServer(Publishing):
         if stream is not None:
             del self._site.streams[stream]
             stream.gone()
-
-    @staticmethod
-    def _end_of(call: IDelayedCall | None) -> None:
-        if call is not None and call.active():
-            call.cancel()

@@ -201,7 +201,7 @@ class Site:
         return plain(500, text, request.path)
 
 
-def plain(code: int, text: str, path: str, **headers: str) -> Answer:
+def plain(code: int, text: str, path: str = "", **headers: str) -> Answer:
     """A short response: JSON below /api/, a line of text elsewhere."""
     if path.startswith("/api/"):
         body = json.dumps({"error": text}).encode()

@@ -12,7 +12,7 @@ is waiting for, and stop it last.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from twisted.application.service import Service
@@ -31,24 +31,16 @@ from gateway.admin.site import Site, page_of
 from gateway.admin.status import Probe
 from gateway.config.listener import NoOptions
 from gateway.daemon.listeners import Change, Listeners
-from gateway.daemon.protocols import Protocols
-from gateway.feeds.live import Tap
+from gateway.daemon.opened import Opened
 from gateway.feeds.page import tap_page
-from gateway.net import (
-    GivingWay,
-    Listener,
-    Penalties,
-    RejectionLog,
-    Turns,
-    admin_connections,
-)
+from gateway.net import GivingWay, Listener, admin_connections
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp, Unix
 from gateway.sdk.interfaces import Connection
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 
-__all__ = ["AdminParts", "AdminPort", "make_site"]
+__all__ = ["AdminPort", "make_site"]
 
 _MOST_CONNECTIONS = 256
 _IDLE_SECONDS = 75.0
@@ -56,46 +48,26 @@ _IDLE_SECONDS = 75.0
 _DRAIN_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminParts:
-    """What the admin port shows, and whom it is to ask."""
-
-    settings: config.Config
-    reactor: Any
-    metrics: Metrics
-    probe: Probe
-    history: History
-    protocols: Protocols
-    tap: Tap
-    listeners: Listeners
-    """As they are now, whenever that is."""
-    rejection_log: RejectionLog
-    reload: Callable[[], Deferred[Any]]
-
-
-def make_site(parts: AdminParts) -> Site:
+def make_site(
+    opened: Opened, probe: Probe, history: History, reload: Callable[[], Deferred[Any]]
+) -> Site:
     """The site of all pages.  Raises `protocols.Broken`."""
-    clock, protocols = parts.reactor, parts.protocols
-    recent = parts.rejection_log.recent
-    peers = Peers(parts.listeners.seen, lambda: recent, clock.seconds)
-    feed = Feed(
-        parts.probe,
-        parts.history,
-        lambda: (recent.serial, peers.rejections_json),
-        clock,
-    )
+    clock, protocols = opened.shared.reactor, opened.protocols
+    recent = opened.network.rejection_log.recent
+    peers = Peers(opened.listeners.seen, lambda: recent, clock.seconds)
+    feed = Feed(probe, history, lambda: (recent.serial, peers.rejections_json), clock)
     return Site(
-        Access.to(parts.settings.admin),
+        Access.to(opened.settings.admin),
         {
-            **fixed_pages(parts.probe, parts.metrics),
+            **fixed_pages(probe, opened.shared.metrics),
             **{path: page_of(get) for path, get in protocols.gets().items()},
-            "/api/tap": tap_page(parts.tap, clock, lambda: parts.listeners.names),
+            "/api/tap": tap_page(opened.tap, clock, lambda: opened.listeners.names),
             "/api/feed": feed.page,
             "/api/history": feed.history,
             "/api/connections": page_of(peers.connections),
             "/api/rejections": page_of(peers.rejections),
         },
-        {**protocols.posts(), "/api/reload": reload_post(parts.reload)},
+        {**protocols.posts(), "/api/reload": reload_post(reload)},
     )
 
 
@@ -114,17 +86,17 @@ class AdminPort(Service):
         metrics: Metrics,
         reactor: Any,
         *,
-        turns: Turns | None = None,
-        rejection_log: RejectionLog | None = None,
-        penalties: Penalties | None = None,
         most_connections: int | None = None,
+        **shared: Any,
     ) -> None:
-        """Some are those of all listeners; *most_connections* may be open at once."""
+        """*most_connections* may be open at once; *shared* is what all listeners share
+        with it.
+        """
         self.site = site
         self._settings = settings
         self._reactor = reactor
-        self._metrics = metrics
         self._lag = metrics.reactor_lag(reactor)
+        self.port = Port(accept=self._accept, websocket=False, prefixes=METHODS)
         most = most_connections or admin_connections()
         self._limits = Limits().model_copy(
             update={
@@ -133,12 +105,15 @@ class AdminPort(Service):
                 "read_ahead_bytes": 0,
             }
         )
-        self.port = Port(accept=self._accept, websocket=False, prefixes=METHODS)
         self._admission = GivingWay(self._limits, settings.proxy_protocol)
-
-        self._rejection_log = rejection_log
-        self._turns = turns
-        self._penalties = penalties
+        self._make = partial(
+            Listener,
+            reactor=reactor,
+            sessions=lambda: "admin",
+            admission=self._admission,
+            on_wrong_credentials=metrics.wrong_credentials,
+            **shared,
+        )
         self._listeners = Listeners(self, self.make, _DRAIN_SECONDS)
 
     @property
@@ -149,36 +124,16 @@ class AdminPort(Service):
     @property
     def address(self) -> str:
         """As bound, written as `admin.listen` is: `tcp:127.0.0.1:41234`."""
-        return str(self._bound)
-
-    @property
-    def url(self) -> str | None:
-        """The live page, for a browser on this machine; None on a unix socket."""
-        return self.site.access.url(self._bound)
-
-    @property
-    def _bound(self) -> Tcp | Unix:
         where = self.site.access.where
         if isinstance(where, Unix) or self.listener is None:
-            return where
-        return Tcp(where.host, int(self.listener.address.rpartition(":")[2]))
+            return str(where)
+        return str(Tcp(where.host, int(self.listener.address.rpartition(":")[2])))
 
     def make(
         self, settings: config.Listener, port: Port, traffic: Traffic | None
     ) -> Listener:
         """What listens, and is not bound yet."""
-        return Listener(
-            settings,
-            port,
-            self._reactor,
-            lambda: "admin",
-            traffic=traffic,
-            admission=self._admission,
-            rejection_log=self._rejection_log,
-            turns=self._turns,
-            penalties=self._penalties,
-            on_wrong_credentials=self._metrics.wrong_credentials,
-        )
+        return self._make(settings=settings, port=port, traffic=traffic)
 
     def startService(self) -> None:
         """Bind, or raise."""

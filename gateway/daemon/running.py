@@ -26,7 +26,7 @@ from gateway.config.model import Logging
 from gateway.config.problems import spell
 from gateway.config.reload import plan
 from gateway.daemon import notify, statistics
-from gateway.daemon.admin_port import AdminParts, AdminPort, make_site
+from gateway.daemon.admin_port import AdminPort, make_site
 from gateway.daemon.facts import Growth, Visits, collect
 from gateway.daemon.listeners import Change
 from gateway.daemon.opened import Opened
@@ -92,20 +92,7 @@ class Running:
         """
         raise_descriptor_limit()
         shared, network, history = opened.shared, opened.network, History()
-        site = make_site(
-            AdminParts(
-                settings=opened.settings,
-                reactor=shared.reactor,
-                metrics=shared.metrics,
-                probe=probe,
-                history=history,
-                protocols=opened.protocols,
-                tap=opened.tap,
-                listeners=opened.listeners,
-                rejection_log=network.rejection_log,
-                reload=reloads.ask,
-            )
-        )
+        site = make_site(opened, probe, history, reloads.ask)
         admin = AdminPort(
             site,
             opened.settings.admin,

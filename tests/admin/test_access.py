@@ -19,29 +19,6 @@ def at(listen: str, token: str | None = "s3cret", **more: Any) -> Access:
 
 
 @pytest.mark.parametrize(
-    ("listen", "url_there"),
-    [
-        ("tcp:8080", "http://127.0.0.1:8080/"),
-        ("tcp:0.0.0.0:8080", "http://127.0.0.1:8080/"),
-        ("tcp:[::]:8080", "http://127.0.0.1:8080/"),
-        ("tcp:[::1]:80", "http://[::1]:80/"),
-        ("tcp:gw.example:80", "http://gw.example:80/"),
-        ("unix:/run/x", None),
-    ],
-)
-def test_url(listen: str, url_there: str | None) -> None:
-    """The URL is one that a browser on this machine can open."""
-    access = at(listen)
-    assert access.url(access.where) == url_there
-
-
-def test_url_over_tls() -> None:
-    """The scheme says that it is."""
-    access = at("tcp:8443", tls=True)
-    assert access.url(access.where) == "https://127.0.0.1:8443/"
-
-
-@pytest.mark.parametrize(
     "host",
     ["localhost", "LOCALHOST:9", "127.0.0.1", "127.0.0.1:80", "[::1]:80", "[::1]"],
 )

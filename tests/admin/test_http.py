@@ -153,6 +153,14 @@ def test_a_header_has_an_end(port: Any, head: bytes, end: bytes) -> None:
         assert client.gone
 
 
+def test_there_are_few_fields(port: Any) -> None:
+    """Each costs time, however short it is: a hundred are enough for anybody."""
+    for fields, answer in ((90, b"HTTP/1.1 200 "), (3_000, b"HTTP/1.1 431 ")):
+        head = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"X:\r\n" * fields
+        assert len(head) < 1 << 14
+        assert port.come().send(head[: 1 << 14] + b"\r\n").startswith(answer)
+
+
 def test_a_long_path_is_only_unknown(port: Any) -> None:
     """What is below the limit gets an answer."""
     assert port.ask("/" + "x" * 15_000).code == 404
