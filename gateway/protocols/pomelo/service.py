@@ -76,7 +76,7 @@ class PomeloService(Service):
         wanted = next((one.lobby for one in options if one.lobby is not None), None)
         try:
             self.lobby.configure(wanted)
-        except (OSError, ValueError) as why:
+        except ValueError as why:
             return str(why)
         return None
 

@@ -513,6 +513,22 @@ def test_a_ca_that_is_none(net: Net, tmp_path: Path) -> None:
     assert [each.address for each in one.lobby.others][1:] == ["http://gw-2:8080"]
 
 
+def test_an_authority_that_changes(net: Net, authority: Any) -> None:
+    """A reload believes the new one; without its file the lobby stays as it was."""
+    one = net.gateway("gw-1")
+    options = LobbyOptions(gateways=["https://a"], ca=authority.ca)
+    one.lobby.configure(options)
+    before = one.lobby.others
+    authority.ca.write_bytes(authority.ca.read_bytes() * 2)
+    one.lobby.configure(options)
+    after = one.lobby.others
+    assert before != after
+    authority.ca.unlink()
+    with pytest.raises(ValueError, match=r"options\.lobby\.ca: .*No such file"):
+        one.lobby.configure(options)
+    assert one.lobby.others == after
+
+
 def test_portions() -> None:
     """Each fits in a call; what is larger than one goes alone."""
     to = Addressee(everyone=True)

@@ -80,7 +80,7 @@ def portions(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def backend_of(address: str, options: LobbyOptions, reactor: Any) -> Backend:
-    """What asks the gateway at *address*.  Raises OSError, ValueError."""
+    """What asks the gateway at *address*.  Raises ValueError."""
     headers = {}
     if options.token is not None:
         headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
@@ -92,6 +92,15 @@ def backend_of(address: str, options: LobbyOptions, reactor: Any) -> Backend:
         headers=headers,
         policy=BrowserLikePolicyForHTTPS(_trust(options.ca)),
     )
+
+
+def _pem(options: LobbyOptions | None) -> bytes:
+    if options is None or options.ca is None:
+        return b""
+    try:
+        return options.ca.read_bytes()
+    except OSError as why:
+        raise ValueError(f"options.lobby.ca: {why}") from None
 
 
 def _trust(ca: Path | None) -> Any:
@@ -119,7 +128,8 @@ class Lobby:
         self.run = secrets.token_hex(8)
         """Of this life."""
         self._numbers = count(1)
-        self._options: LobbyOptions | None = None
+        self._known: tuple[LobbyOptions | None, bytes] = None, b""
+        """Which gateways it calls, and what was in the file of their authorities."""
         self._neighbours: Sequence[Neighbour] = ()
         self.outcomes = dict.fromkeys(OUTCOMES, 0)
         """Of the calls so far: a refused one was answered, and some of it is not done."""
@@ -135,8 +145,12 @@ class Lobby:
         return [one.trouble for one in self._neighbours if one.trouble is not None]
 
     def configure(self, options: LobbyOptions | None) -> None:
-        """These are the gateways from now on.  Raises OSError, ValueError."""
-        if options == self._options:
+        """These are the gateways from now on.  Raises ValueError.
+
+        Where nothing has changed, nothing does.
+        """
+        known = options, _pem(options)
+        if known == self._known:
             return
         neighbours = []
         if options is not None:
@@ -145,7 +159,7 @@ class Lobby:
                 seconds = options.timeout
                 neighbours.append(Neighbour(address, backend, self._reactor, seconds))
         self.close()
-        self._options, self._neighbours = options, neighbours
+        self._known, self._neighbours = known, neighbours
 
     def close(self) -> None:
         """Let go of the connections to them."""

@@ -10,10 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
 
+from doubles import FakeAgent
+from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
 from gateway.protocols.pomelo.lobby.lobby import Lobby
+from gateway.protocols.pomelo.options import Lobby as LobbyOptions
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
@@ -65,6 +69,51 @@ def test_a_row_for_nobody_is_reported(folder: Folder, put: Any) -> None:
     running.stop()
     assert (running.rows, running.refused) == (2, 1)
     assert registry.outcomes["nobody"] == 1
+
+
+def test_rows_for_the_clients_of_other_gateways(
+    folder: Folder, put: Any, logged: list[dict[str, Any]]
+) -> None:
+    """They go to each of the lobby in their order, some hundreds in a call, without those
+    that could not be pushed here; the log says which gateway missed some, and why.
+    """
+    registry, reactor = Registry(), OneThread()
+    agents: dict[str, FakeAgent] = {}
+
+    def connect(address: str, options: LobbyOptions, reactor: Any) -> Backend:
+        agents[address] = agent = FakeAgent()
+        return Backend(address, reactor, seconds=5, requests=1, agent=agent)
+
+    lobby = Lobby("gw-1", registry, reactor, connect)
+    lobby.configure(LobbyOptions(gateways=["http://gw-2", "http://gw-3"]))
+    running = Outbox(folder, lobby, ManualJournal(), reactor)
+    lines = [
+        b'{"route":"r","body":%d,"uid":%s}\n' % (n, b'"a"' if n % 100 else b"null")
+        for n in range(600)
+    ]
+    put("a.json", b"".join(lines))
+    running.start()
+    reactor.pump([0.2] + [0] * 9)
+    calls = []
+    for fails in (False, True, False):
+        said = {"gateway": "gw-2", "run": "2", "counts": {"sent": 1, "dropped": 0}}
+        assert all(len(agent.asked) == len(calls) + 1 for agent in agents.values())
+        calls.append(agents["http://gw-3"].asked[-1]["rows"])
+        agents["http://gw-2"].answer(200, said)
+        if fails:
+            agents["http://gw-3"].fail(Refused())
+        else:
+            agents["http://gw-3"].answer(200, said | {"gateway": "gw-3", "run": "3"})
+        reactor.pump([0] * 9)
+    running.stop()
+    pushed = [row["push"]["body"] for rows in calls for row in rows]
+    assert pushed == [n for n in range(600) if n % 100]
+    assert max(map(len, calls)) <= 256
+    assert (running.files, running.rows, running.refused) == (1, 600, 6)
+    assert lobby.outcomes == {"answered": 5, "refused": 0, "away": 1}
+    [missed] = [one["missed"] for one in logged if "missed" in one]
+    assert missed.startswith("http://gw-3 ")
+    assert "refused" in missed
 
 
 @pytest.mark.parametrize("retention", [0.0, 3600.0])
