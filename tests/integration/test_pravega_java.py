@@ -318,6 +318,17 @@ def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
     assert len(stored) == max(Counter(stored).values()) * 400
 
 
+def test_commits_over_a_scaling_share_their_epochs(
+    serve: Callable[..., Streams],
+) -> None:
+    """However many transactions are open while a stream is split: two epochs, which a
+    reader gets over with two checkpoints.
+    """
+    stored = serve().run("together", "50")
+    assert len(stored) == 200 + 50 * 10
+    assert max(Counter(stored).values()) == 1
+
+
 def test_key_value_tables(serve: Callable[..., Streams]) -> None:
     """Made, listed, filled on conditions, read in order, deleted; nothing is an event."""
     assert serve().run("tables") == []

@@ -105,6 +105,7 @@ public final class PravegaClient implements AutoCloseable {
         case "hello" -> client.samples.hello();
         case "scaled" -> client.samples.scaled();
         case "followed" -> client.samples.followed();
+        case "together" -> client.samples.together(Integer.parseInt(words[2]));
         case "tables" -> client.samples.tables();
         case "watermarks" -> client.samples.watermarks();
         case "joined" -> client.samples.joined(lines(System.in));

@@ -152,6 +152,61 @@ final class Samples {
     System.out.println("events " + written.size());
   }
 
+  /**
+   * Transactions that are open while their stream is split, and committed one after the other:
+   * they share two epochs, and a reader, whose group has a checkpoint every two seconds, has
+   * all of it, those of one key in order.
+   */
+  void together(int count) throws Exception {
+    client.created("t", 1);
+    var often =
+        ReaderGroupConfig.builder()
+            .stream(Stream.of(PravegaClient.SCOPE, "t"))
+            .automaticCheckpointIntervalMillis(2000)
+            .groupRefreshTimeMillis(500)
+            .build();
+    client.groups.createReaderGroup("g", often);
+    List<String> written = new ArrayList<>();
+    try (Controller controller = controller();
+        var readers = client.new Readers("g", 1);
+        var writer = client.writer("t", EventWriterConfig.builder().build());
+        TransactionalEventStreamWriter<String> transactional =
+            client.events.createTransactionalEventWriter(
+                "w",
+                "t",
+                new UTF8StringSerializer(),
+                EventWriterConfig.builder().transactionTimeoutTime(120_000).build())) {
+      more(writer, written);
+      writer.flush();
+      List<Transaction<String>> open = new ArrayList<>();
+      for (int n = 0; n < count; n++) {
+        open.add(transactional.beginTxn());
+        for (int key = 0; key < 10; key++) {
+          String event = key + ": event staged " + n;
+          written.add(event);
+          open.get(n).writeEvent(String.valueOf(key), event);
+        }
+        open.get(n).flush();
+      }
+      Stream stream = Stream.of(PravegaClient.SCOPE, "t");
+      check(scale(controller, stream, List.of(0L), Map.of(0.0, 0.4, 0.4, 1.0)), "a split");
+      for (Transaction<String> each : open) {
+        each.commit();
+      }
+      for (Transaction<String> each : open) {
+        PravegaClient.until(each, Transaction.Status.COMMITTED);
+      }
+      check(lowest(controller) >> 32 == 3, "two epochs for all of them");
+      List<String> read = readers.take(written.size());
+      PravegaClient.same(read, written);
+      for (int key = 0; key < 10; key++) {
+        String of = key + ": event";
+        check(starting(read, of).equals(starting(written, of)), "order of " + key);
+      }
+    }
+    System.out.println("events " + written.size());
+  }
+
   private Controller controller() {
     return new ControllerImpl(
         ControllerImplConfig.builder().clientConfig(config).build(), threads);
