@@ -27,6 +27,7 @@ __all__ = [
     "Installed",
     "complain",
     "decoders",
+    "examples",
     "failure",
     "find",
     "installed",
@@ -117,6 +118,12 @@ def _spelled(name: str) -> str:
 def installed() -> Installed:
     """What is installed here; looked up once."""
     return find(entry_points(group=GROUP))
+
+
+def examples() -> tuple[str, str]:
+    """Two installed protocols' names, for commands that people can type."""
+    first, *more = installed().protocols or ["PROTOCOL"]
+    return first, more[0] if more else first
 
 
 def decoders() -> dict[str, Decode]:

@@ -77,7 +77,11 @@ def own_part(path: Path) -> str:
 def parts_of_ours(path: Path) -> set[str]:
     """Which parts a module imports: `gateway.net.tls.Layer` belongs to `net`."""
     names = [name.split(".") for name in imported(path) if name.startswith("gateway.")]
-    return {name[1] for name in names} - {"__version__", own_part(path)}
+    return {name[1] for name in names} - {
+        "__version__",
+        "DEFAULT_CONFIG",
+        own_part(path),
+    }
 
 
 @pytest.mark.parametrize("name", [*PROTOCOLS, "syslog", "sdk"])

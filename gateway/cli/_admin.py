@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli._data_dir import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIG
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway import DEFAULT_CONFIG
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from gateway.store.directories import Directories
 
 __all__ = [
-    "DEFAULT_CONFIG",
     "access",
     "add_arguments",
     "bucket",
@@ -26,8 +26,6 @@ __all__ = [
     "places",
     "readable",
 ]
-
-DEFAULT_CONFIG = "/etc/gateway/gateway.yaml"
 
 
 def add_arguments(

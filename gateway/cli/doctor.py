@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gateway.cli._data_dir import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIG
 from gateway.sdk.command import printable
 
 if TYPE_CHECKING:

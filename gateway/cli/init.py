@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
-from gateway.plugins import RAISED, failure, installed
+from gateway.plugins import RAISED, examples, failure, installed
 from gateway.sdk.command import WrongUse
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = """\
+one, two = examples()
+HELP = f"""\
 Write a configuration for the protocols that you name: gateway.yaml, with every key, its
 meaning and its default as comments.  Nothing that is there is overwritten.
 
@@ -29,10 +30,10 @@ meaning and its default as comments.  Nothing that is there is overwritten.
               makes of the source; what is kept lies in a volume, or in --data-dir
 
 Example:
-  gateway init PROTOCOL
-  gateway init PROTOCOL PROTOCOL --directory first
-  gateway init PROTOCOL --systemd --node gw-1
-  gateway init PROTOCOL --compose --data-dir /srv/gateway
+  gateway init {one}
+  gateway init {one} {two} --directory first
+  gateway init {one} --systemd --node gw-1
+  gateway init {one} --compose --data-dir /srv/gateway
 
 Exit status: 0 written; 2 wrong use, or something is there already.
 """

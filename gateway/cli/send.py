@@ -16,19 +16,20 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from gateway.plugins import installed
+from gateway.plugins import examples, installed
 from gateway.sdk import command
 from gateway.sdk.command import WrongUse
 from gateway.sdk.protocol import Sender
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = """\
+one, _ = examples()
+HELP = f"""\
 Send events to a gateway, as a real client of a protocol would, and wait until they are
 acknowledged: on disk at the other end.
 
 Example:
-  gateway send PROTOCOL 127.0.0.1:5044 --generate 100000
+  gateway send {one} 127.0.0.1:5044 --generate 100000
 
 `gateway send PROTOCOL --help` has the options.
 Exit status: 0 all was acknowledged; 1 not all was; 2 wrong use.

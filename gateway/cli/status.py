@@ -76,7 +76,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
         for one in own["ended"]:
             yield f"past     {past(one['incarnation'], one['acknowledged'], one['heard'])}"
     if (fresh := status.get("freshness")) is not None:
-        yield f"oldest   {_oldest(fresh)}"
+        yield f"oldest   {_oldest(fresh, ready=status.get('ready', True))}"
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"
     yield f"spool    {_files(spool)} for Spark{_limit(spool)}"
     yield f"archive  {_files(archive)}"
@@ -84,12 +84,13 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield from _listeners(status).splitlines()
 
 
-def _oldest(fresh: Mapping[str, Any]) -> str:
+def _oldest(fresh: Mapping[str, Any], *, ready: bool) -> str:
     age, goal = fresh.get("age_seconds"), fresh.get("goal", "table")
     if age is None:
         return f"not known yet; {size(fresh['waiting_bytes'])} wait"
     if not age:
-        return f"nothing waits: all is in the {goal}"
+        behind = "" if ready else "; senders wait with theirs"
+        return f"none: all that was acknowledged is in the {goal}{behind}"
     room = fresh.get("room_seconds")
     left = "" if room is None else f", room for {duration(room)}"
     waiting = size(fresh["waiting_bytes"])

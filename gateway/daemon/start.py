@@ -13,7 +13,7 @@ from twisted.application.service import IService
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import config
+from gateway import DEFAULT_CONFIG, config
 from gateway.daemon import logs
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
@@ -32,7 +32,7 @@ class Options(usage.Options):
 
     synopsis = "[--config FILE] [--check-config]"
     optParameters = [  # noqa: RUF012, N815 - usage.Options' way
-        ["config", "c", "/etc/gateway/gateway.yaml", "configuration file"],
+        ["config", "c", DEFAULT_CONFIG, "configuration file"],
         [
             "wait",
             "w",

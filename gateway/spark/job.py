@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway import DEFAULT_CONFIG
 from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
@@ -508,8 +509,9 @@ def _reason(why: BaseException) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gateway spark`."""
     parser.add_argument(
-        "-c", "--config", required=True, type=Path, metavar="FILE", help="gateway.yaml"
-    )
+        "-c", "--config", type=Path, metavar="FILE", default=Path(DEFAULT_CONFIG),
+        help=f"the gateway's configuration (default: {DEFAULT_CONFIG})",
+    )  # fmt: skip
     parser.add_argument(
         "--once", action="store_true", help="read what is in the spool, then stop"
     )

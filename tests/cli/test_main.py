@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -155,7 +156,17 @@ def test_every_command_has_an_example(
 ) -> None:
     """`gateway COMMAND --help` shows a command line to try."""
     assert cli.main([name, "--help"]) == 0
-    assert f"\n  gateway {name}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    examples = re.findall(rf"^  gateway {name}.*", shown, re.MULTILINE)
+    assert examples
+    assert not any("PROTOCOL" in one for one in examples), "one can type them"
+
+
+def test_a_configuration_that_nobody_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands that need one look in the same place, the Spark job too."""
+    for name in ("spark", "table", "audit", "doctor"):
+        assert cli.main([name]) == 2
+        assert "/etc/gateway/gateway.yaml: no such file" in capsys.readouterr().err
 
 
 def test_help_is_quick() -> None:

@@ -24,6 +24,7 @@ from gateway.admin.status import (
     Status,
     as_json,
 )
+from gateway.cli import status
 from gateway_testkit.certificates import Authority, Pair
 
 Shown = pytest.CaptureFixture[str]
@@ -260,3 +261,11 @@ def test_wrong_use(address: str, capsys: Shown) -> None:
     """An address that is none."""
     assert cli.main(["status", "--address", address]) == 2
     assert "not HOST:PORT, https://HOST:PORT, nor unix:PATH" in capsys.readouterr().err
+
+
+def test_nothing_waits_but_senders() -> None:
+    """Where the disk is full, that all is in the table is not all there is to say."""
+    fresh = {"age_seconds": 0, "goal": "table", "waiting_bytes": 0}
+    told = {ready: status._oldest(fresh, ready=ready) for ready in (True, False)}
+    assert told[True] == "none: all that was acknowledged is in the table"
+    assert told[False] == f"{told[True]}; senders wait with theirs"

@@ -67,6 +67,16 @@ def test_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None
     assert shown.err
 
 
+def test_nobody_listens(gateway_command: Callable[..., Any]) -> None:
+    """What is missing is said, with the key that brings it."""
+    done = gateway_command("tap", "127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "gateway tap: connection refused: no gateway listens there for RS.io; it needs a "
+        "listener with protocol: rsio and options: {publish: [tap, events]}\n"
+    )
+
+
 def test_a_token_in_a_file(tmp_path: Path) -> None:
     """Its line break is not part of it; bytes that are no text are refused."""
     path = tmp_path / "token"

@@ -17,6 +17,7 @@ from gateway.sdk.command import (
     WrongUse,
     nobody_reads,
     printable,
+    reason,
     say,
 )
 
@@ -432,12 +433,18 @@ class _Tapping:
         if isinstance(why.value, BrokenPipeError):
             self._broken = why.value
             return
-        text = printable(why.getErrorMessage())
-        say(f"gateway tap: {text}{self._hint()}")
+        say(f"gateway tap: {reason(why.getErrorMessage())}{self._hint(why)}")
         self._status = 1
 
-    def _hint(self) -> str:
-        """How to go on by hand, where that loses nothing."""
+    def _hint(self, why: Failure) -> str:
+        """What is missing; or how to go on by hand, where that loses nothing."""
+        from twisted.internet.error import ConnectionRefusedError as Refused
+
+        if why.check(Refused):
+            return (
+                ": no gateway listens there for RS.io; it needs a listener with "
+                "protocol: rsio and options: {publish: [tap, events]}"
+            )
         last = self._form.last
         if last is None or not self._args.first:
             return ""
