@@ -195,14 +195,14 @@ class Terms:
         ASCII.
         """
         cached = self._cached(sys)
+        if user is None and (reply := self._replies.get(cached)) is not None:
+            return reply
         told = self._told.get(cached)
         if told is None:
             told = self._told[cached] = ascii_json(self._sys(cached))
         if user is not None:
             return _reply(told, user)
-        reply = self._replies.get(cached)
-        if reply is None:
-            reply = self._replies[cached] = _reply(told, self._user)
+        reply = self._replies[cached] = _reply(told, self._user)
         return reply
 
     def _cached(self, sys: Mapping[str, Any]) -> _Cached:
