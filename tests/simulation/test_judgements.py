@@ -26,6 +26,7 @@ from gateway.protocols.pomelo.listener import Pomelo
 from gateway.sdk.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal, Log
+from gateway.store.shared import SharedDict
 from gateway.store.spool import Spool
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.expiry import Expiry
@@ -303,7 +304,7 @@ def answer_for_what_is_lost(patch: pytest.MonkeyPatch) -> None:
     original = Publisher._made
 
     def made(self: Any, *what: Any) -> Any:
-        self.copies = {}  # what waits for its file is kept in memory
+        self.copies = SharedDict()  # what waits for its file is kept in memory
         return original(self, *what)
 
     patch.setattr(Publisher, "_made", made)
