@@ -1,7 +1,16 @@
 """One accepted connection: an `interfaces.Connection` on a Twisted transport.
 
-`handshake` sets it up, `reading` brings its server the input, `writing` the peer the
-output; here is what it may cost, and how it ends.
+    life        how far it is: a table of states, and of what may follow each
+    handshake   the steps up to its server: PROXY header, TLS, detection, WebSocket
+    reading     what its server has not had, and why it is not read: a set of reasons
+    writing     its peer does not read what is sent
+    holding     what it holds in memory, and whether that comes any further
+
+These do no I/O, but for the set-up, which asks the connection to.  Here is what joins them
+to the transport, the server and the listener.  The way of input:
+
+    dataReceived ─► (put off) ─► take ─► (TLS) ─► take_plain ─► SetUp.take
+                                                      └─► (frames) ─► (read ahead) ─► server
 
 Time is kept without a timer per connection: the listener calls `check_time` on each
 every few seconds, and a received chunk only sets a flag.
@@ -16,6 +25,7 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.error import ConnectionDone
@@ -24,69 +34,137 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.net.handshake import CALLBACK_ERRORS, READ_BYTES
+from gateway.event import Origin
+from gateway.net.handshake import SetUp
+from gateway.net.holding import Holding
+from gateway.net.life import FOLLOWS, Life
+from gateway.net.read_ahead import STEP, ReadAhead
+from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Input, Unread
 from gateway.net.seen import Seen
-from gateway.net.transport import NO_TRANSPORT, Transport, unix_credentials
-from gateway.net.websocket_frames import close_frame
-from gateway.net.writing import STALL_SECONDS, Writing
-from gateway.sdk.interfaces import Refusal, Yielding
+from gateway.net.tls_connection import TlsConnection
+from gateway.net.transport import (
+    NO_TRANSPORT,
+    LostTransport,
+    Peer,
+    Transport,
+    has_input,
+    look_at_peer,
+    unix_credentials,
+)
+from gateway.net.websocket_frames import (
+    FrameDecoder,
+    binary_message,
+    binary_messages,
+    close_frame,
+)
+from gateway.net.writing import OUTPUT_BYTES, STALL_SECONDS, Stall
+from gateway.sdk.interfaces import Publishing, Refusal, Server, Yielding
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
-    from gateway.net.memory import Account
 
 __all__ = ["READ_BYTES", "AcceptedConnection"]
 
-PROGRESS_SECONDS = 30.0
-"""So long `limits.minimum_rate` is measured."""
-_STANDS_SECONDS = 5.0
-"""So long at least it is looked whether a connection stands."""
+_CALLBACK_ERRORS = (Exception, SystemExit)
+"""What a protocol's code may raise that costs its connection, and not the daemon."""
+_SERVING, _ANSWERING, _REFUSING = Life.SERVING, Life.ANSWERING, Life.REFUSING
+_CLOSING, _LOST = Life.CLOSING, Life.LOST
+# By these names, as a member of an enumeration takes longer to find than to compare.
+_KEPT = Unread.PAUSED | Unread.AHEAD
+"""What comes is not delivered at once."""
+_BARE_BYTES = 1 << 16
+"""Of TLS without data in it, in a row; a record has at most 16 KiB."""
 
 
 @implementer(IProtocol, IHalfCloseableProtocol, IPushProducer)
-class AcceptedConnection(Writing):
+class AcceptedConnection:
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_account", "_active_at", "_began", "_events", "_failed", "_kept",
-        "_last_error", "_progress", "_received", "_refusing", "_rejected", "_silent",
+        "__weakref__", "_active", "_active_at", "_began", "_busy", "_deadline", "_events",
+        "_failed", "_frames", "_held", "_input", "_last_error", "_listener", "_received",
+        "_rejected", "_server", "_setup", "_silent", "_stall", "_tls", "_writing",
+        "counted", "ended_by", "host", "life", "origin", "transport",
     )  # fmt: skip
 
     _log = Logger()
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
-        super().__init__(listener, host, peer)
-        self._active_at = listener.clock.seconds()
+        self.host = host
+        """Whom rejections and `connections_per_peer` are about."""
+        self.ended_by = ""
+        """Why it ends, once that is known: `peer`, `stopping`, a reason of rejections."""
+        self.counted = False
+        """Whether the listener counts it for `connections_per_peer`."""
+        self.origin = Origin(
+            listener.protocol, listener.name, listener.next_session(), peer
+        )
+        self.life = Life.NEW
+        self.transport: Transport = NO_TRANSPORT
+        self._listener = listener
+        self._setup: SetUp | None = None
+        """Takes its first bytes; None: its server does, or nobody."""
+        self._tls: TlsConnection | None = None
+        self._frames: FrameDecoder | None = None
+        self._server: Server | None = None
+        self._input = Input()
+        self._stall: Stall | None = None
+        """Its peer does not read; None: it does."""
+        self._held: Holding | None = None
+        """None: it never held anything, or waited to."""
+        self._deadline: float | None = None
+        """When set-up must be done; once closing, when the peer's FIN must be there."""
+        self._active_at = self._began = listener.clock.seconds()
+        self._active = False
+        """Something has happened since the last look."""
         self._silent = True
+        """Its peer has sent nothing at all."""
+        self._busy = False
+        """Its peer waits for us, says its server."""
+        self._writing = False
+        """A write is under way, whose data is not all in the transport's hands."""
         self._failed = False
-        self._account: Account | None = None
-        """Its part of the daemon's memory; None: it never held anything, or waited to."""
-        self._kept = 0
-        """Bytes of output that its server holds and has not written."""
+        """Something was raised for it, and is in the log."""
         self._received = self._events = 0
         """Bytes, and events that became durable, ever."""
-        self._began = self._active_at
         self._last_error: str | None = None
-        self._refusing = False
-        """It is refused, and waits for the answer."""
         self._rejected: Refusal | None = None
         """What is in the log already, before its server comes to refuse for it."""
-        self._progress: tuple[float, int] | None = None
-        """When its unfinished input was looked at, and `_received` then."""
+
+    def become(self, life: Life) -> None:
+        """Go on with its life; from `ANSWERING` on, what comes or waits is dropped."""
+        assert life in FOLLOWS[self.life], (self.life, life)
+        self.life = life
+        if life < _SERVING:
+            self._set_read_bytes()
+            return
+        self._setup = None
+        if life is _SERVING:
+            self._set_read_bytes()
+            return
+        self._no_longer_put_off()
+        self._input.drop()
+        if self._input.unread & Unread.ROOM:
+            self._input.unread &= ~Unread.ROOM
+            self._holding.account.forget()
 
     # Called by the transport
 
     def makeConnection(self, transport: object) -> None:
         """See IProtocol."""
-        self._transport = cast(Transport, transport)
-        self._transport.read_bytes = self._read_bytes
-        self._transport.bufferSize = READ_BYTES
-        self._transport.registerProducer(self, True)
+        self.transport = cast(Transport, transport)
+        self.transport.bufferSize = READ_BYTES
+        self.transport.registerProducer(self, True)
         if self.host == "unix":
-            self.origin.peer = unix_credentials(self._transport)
-        self._listener.opened(self)
-        self._listener.connection_log.opened(self.origin)
-        self._start()
+            self.origin.peer = unix_credentials(self.transport)
+        listener = self._listener
+        listener.opened(self)
+        listener.connection_log.opened(self.origin)
+        header = listener.admission.expects_header(self.host)
+        if header or listener.tls or listener.websocket:
+            self._deadline = listener.clock.seconds() + listener.limits.handshake
+        self._setup = SetUp(self, listener)
+        self._setup.begin()
 
     def connectionMade(self) -> None:
         """See IProtocol; all is done in `makeConnection`."""
@@ -98,34 +176,38 @@ class AcceptedConnection(Writing):
         size, listener = len(data), self._listener
         listener.traffic.bytes += size
         self._received += size
-        if self._put_off or (listener.turns.crowded and not self._closing):
-            self._serve_later(data)
+        if self._input.put_off or (listener.turns.crowded and self.life < _CLOSING):
+            self._input.put_off_more(data)
+            listener.turns.put_off_bytes += size
+            listener.turns.put_off(self)
+            self._read_or_not()
         else:
-            self._take(data)
+            self._serve_read(data)
 
-    def _take(self, data: bytes) -> None:
-        seconds = self._listener.clock.seconds
-        begun = seconds()
-        try:
-            self._on_socket(self, data)
-        except Exception as error:  # ours, as `_deliver` catches the protocol's
-            self._raised("the network", error)
-        self._listener.turns.spent(seconds() - begun)
+    def readConnectionLost(self) -> None:
+        """The peer has sent its FIN.
+
+        It may still read: one that waits for an acknowledgement gets it first.
+        """
+        self._ended_by_peer()
+        if not self._has_undelivered:
+            self._input_over()
+        elif self._layered and self._listener.acknowledges:
+            self.transport.loseConnection()
+        else:
+            self._input.unread |= Unread.END | Unread.FIN
 
     def writeConnectionLost(self) -> None:
         """Our FIN is out.  See IHalfCloseableProtocol."""
 
     def connectionLost(self, reason: Failure) -> None:
         """See IProtocol."""
-        later = self._listener.clock.callLater
-        if self._outlives(lambda: later(0, self.connectionLost, reason)):
-            self._stalled_since = None
-            self._ask_to_deliver()
+        if self._outlives(reason):
             return
         clean = reason.check(ConnectionDone) is not None
-        why_lost = "closed" if self._closing else "peer" if clean else "lost"
-        self._closing = True
-        self._discard_input()
+        closed = self.life >= _CLOSING
+        why_lost = "closed" if closed else "peer" if clean else "lost"
+        self.become(_LOST)
         self._listener.turns.remove(self)
         if self._tls is not None:
             self._tls.stop(reason)
@@ -133,45 +215,385 @@ class AcceptedConnection(Writing):
                 failed = Refusal(f"TLS handshake failed: {self._tls.failure}")
                 self._listener.reject(self, failed, "tls")
         server, self._server = self._server, None
-        self._transport = NO_TRANSPORT
-        self._tls = self._frames = self._parser = None
+        self.transport = NO_TRANSPORT
+        self._tls = self._frames = None
         if server is not None:
             try:
                 server.closed()
-            except CALLBACK_ERRORS as error:
+            except _CALLBACK_ERRORS as error:
                 self._raised("closed()", error)
-        self._count_memory()
+        if self._held is not None:
+            self._held.release()
         self._listener.closed(self)
         if not self._silent:  # many a load balancer only looks whether we are there
             why = self.ended_by or why_lost
             self._listener.connection_log.closed(self.origin, why, lambda: self.seen)
 
-    # Calls to the protocol (`_deliver`, `connectionLost` and `writing` have the others)
+    def pauseProducing(self) -> None:
+        """The transport holds more than `READ_BYTES` unsent: the peer does not read.
 
-    def _serve(self) -> None:
+        It says so again at every write, until all is sent.
+        """
+        if self._stall is not None:
+            return
+        unsent, listener = self.unsent_bytes, self._listener
+        self._stall = Stall(listener.clock.seconds(), unsent, listener.unread_bytes)
+        self._count_output(unsent)
+        if self.life >= _CLOSING:
+            return
+        if isinstance(self._server, Publishing):
+            self._writable(self._server, ready=False)
+        else:
+            self._input.unread |= Unread.STALLED
+            self._read_or_not()
+
+    def resumeProducing(self) -> None:
+        """All is sent."""
+        self._stall = None
+        self._count_output(0)
+        self._input.unread &= ~Unread.STALLED
+        self._read_or_not()
+        self._ask_to_deliver()
+        if isinstance(self._server, Publishing) and self.life < _CLOSING:
+            self._writable(self._server, ready=True)
+
+    def stopProducing(self) -> None:
+        """See IPushProducer."""
+
+    # The way of input
+
+    def _serve_read(self, data: bytes) -> None:
+        """Serve what was read, on the reactor's time."""
+        seconds = self._listener.clock.seconds
+        begun = seconds()
+        try:
+            self.take(data)
+        except Exception as error:  # ours, as `_deliver` catches the protocol's
+            self._raised("the network", error)
+        self._listener.turns.spent(seconds() - begun)
+
+    def take(self, data: bytes) -> None:
+        """Bytes as the socket brings them; dropped once they come too late."""
+        if self._tls is None or self.life >= _ANSWERING:
+            self.take_plain(data)
+        else:
+            self._decrypt(self._tls, data)
+
+    def _decrypt(self, tls: TlsConnection, data: bytes) -> None:
+        plain = tls.feed(data)
+        if self._setup is not None and self.life is Life.TLS_HANDSHAKE:
+            if tls.established:
+                self._setup.tls_established(tls)
+        elif tls.bare_bytes > _BARE_BYTES:
+            rule = "TLS without data: new keys again and again, or empty records"
+            self.reject(Refusal(rule, limit=f"{_BARE_BYTES} bytes"), "tls")
+        if plain:
+            self.take_plain(plain)
+        if self._tls is not None and tls.over:
+            self._peer_ended()
+
+    def take_plain(self, data: bytes) -> None:
+        """Bytes without TLS; dropped once they come too late."""
+        if self.life is not _SERVING:
+            if self._setup is not None:
+                self._setup.take(data)
+        elif self._frames is not None:
+            self._unframe(self._frames, data)
+        elif self._input.unread & _KEPT:
+            self._keep(data)
+        else:
+            self._deliver(data)
+
+    def _unframe(self, frames: FrameDecoder, data: bytes) -> None:
+        try:
+            payload = frames.feed(data)
+        except Refusal as why:
+            self.reject(why, "websocket")
+            return
+        if output := frames.output():
+            self.send(output)
+        if payload and self._input.unread & _KEPT:
+            self._keep(payload)
+        elif payload:
+            self._deliver(payload)
+        if frames.closed:
+            self._peer_ended()
+
+    def _keep(self, data: bytes) -> None:
+        """Bytes of the protocol's, until the server goes on."""
+        if self.life >= _ANSWERING:
+            return
+        input_ = self._input
+        ahead = input_.ahead or self._new_ahead()
+        input_.keep(ahead)
+        had_room = ahead.has_room
+        ahead.add(data)
+        kept = input_.ahead is ahead  # to count it may have ended us
+        paused = input_.unread & Unread.PAUSED
+        if not (kept and had_room and paused and ahead.take_room()):
+            self._read_or_not()
+
+    def _deliver(self, data: bytes) -> None:
+        try:
+            assert self._server is not None, "accept() returned None"
+            self._server.received(data)
+        except _CALLBACK_ERRORS as error:
+            self._raised("received()", error)
+
+    def through_tls(self, tls: TlsConnection) -> None:
+        """All goes through *tls* from now on."""
+        self._tls = tls
+
+    def in_frames(self, frames: FrameDecoder) -> None:
+        """All is in WebSocket frames from now on."""
+        self._frames = frames
+
+    @property
+    def _layered(self) -> bool:
+        """An end of the peer's is the end of both directions, as we answer it."""
+        return self._tls is not None or self._frames is not None
+
+    def _set_read_bytes(self) -> None:
+        """How much to read at once."""
+        plain = self.life is _SERVING and not self._layered
+        self.transport.read_bytes = READ_BYTES if plain else LAYERED_READ_BYTES
+
+    # Whether to read
+
+    def _read_or_not(self) -> None:
+        """Tell the transport: here, and nowhere else."""
+        if self.life >= _CLOSING or self._input.is_read():
+            self.transport.resumeProducing()
+        else:
+            self.transport.pauseProducing()
+
+    @property
+    def _has_undelivered(self) -> bool:
+        """There is, or may be, input that the server has not had or not used."""
+        undelivered = self._input.unread & Unread.UNDELIVERED
+        return bool(undelivered) and self.life < _CLOSING
+
+    @property
+    def _has_unused(self) -> bool:
+        """There is input that the server may submit yet; maybe part of a message."""
+        if self.life >= _ANSWERING:
+            return False
+        held = self._held is not None and self._held.unfinished > 0
+        return held or bool(self._input.unread & Unread.TURN) or self.unread_input
+
+    def pause(self) -> None:
+        """See `interfaces.Connection`."""
+        self._input.unread |= Unread.PAUSED
+        self._read_or_not()
+
+    def resume(self) -> None:
+        """See `interfaces.Connection`."""
+        self._input.unread &= ~Unread.PAUSED
+        self._input.closed_since = None
+        self._ask_to_deliver()
+        self._read_or_not()
+
+    def take_no_more(self) -> None:
+        """See `interfaces.Connection`."""
+        if self.life < _CLOSING:
+            self._input.unread |= Unread.PAUSED
+            self._drop_input()
+            self._read_or_not()
+
+    def _drop_input(self) -> None:
+        """The server is to have nothing more."""
+        if self.life < _ANSWERING:
+            self.become(_ANSWERING)
+
+    def room(self) -> int:
+        """As many bytes may be read now; 0: none, and it is not read for a while."""
+        most, turns = self._room_in_memory(), self._listener.turns
+        return min(most, turns.room) if turns.crowded else most
+
+    def _room_in_memory(self) -> int:
+        """So many bytes may be read of it, for all that is held; 0: it waits for room."""
+        unread = self._input.unread
+        if unread & Unread.PAUSED or self._server is None or self.life >= _CLOSING:
+            return READ_BYTES  # what is read while paused has room already
+        most = self._listener.memory.plenty or self._holding.account.room(
+            self._room_again
+        )
+        if not most:
+            self._input.unread |= Unread.ROOM
+            self._read_or_not()
+        elif unread:
+            self._input.unread &= ~Unread.ROOM
+        return most
+
+    def _room_again(self) -> None:
+        self._input.unread &= ~Unread.ROOM
+        if self._input.unread & Unread.TURN:
+            self._listener.turns.add(self)
+        else:
+            self._read_or_not()
+            self._ask_to_deliver()
+
+    @property
+    def waits_for_room(self) -> bool:
+        """See `interfaces.Connection`; `memory` says who waits."""
+        return bool(self._input.unread & Unread.ROOM)
+
+    @property
+    def unread_input(self) -> bool:
+        """See `interfaces.Connection`."""
+        input_ = self._input
+        ahead = input_.ahead is not None and input_.ahead.size > 0
+        return ahead or bool(input_.put_off) or has_input(self.transport)
+
+    # Turns
+
+    def again(self) -> None:
+        """See `interfaces.Connection`."""
+        if self.life < _CLOSING and not self._input.unread & Unread.TURN:
+            self._input.unread |= Unread.TURN
+            # What it has begun holds memory until it is done.
+            self._listener.turns.add(self, first=self._listener.memory.tight)
+            self._read_or_not()
+
+    def may_begin(self) -> bool:
+        """See `interfaces.Connection`."""
+        if self.life >= _CLOSING or self._room_in_memory():
+            return True
+        self._input.unread |= Unread.TURN
+        self._read_or_not()
+        return False
+
+    def take_turn(self) -> None:
+        """It is this connection's turn."""
+        input_, turns = self._input, self._listener.turns
+        if input_.put_off:
+            self._serve_read(self._no_longer_put_off())
+            if input_.unread & (Unread.TURN | Unread.ROOM) == Unread.TURN:
+                turns.add(self)  # it may have asked before
+            else:
+                self._read_or_not()
+            self._ask_to_deliver()
+            return
+        asked = input_.unread & Unread.TURN
+        input_.unread &= ~Unread.TURN
+        if asked and self.life < _CLOSING:
+            self._deliver(b"")
+        elif self._may_deliver and not self._deliver_ahead():
+            self._all_delivered()
+            return
+        if not input_.unread & Unread.TURN:
+            self._read_or_not()
+        self._ask_to_deliver()
+
+    def _no_longer_put_off(self) -> bytes:
+        data = self._input.take_put_off()
+        self._listener.turns.put_off_bytes -= len(data)
+        return data
+
+    @property
+    def _may_deliver(self) -> bool:
+        """Nothing is against it to deliver what was read ahead."""
+        return self.life < _CLOSING and not self._input.unread & Unread.HELD
+
+    def _ask_to_deliver(self) -> None:
+        """Wait for a turn, if something was read ahead that may be delivered."""
+        if self._input.unread & (Unread.AHEAD | Unread.END) and self._may_deliver:
+            self._listener.turns.add(self)
+
+    def _deliver_ahead(self) -> bool:
+        """Deliver one read of it; false: there is nothing left."""
+        data = b"" if self._input.ahead is None else self._input.ahead.take()
+        if data:
+            self._deliver(data)
+        return bool(data)
+
+    def _all_delivered(self) -> None:
+        """The server has had all input: read again, unless there was an end behind it."""
+        over = self._input.delivered()
+        self._set_read_bytes()
+        if not over:
+            self._read_or_not()
+        elif self._layered:
+            self.end()
+        else:
+            self._input_over()
+
+    # The peer's end
+
+    def _input_over(self) -> None:
+        """All that came before the peer's FIN is delivered."""
+        if self._busy and self.life < _CLOSING and not self._layered:
+            self._input.unread |= Unread.FIN
+        else:
+            self.transport.loseConnection()
+
+    def _peer_ended(self) -> None:
+        """The peer said in TLS or WebSocket that nothing more comes; it is answered so.
+
+        TLS 1.3 would let us go on writing (RFC 8446 §6.1), TLS 1.2 and WebSocket do not.
+        What is not delivered yet will not be acknowledged, and is dropped, unless nothing
+        of its kind is acknowledged.
+        """
+        self._ended_by_peer()
+        if self._has_undelivered and not self._listener.acknowledges:
+            self._input.unread |= Unread.END
+            self._read_or_not()
+        else:
+            self.end()
+
+    def _ended_by_peer(self) -> None:
+        if self.life < _CLOSING:
+            self.ended_by = self.ended_by or "peer"
+
+    def _outlives(self, reason: Failure) -> bool:
+        """Its transport is lost: whether it goes on, for what nobody sends again."""
+        acknowledges = self._listener.acknowledges
+        if acknowledges or not self._has_undelivered or not self._has_unused:
+            return False
+        later = self._listener.clock.callLater
+        self.transport = LostTransport(lambda: later(0, self.connectionLost, reason))
+        self._stall = None
+        self._input.unread |= Unread.END | Unread.FIN
+        self._input.unread &= ~Unread.STALLED
+        self._ask_to_deliver()
+        return True
+
+    # Calls to the protocol (`_deliver` and `connectionLost` have the others)
+
+    def serve(self) -> None:
+        """Make the server, once the peer is known."""
         self._deadline = None
         self._active = True
         try:
             self._server = self._listener.accept(self)
-        except CALLBACK_ERRORS as error:
+        except _CALLBACK_ERRORS as error:
             self._raised("accept()", error)
+        if isinstance(self._server, Publishing):
+            self._input.unread &= ~Unread.STALLED
+
+    def _writable(self, server: Publishing, *, ready: bool) -> None:
+        try:
+            server.writable(ready)
+        except _CALLBACK_ERRORS as error:
+            self._raised("writable()", error)
 
     def drain(self) -> None:
         """The daemon stops."""
         self.ended_by = self.ended_by or "stopping"
         if self._server is None:
-            self._end()
+            self.end()
             return
         try:
             self._server.drain()
-        except CALLBACK_ERRORS as error:
+        except _CALLBACK_ERRORS as error:
             self._raised("drain()", error)
 
     def _raised(self, what: str, error: BaseException) -> None:
+        """End this connection, because *what* raised *error*."""
         if isinstance(error, Refusal):
             try:
                 self.refuse(error)
-            except CALLBACK_ERRORS as unusable:  # a reply that is no bytes
+            except _CALLBACK_ERRORS as unusable:  # a reply that is no bytes
                 self._raised(what, unusable)
             return
         if not self._failed:
@@ -179,31 +601,88 @@ class AcceptedConnection(Writing):
             self._listener.failed(self, what, error)
         self.abort()
 
-    # Called by the listener
+    # Output
+
+    @property
+    def framed(self) -> bool:
+        """See `interfaces.Connection`."""
+        return self._frames is not None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `interfaces.Connection`."""
+        return self.transport.unsent_bytes
+
+    def write(self, data: bytes) -> None:
+        """See `interfaces.Connection`."""
+        if self.life < _CLOSING:
+            self.send(data if self._frames is None else binary_message(data))
+
+    def write_each(self, messages: Sequence[bytes | memoryview]) -> None:
+        """See `interfaces.Connection`."""
+        if self.life >= _CLOSING:
+            return
+        if self._frames is None:
+            self._send_pieces(messages)
+        else:
+            self.send(binary_messages(messages))
+
+    def send(self, data: bytes) -> None:
+        """Write, through TLS but not as a WebSocket message."""
+        self._send_pieces((data,))
+
+    def _send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
+        if self._stall is not None:
+            size = sum(map(len, pieces))
+            if self._stall.grows(size, self.unsent_bytes):
+                self._cut_off(READ_BYTES + self._listener.unread_bytes)
+                return
+        self._writing = True
+        try:
+            transport = self._tls or self.transport
+            if len(pieces) > 1:
+                transport.writeSequence(pieces)
+            else:
+                transport.write(b"".join(pieces))
+        finally:
+            self._writing = False
+        unsent = self.transport.unsent_bytes
+        if unsent > OUTPUT_BYTES:
+            self._count_output(unsent)
+
+    def _cut_off(self, limit: str | int) -> None:
+        why = Refusal("peer does not read what we send", limit=limit)
+        self._listener.reject(self, why, "unread")
+        self.abort()
+
+    # Time
 
     def check_time(self, now: float) -> None:
-        """Look whether this connection is late with something."""
+        """Look whether this connection is late with something.  The listener calls it."""
         self._count_output(self.unsent_bytes)
-        if self._account is not None:
-            self._account.stands = self._stands(now, self._account.stands)
+        unread, stall, held = self._input.unread, self._stall, self._held
+        paused = bool(unread & Unread.PAUSED)
+        if held is not None:
+            since = None if stall is None else stall.since
+            held.look(now, self._received, since, paused=paused)
         if self._deadline is not None and now >= self._deadline:
             self._deadline_passed()
-        elif self._closing:
+        elif self.life >= _CLOSING:
             return
-        elif self._stalled(now):
+        elif stall is not None and self._is_stuck(stall, now):
             self._cut_off(f"{STALL_SECONDS:g} s")
-        elif self._unwatched and self._gave_up(self._look(), now):
+        elif self._is_unwatched and self._gave_up(now):
             self.abort()
-        elif self._too_slow(now):
+        elif held is not None and self._is_too_slow(held, now):
             limit = f"{self._listener.limits.minimum_rate} bytes/s"
-            rule = f"{self._unfinished} bytes of an unfinished message, and no progress"
+            rule = f"{held.unfinished} bytes of an unfinished message, and no progress"
             self._give_up(Refusal(rule, limit=limit, key="limits.minimum_rate"))
-        elif self._active or self._busy or self._paused or self.waits_for_room:
+        elif self._active or self._busy or unread & (Unread.PAUSED | Unread.ROOM):
             self._active = False
             self._active_at = now
             if self._frames is not None:
                 self._frames.tick()
-            if self.waits_for_room and not (self._paused or self._withheld):
+            if unread & Unread.HELD == Unread.ROOM:
                 self._still_waits()
         elif now - self._active_at >= self._listener.limits.idle:
             self._listener.count_rejection("idle")
@@ -211,79 +690,116 @@ class AcceptedConnection(Writing):
             self._log.debug("{peer} was idle for too long", peer=self.origin.peer)
             self.close()
 
-    def _unread_by_us(self) -> bool:
-        return self._paused or self.waits_for_room or self._stalled_since is not None
+    def _is_stuck(self, stall: Stall, now: float) -> bool:
+        """Whether the peer has taken nothing for long of what waits for it."""
+        if stall.shrinks(now, self.unsent_bytes):
+            self._active = True
+        return stall.is_long(now)
 
     @property
-    def _unwatched(self) -> bool:
+    def _is_unwatched(self) -> bool:
         """The reactor does not tell what happens to its peer."""
-        return self._unread_by_us() or self._half_closed
+        unread = self._input.unread & (Unread.PAUSED | Unread.ROOM | Unread.FIN)
+        return bool(unread) or self._stall is not None
 
-    @property
-    def _withheld(self) -> bool:
-        stalled = self._stalled_since is not None and not self._publishes()
-        return self._refusing or stalled
+    def _gave_up(self, now: float) -> bool:
+        """Ask the socket of a peer that is not read; read ahead if it has more to say.
 
-    def _too_slow(self, now: float) -> bool:
+        True: nobody waits any more for what its server has not submitted.
+        """
+        peer, input_ = look_at_peer(self.transport), self._input
+        unread = input_.unread & (Unread.PAUSED | Unread.STALLED | Unread.REFUSED)
+        if unread == Unread.PAUSED and self.life < _ANSWERING:
+            self._read_ahead(peer)
+        acknowledges = self._listener.acknowledges
+        return input_.gave_up(
+            peer, now, unused=self._has_unused, acknowledges=acknowledges
+        )
+
+    def _read_ahead(self, peer: Peer) -> None:
+        """Read on while the server takes nothing, as long as the peer sends."""
+        input_ = self._input
+        ahead = input_.ahead
+        if peer is not Peer.HEARD:
+            if ahead is None:
+                return
+            ahead.rest()
+        else:
+            ahead = ahead or self._new_ahead()
+            if not ahead.take_room():
+                return
+            input_.keep(ahead)
+            self._set_read_bytes()
+            self.transport.read_bytes = min(STEP, self.transport.read_bytes)
+        self._read_or_not()
+
+    def _new_ahead(self) -> ReadAhead:
+        return ReadAhead(self._holding.account, self._listener.limits.read_ahead_bytes)
+
+    def _still_waits(self) -> None:
+        """Call its server, which may have to tell its peer, and may begin after all."""
+        self._input.unread &= ~Unread.TURN
+        self._deliver(b"")
+        self._read_or_not()
+
+    def _is_too_slow(self, held: Holding, now: float) -> bool:
         """Whether a message that has begun does not come any further."""
-        if not self._unfinished or self._has_undelivered or self._unread_by_us():
-            self._progress = None
+        unread = self._input.unread & (Unread.UNDELIVERED | Unread.ROOM)
+        if not held.unfinished or unread or self._stall is not None:
+            held.rests()
             return False
-        if self._progress is None:
-            self._progress = now, self._received
-            return False
-        since, received = self._progress
-        if now - since < PROGRESS_SECONDS:
-            return False
-        self._progress = now, self._received
-        least = self._listener.limits.minimum_rate * (now - since)
-        return self._received - received < least
+        return held.too_slow(now, self._received, self._listener.limits.minimum_rate)
 
-    def _stands(self, now: float, stood: bool) -> bool:  # noqa: FBT001 - as it was
-        """Whether what it holds would not be done with in `PROGRESS_SECONDS`, as it goes."""
-        if self._stalled_since is not None:
-            return now - self._stalled_since >= _STANDS_SECONDS
-        if self._progress is None or self._paused:
-            return False
-        since, received = self._progress
-        if (seconds := now - since) < _STANDS_SECONDS:
-            return stood
-        return (
-            self._received - received
-        ) * PROGRESS_SECONDS < self._unfinished * seconds
+    def _deadline_passed(self) -> None:
+        if self.life >= _CLOSING:
+            self.transport.abortConnection()
+            return
+        limit = f"{self._listener.limits.handshake:g} s"
+        if self._silent:  # many a load balancer keeps a port open and says nothing
+            self._listener.count_rejection("handshake")
+            self._log.debug("{peer} says nothing", peer=self.origin.peer)
+            self.end()
+            return
+        why = Refusal("handshake not finished", limit=limit, key="limits.handshake")
+        self.reject(why, "handshake")
+
+    def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
+        """See `interfaces.Connection`."""
+        self._busy = waiting
+        if not waiting:
+            self._active = True
+            if self._input.unread & (Unread.FIN | Unread.END) == Unread.FIN:
+                # After the acknowledgement that this may stand right before.
+                self._listener.clock.callLater(0, self.close)
 
     # Memory
 
+    @property
+    def _holding(self) -> Holding:
+        if self._held is None:
+            self._held = Holding(self._listener.memory.account(self, self.host))
+        return self._held
+
     def hold(self, size: int, unsent: int = 0) -> None:
         """See `interfaces.Connection`."""
-        if size != self._unfinished or unsent != self._kept:
-            self._unfinished, self._kept = size, unsent
-            if not size:
-                self._progress = None
-                if self._account is not None:
-                    self._account.stands = False
-            self._count_memory()
+        held = self._held
+        if held is None:
+            if self.life is _LOST or not (size or unsent):
+                return
+            held = self._holding
+        held.hold(size, unsent)
 
-    def _count_memory(self) -> None:
-        held = self._unfinished + self._output + self._kept
-        if self._transport is NO_TRANSPORT:
-            held = 0
-        if held or self._account is not None:
-            self._memory.hold(held, self._unfinished if held else 0)
-
-    @property
-    def _memory(self) -> Account:
-        if self._account is None:
-            self._account = self._listener.memory.account(self, self.host)
-        return self._account
+    def _count_output(self, unsent: int) -> None:
+        if self._held is not None or unsent:
+            self._holding.unsent(unsent)
 
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
-        if self._transport is NO_TRANSPORT:
+        if self.life is _LOST:
             return
         if self._writing:  # what is written may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
-        elif self._closing or self._output + self._kept > self._unfinished:
+        elif self.life >= _CLOSING or self._holding.mostly_output:
             self._listener.reject(self, why, "memory")
             self.abort()
         else:
@@ -296,28 +812,91 @@ class AcceptedConnection(Writing):
         """
         self._listener.reject(self, why, "protocol")
         self._rejected = why
-        self._discard_input()
-        server = self._server
+        self._drop_input()
         try:
-            if isinstance(server, Yielding):
-                server.give_up(why)
+            if isinstance(self._server, Yielding):
+                self._server.give_up(why)
             else:
                 self.refuse(why)
-        except CALLBACK_ERRORS as error:
+        except _CALLBACK_ERRORS as error:
             self._raised("give_up()", error)
 
-    def _deadline_passed(self) -> None:
-        if self._closing:
-            self._transport.abortConnection()
+    # Its end
+
+    def close(self) -> None:
+        """See `interfaces.Connection`."""
+        if self.life >= _REFUSING:  # the answer ends it
             return
-        limit = f"{self._listener.limits.handshake:g} s"
-        if self._silent:  # many a load balancer keeps a port open and says nothing
-            self._listener.count_rejection("handshake")
-            self._log.debug("{peer} says nothing", peer=self.origin.peer)
-            self._end()
+        if self._frames is not None and not self._frames.closed:
+            self.send(close_frame(1000))
+        self.end()
+
+    def end(self) -> None:
+        """FIN after what is written; then wait a little for the peer's."""
+        if self.life >= _CLOSING:
             return
-        why = Refusal("handshake not finished", limit=limit, key="limits.handshake")
-        self._reject(why, "handshake")
+        self.become(_CLOSING)
+        listener = self._listener
+        self._deadline = listener.clock.seconds() + listener.linger
+        if self._tls is not None:
+            self._tls.close()
+        if self._input.unread & Unread.FIN:
+            self.transport.loseConnection()
+        else:
+            self.transport.loseWriteConnection()
+            self._read_or_not()
+
+    def abort(self) -> None:
+        """See `interfaces.Connection`."""
+        if self.life < _CLOSING:
+            self.become(_CLOSING)
+        self.transport.abortConnection()
+
+    def refuse(self, why: Refusal) -> None:
+        """See `interfaces.Connection`."""
+        if self.life >= _REFUSING:
+            return
+        if why is not self._rejected:
+            self._listener.reject(self, why, "protocol")
+        seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
+        if not seconds:
+            self._answer_refused(why)
+            return
+        self.become(_REFUSING)
+        self._input.unread |= Unread.REFUSED
+        self._read_or_not()
+        self._listener.clock.callLater(seconds, self._answer_refused, why)
+
+    def _answer_refused(self, why: Refusal) -> None:
+        if self.life >= _CLOSING:
+            return
+        if why.reply:
+            self.write(why.reply)
+        if self._frames is not None and self.life < _CLOSING:
+            self.send(close_frame(1008, why.rule))
+        self.end()
+
+    def reject(self, why: Refusal, reason: str) -> None:
+        """Refuse below the server, where the reply is already in the peer's terms."""
+        self._listener.reject(self, why, reason)
+        if why.reply:
+            self.send(why.reply)
+        self.end()
+
+    def report(self, why: Refusal) -> float:
+        """See `interfaces.Connection`."""
+        self._listener.report(self, why)
+        self._last_error = str(why)
+        return self._listener.penalty(self) if why.wrong_credentials else 0.0
+
+    # What it did
+
+    def count(self, *, events: int) -> None:
+        """See `interfaces.Connection`."""
+        self._listener.traffic.events += events
+        self._events += events
+        if self._held is not None:
+            self._held.account.served()
 
     @property
     def seen(self) -> Seen:
@@ -332,82 +911,6 @@ class AcceptedConnection(Writing):
             bytes=self._received,
             events=self._events,
             unacknowledged=origin.unacknowledged,
-            paused=self._paused,
+            paused=bool(self._input.unread & Unread.PAUSED),
             last_error=self._last_error,
         )
-
-    # interfaces.Connection
-
-    def close(self) -> None:
-        """See `interfaces.Connection`."""
-        if self._closing or self._refusing:  # the answer ends it
-            return
-        if self._frames is not None and not self._frames.closed:
-            self._send(close_frame(1000))
-        self._end()
-
-    def _end(self) -> None:
-        """FIN after what is written; then wait a little for the peer's."""
-        if self._closing:
-            return
-        self._closing = True
-        self._discard_input()
-        self._head = b""
-        listener = self._listener
-        self._deadline = listener.clock.seconds() + listener.linger
-        if self._tls is not None:
-            self._tls.close()
-        if self._half_closed:
-            self._transport.loseConnection()
-        else:
-            self._transport.loseWriteConnection()
-            self._transport.resumeProducing()
-
-    def abort(self) -> None:
-        """See `interfaces.Connection`."""
-        self._closing = True
-        self._discard_input()
-        self._transport.abortConnection()
-
-    def report(self, why: Refusal) -> float:
-        """See `interfaces.Connection`."""
-        self._listener.report(self, why)
-        self._last_error = str(why)
-        return self._listener.penalty(self) if why.wrong_credentials else 0.0
-
-    def refuse(self, why: Refusal) -> None:
-        """See `interfaces.Connection`."""
-        if self._closing or self._refusing:
-            return
-        if why is not self._rejected:
-            self._listener.reject(self, why, "protocol")
-        seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
-        if not seconds:
-            self._answer_refused(why)
-            return
-        self._refusing = True
-        self._discard_input()
-        self._read_or_not()
-        self._listener.clock.callLater(seconds, self._answer_refused, why)
-
-    def _answer_refused(self, why: Refusal) -> None:
-        if self._closing:
-            return
-        if why.reply:
-            self.write(why.reply)
-        if self._frames is not None and not self._closing:
-            self._send(close_frame(1008, why.rule))
-        self._end()
-
-    def _reject(self, why: Refusal, reason: str) -> None:
-        self._listener.reject(self, why, reason)
-        if why.reply:
-            self._send(why.reply)
-        self._end()
-
-    def count(self, *, events: int) -> None:
-        """See `interfaces.Connection`."""
-        self._listener.traffic.events += events
-        self._events += events
-        if self._account is not None:
-            self._account.served()

@@ -39,7 +39,6 @@ from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.connection_log import ConnectionLog
-from gateway.net.handshake import Handshake
 from gateway.net.loops import Loops
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
@@ -333,7 +332,7 @@ class Listener:
         if not self.admission.expects_header(connection.host):
             self._count(connection)
 
-    def admit_real_peer(self, connection: Handshake) -> bool:
+    def admit_real_peer(self, connection: AcceptedConnection) -> bool:
         """A PROXY header named the peer; false: it has too many, and is rejected."""
         rejection = self.admission.check_host(connection.host)
         if rejection is not None:
@@ -342,8 +341,8 @@ class Listener:
         self._count(connection)
         return True
 
-    def _count(self, connection: Handshake) -> None:
-        self.admission.add(cast(AcceptedConnection, connection))
+    def _count(self, connection: AcceptedConnection) -> None:
+        self.admission.add(connection)
         connection.counted = True
 
     def closed(self, connection: AcceptedConnection) -> None:
@@ -366,23 +365,25 @@ class Listener:
         """Count one that needs no line in the log."""
         self._rejections.count(reason)
 
-    def reject(self, connection: Handshake, why: Refusal, reason: str) -> None:
+    def reject(self, connection: AcceptedConnection, why: Refusal, reason: str) -> None:
         """Count and log one whose peer broke a rule."""
         connection.ended_by = reason
         peer = connection.origin.peer
         self._rejections.refused(connection.host, peer, why, reason)
 
-    def report(self, connection: Handshake, why: Refusal) -> None:
+    def report(self, connection: AcceptedConnection, why: Refusal) -> None:
         """Log what a peer did that does not end its connection."""
         peer = connection.origin.peer
         self._rejections.reported(connection.host, peer, why)
 
-    def penalty(self, connection: Handshake) -> float:
+    def penalty(self, connection: AcceptedConnection) -> float:
         """Count wrong credentials: how many seconds their answer is to wait."""
         self._on_wrong_credentials(self.name)
         return self.penalties.add(connection.host)
 
-    def failed(self, connection: Handshake, what: str, error: BaseException) -> None:
+    def failed(
+        self, connection: AcceptedConnection, what: str, error: BaseException
+    ) -> None:
         """Count and log one for which *what*, our code or the protocol's, raised."""
         connection.ended_by = "failure"
         peer = connection.origin.peer

@@ -48,6 +48,8 @@ class TlsConnection:
     def __init__(self, tls: ServerTls, transport: Transport) -> None:
         self.established = False
         """The handshake is done, the peer's certificate known."""
+        self.bare_bytes = 0
+        """Since the last that had data in it."""
         self.failure: str | None = None
         """Why the handshake failed, once `stop` was called."""
         self._tls = tls
@@ -66,7 +68,9 @@ class TlsConnection:
         self._above.dataReceived(data)
         plain = self._plain
         if not plain:
+            self.bare_bytes += len(data)
             return b""
+        self.bare_bytes = 0
         self._plain = []
         return plain[0] if len(plain) == 1 else b"".join(plain)
 

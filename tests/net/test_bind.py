@@ -295,7 +295,7 @@ def test_accepted_sockets_are_tuned(with_reactor: Run) -> None:
             listener = serve()
             client = connect(listener)
             until(lambda: Echo.made)
-            skt = Echo.made[0].connection._transport.getHandle()
+            skt = Echo.made[0].connection.transport.getHandle()
             tcp = socket.IPPROTO_TCP
             result["options"] = [
                 skt.getsockopt(tcp, socket.TCP_NODELAY) != 0,

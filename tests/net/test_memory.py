@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from budgets import Budget, keep
-from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
+from gateway.net.connection import READ_BYTES
+from gateway.net.holding import PROGRESS_SECONDS
 from gateway.net.memory import Account, MemoryBudget
 from gateway.sdk.interfaces import Refusal, Yielding
 
@@ -250,7 +251,9 @@ def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> Non
     deaf.stop_reading()
 
     def stand() -> list[bool]:
-        return [one.connection._memory.stands for one in (trickles, honest, deaf)]
+        return [
+            one.connection._holding.account.stands for one in (trickles, honest, deaf)
+        ]
 
     seen = [stand()]
     for _ in range(40):

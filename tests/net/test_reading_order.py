@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from budgets import Budget, keep
-from gateway.net.connection import PROGRESS_SECONDS, READ_BYTES
+from gateway.net.connection import READ_BYTES
+from gateway.net.holding import PROGRESS_SECONDS
 from gateway.sdk.interfaces import Refusal
 
 MakeNet = Callable[..., Any]
@@ -298,7 +299,7 @@ def test_those_who_wait_are_looked_at_every_few_seconds(
 def test_whose_events_became_durable_goes_last(late: tuple[Any, list[Any]]) -> None:
     """Its connection counts them."""
     _, (first, *_) = late
-    account = first.connection._memory
+    account = first.connection._holding.account
     place = account.place
     first.connection.count(events=1)
     assert account.place > place

@@ -74,7 +74,7 @@ def test_what_is_written_in_one_turn_is_sent_in_one_go(with_reactor: Run) -> Non
         + """
         class Many(Echo):
             def received(self, data):
-                count(self.connection._transport, "_send_all")
+                count(self.connection.transport, "_send_all")
                 for number in range(50):
                     self.connection.write(b"%02d" % number)
 
@@ -190,7 +190,7 @@ def test_pieces_of_any_size_arrive_in_their_order(
                 client.sendall(b"?")
                 got = received(client, sum(SIZES))
                 result["got"].append(got == b"".join(PIECES))
-            transport = Pieces.made[0].connection._transport
+            transport = Pieces.made[0].connection.transport
             until(lambda: transport.unsent_bytes == 0)
             result["peer"] = transport.getPeer().port == client.getsockname()[1]
         run(talk)

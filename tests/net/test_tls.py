@@ -20,7 +20,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
-from gateway.net.handshake import LAYERED_READ_BYTES
+from gateway.net.reading import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway_testkit.certificates import Authority
 

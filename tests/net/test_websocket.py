@@ -16,7 +16,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from gateway.net.handshake import LAYERED_READ_BYTES, READ_BYTES
+from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES
 
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]

@@ -47,7 +47,8 @@ class Budget:
 
 def keep(connection: Connection, data: bytes) -> None:
     """A server whose peer only ever begins messages."""
-    connection.hold(getattr(connection, "_unfinished", 0) + len(data))
+    held = getattr(connection, "_held", None)
+    connection.hold((held.unfinished if held else 0) + len(data))
 
 
 @pytest.fixture

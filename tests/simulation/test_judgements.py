@@ -18,10 +18,10 @@ from twisted.internet.defer import fail
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.net import tls
-from gateway.net.connection import AcceptedConnection
 from gateway.net.listen import Listener
 from gateway.net.memory import MemoryBudget
 from gateway.net.tls import ServerTls, UnusableCertificate
+from gateway.net.writing import Stall
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.sdk.pressure import Valve
 from gateway.store.digests import NOTHING, Link
@@ -268,7 +268,7 @@ def ask_for_no_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_whoever_reads_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AcceptedConnection, "_stalled", lambda *_: False)
+    patch.setattr(Stall, "is_long", lambda *_: False)
 
 
 def answer_when_published(patch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
 from gateway.net import CannotListen, Listener, MemoryBudget, Penalties, RejectionLog
 from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.life import Life
 from gateway.net.traffic import Traffic
 from gateway.net.turns import Turns
 from gateway.sdk.endpoint import Tcp
@@ -310,9 +311,9 @@ class Listeners:
     def _look_at(self, listener: Listener) -> None:
         most = listener.limits.read_ahead_bytes
         for one in listener._connections:
-            if (ahead := one._ahead) is not None:
-                account = one._account
-                assert account is not None
+            if (ahead := one._input.ahead) is not None:
+                assert one._held is not None
+                account = one._held.account
                 if account.ahead != ahead.size + ahead._room:
                     raise Broken(f"{account.ahead} bytes count as read ahead")
                 if ahead.size != sum(map(len, ahead._pieces)):
@@ -324,13 +325,15 @@ class Listeners:
 
     def _look_at_stalled(self, one: AcceptedConnection) -> None:
         """Whoever reads nothing; once all calls that were due have been made."""
-        reactor, since = self._life.reactor, one._stalled_since
+        reactor, stall = self._life.reactor, one._stall
         now = reactor.seconds()
         late = bool(reactor.calls) and reactor.calls[0].getTime() <= now
-        if since is None or late or one._closing or self._stopping:
+        if stall is None or late or one.life >= Life.CLOSING or self._stopping:
             return
-        if now - since > STALL_SECONDS + _LOOK_SECONDS:
-            raise Broken(f"a peer reads nothing for {now - since:.1f} s, and is kept")
+        if now - stall.since > STALL_SECONDS + _LOOK_SECONDS:
+            raise Broken(
+                f"a peer reads nothing for {now - stall.since:.1f} s, and is kept"
+            )
 
     def _check(self, bound: str, value: int, limit: int) -> None:
         if value > limit:

@@ -1,0 +1,71 @@
+"""The life of a connection, as a table: what it can be, and what may follow.
+
+    NEW ─► PROXY_HEADER ─► CLIENT_HELLO ─► TLS_HANDSHAKE ─► FIRST_BYTES ─► UPGRADE ─► SERVING
+                (each where the listener has it: `handshake`)                            │
+                                             ANSWERING ◄─────────────────────────────────┘
+                                                 └─► REFUSING ─► CLOSING ─► LOST
+
+It only goes on, never back.  Until it is `ANSWERING` what comes is for its server; from
+then on what comes is dropped.  Everything that depends on how far a connection is asks
+this, and only `connection.AcceptedConnection.become` changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+__all__ = ["FOLLOWS", "Life"]
+
+
+class Life(IntEnum):
+    """How far a connection is; what comes later is larger."""
+
+    NEW = 0
+    """It has no transport yet."""
+    PROXY_HEADER = 1
+    """Whoever is before us is to say who the peer is."""
+    CLIENT_HELLO = 2
+    """Its first byte is to say whether it speaks TLS."""
+    TLS_HANDSHAKE = 3
+    FIRST_BYTES = 4
+    """Its first bytes are to say whether they are the protocol's.  Without WebSocket it
+    has a server already, which may speak first."""
+    UPGRADE = 5
+    """It has begun to ask for a WebSocket."""
+    SERVING = 6
+    """What comes goes to its server."""
+    ANSWERING = 7
+    """Its server takes no more: it answers what it has, then closes."""
+    REFUSING = 8
+    """It gave wrong credentials, and waits for the answer; nobody else ends it."""
+    CLOSING = 9
+    """Our FIN is under way behind what is written, and the peer's is waited for; or it is
+    dropped, and the transport about to say so."""
+    LOST = 10
+    """Its transport is gone."""
+
+
+_END = {Life.CLOSING, Life.LOST}
+
+FOLLOWS: Mapping[Life, frozenset[Life]] = {
+    life: frozenset(following | _END)
+    for life, following in {
+        Life.NEW: {Life.PROXY_HEADER, Life.CLIENT_HELLO, Life.FIRST_BYTES},
+        Life.PROXY_HEADER: {Life.CLIENT_HELLO, Life.FIRST_BYTES, Life.ANSWERING},
+        Life.CLIENT_HELLO: {Life.TLS_HANDSHAKE, Life.ANSWERING},
+        Life.TLS_HANDSHAKE: {Life.FIRST_BYTES, Life.ANSWERING},
+        Life.FIRST_BYTES: {
+            Life.UPGRADE,
+            Life.SERVING,
+            Life.ANSWERING,
+            Life.REFUSING,
+        },
+        Life.UPGRADE: {Life.SERVING, Life.ANSWERING},
+        Life.SERVING: {Life.ANSWERING, Life.REFUSING},
+        Life.ANSWERING: {Life.REFUSING},
+        Life.REFUSING: set[Life](),
+    }.items()
+} | {Life.CLOSING: frozenset({Life.LOST}), Life.LOST: frozenset()}
+"""What may come after each.  Any connection may be refused, dropped or lost; one that has
+no server yet is `ANSWERING` only if it holds too much, for the moment of its refusal."""
