@@ -46,7 +46,7 @@ from gateway.store.disk import Disk
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
-__all__ = ["REQUESTS", "Inbox", "by_threads", "known", "lacking", "take_out"]
+__all__ = ["REQUESTS", "AtOnce", "Inbox", "by_threads", "known", "lacking", "take_out"]
 
 _log = logging.getLogger("gateway.spark")
 
