@@ -38,7 +38,7 @@ from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Acknowledged", "event_id", "read_ids", "search"]
 
-_ROWS = 1 << 14
+_BATCH_ROWS = 1 << 14
 
 
 class _Event(msgspec.Struct):
@@ -171,7 +171,9 @@ class _Search:
                     return
                 wanted = ["node", "incarnation", "lsn", "payload", "body"]
                 there = [name for name in wanted if name in file.schema_arrow.names]
-                for batch in file.iter_batches(_ROWS, columns=there, use_threads=False):
+                for batch in file.iter_batches(
+                    _BATCH_ROWS, columns=there, use_threads=False
+                ):
                     self._rows(batch, published_by)
         except PermissionError:
             raise

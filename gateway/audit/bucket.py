@@ -1,5 +1,7 @@
-"""The spool's files in a bucket, as the audit reads them: one at a time, as a copy that is
-removed again.  And what the bucket says of nodes (`gateway.store.word`).
+"""The spool's files in a bucket, and what the bucket says of nodes, for the audit.
+
+A file is read as a copy that is removed again, one at a time; what is said of nodes is in
+their words (`gateway.store.word`).
 """
 
 from __future__ import annotations

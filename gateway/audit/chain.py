@@ -1,5 +1,7 @@
-"""Verifies the chain of a node's spool files: each names the digest of the one before it
-(`gateway.store.digests`), so a file that was removed, exchanged or changed is evident.
+"""Verifies the chain of a node's spool files, in which no file can be exchanged unseen.
+
+Each names the digest of the one before it (`gateway.store.digests`), so a file that was
+removed, exchanged or changed is evident.
 
 The files of spool, archive and `poison/` are read, in order of lsn.  What must be there
 besides is known from the catalog and the mark.  The head of the chain may be gone: what

@@ -30,8 +30,8 @@ __all__ = ["Resent", "find_resent"]
 _PLACE = ["agent_id", "log_file_path", "log_offset"]
 _KEY = [*_PLACE, "message"]
 _DAY = re.compile(r".*/protocol=[^/]*/date=[^/]*/")
-_ROWS = 1 << 17
-_NAMED = 20
+_BATCH_ROWS = 1 << 17
+_MOST_EXAMPLES = 20
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ def find_resent(
 
 def _add(found: Resent, twice: pa.Table) -> None:
     found.copies += sum(count - 1 for count in twice["n"].to_pylist())
-    for row in twice.slice(0, max(0, _NAMED - len(found.examples))).to_pylist():
+    for row in twice.slice(0, max(0, _MOST_EXAMPLES - len(found.examples))).to_pylist():
         found.examples.append(
             f"agent {row['agent_id']}, {row['log_file_path']} at {row['log_offset']}:"
             f" {row['n']} times"
@@ -119,7 +119,7 @@ def _parts(
         with pq.ParquetFile(opened(path)) as file:
             if not set(wanted) <= set(file.schema_arrow.names):
                 return
-            for batch in file.iter_batches(_ROWS, columns=wanted):
+            for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
                 rows = pa.table(batch)
                 if node is not None:
                     mine = pc.equal(rows["node"].cast(pa.string()), node)

@@ -19,7 +19,7 @@ __all__ = ["CHUNK", "GREATEST", "Counts", "Ints"]
 CHUNK = 1 << 24
 GREATEST = 2**62
 """No journal gets there; what is above is damage."""
-_MANY = 255
+_MOST_COUNTED = 255
 _SPARSE = 8
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -164,17 +164,17 @@ class Counts:
             number, at = divmod(first, self.size)
             size = min(len(times), self.size - at)
             counts = self._chunk(number)[at : at + size]
-            counts[:] = np.minimum(counts + times[:size], _MANY)
+            counts[:] = np.minimum(counts + times[:size], _MOST_COUNTED)
             self._note(number, int(times[:size].sum()))
             first, times = first + size, times[size:]
 
     def _add_sparse(self, lsns: Ints, times: Ints) -> None:
-        """The same for lsns in order, each there once."""
+        """Count lsns that are in order, and there once each."""
         numbers = lsns // self.size
         starts = np.flatnonzero(np.diff(numbers, prepend=-1))
         for begin, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
             number = int(numbers[begin])
             chunk = self._chunk(number)
             places = lsns[begin:end] % self.size
-            chunk[places] = np.minimum(chunk[places] + times[begin:end], _MANY)
+            chunk[places] = np.minimum(chunk[places] + times[begin:end], _MOST_COUNTED)
             self._note(number, int(times[begin:end].sum()))

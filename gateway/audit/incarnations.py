@@ -1,5 +1,6 @@
-"""What is known of a node's incarnations: who goes on from whom, how far each had come, and
-whether anybody can vouch that this was its end (`gateway.store.incarnation`).
+"""What is known of a node's incarnations: who goes on from whom, and where each ended.
+
+Of an end it is asked whether anybody can vouch for it (`gateway.store.incarnation`).
 
 An event's name is (node, incarnation, lsn).  A journal knows itself and those before it in
 its directory: a *line*, in which no lsn is given twice.  An incarnation in no line that is

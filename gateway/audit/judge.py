@@ -124,7 +124,7 @@ class _Judge:
         return self._present(each) | files | self._waiting.get(each, Ranges())
 
     def _own(self, each: str) -> Ranges:
-        """Likewise, or were."""
+        """Its lsns that are anywhere, or were: the catalog names them."""
         return self._known(each) | Ranges.of(self._lines[each])
 
     def _asked(self) -> dict[str, Ranges]:
@@ -145,7 +145,7 @@ class _Judge:
     # -- where they are -----------------------------------------------------------------
 
     def judge(self) -> Node:
-        """Also adds problems to the report."""
+        """What was found of it; problems are added to the report."""
         problems = self._report.problems
         problems += self._journal.problems
         asked = self._asked()

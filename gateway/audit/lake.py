@@ -33,7 +33,7 @@ __all__ = [
     "received_at",
 ]
 
-_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,9 @@ def columns(
                     for name in ("node", "incarnation", "lsn", "flaw")
                     if name in schema.names
                 ]
-                for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+                for batch in file.iter_batches(
+                    _BATCH_ROWS, columns=names, use_threads=False
+                ):
                     yield from _by_life(_found(batch))
             else:
                 for batch in _whole(file):
@@ -210,7 +212,7 @@ def received_at(place: Place, node: str, incarnation: str, lsn: int) -> int | No
     with contextlib.suppress(Exception), _opened(place) as file:
         names = ["node", "incarnation", "lsn", "received_at"]
         names = [name for name in names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
             mine = pc.and_(
                 pc.equal(batch["lsn"], lsn),
                 pc.equal(batch["node"].cast(pa.string()), node),
@@ -224,7 +226,9 @@ def received_at(place: Place, node: str, incarnation: str, lsn: int) -> int | No
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     """All rows and columns, one row group in memory at a time."""
     for group in range(file.num_row_groups):
-        for batch in file.iter_batches(_ROWS, row_groups=[group], use_threads=False):
+        for batch in file.iter_batches(
+            _BATCH_ROWS, row_groups=[group], use_threads=False
+        ):
             batch.validate(full=True)
             yield batch
 

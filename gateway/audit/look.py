@@ -76,7 +76,7 @@ class View:
         self.files: dict[str, Files] = {}
         """Of each node that any place knows."""
         self.lives: dict[str, Lives] = {}
-        """Likewise: its incarnations."""
+        """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
         self.until: dict[tuple[str, str | None], int] = {}
         """The last lsn of each incarnation, and of each node, at the first look."""

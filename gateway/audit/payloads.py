@@ -1,5 +1,6 @@
-"""Compares payloads with the digests that were written with them (`gateway.store.digests`):
-those in the archive's files, and those in the tables.
+"""Compares payloads in archive and tables with the digests written beside them.
+
+`gateway.store.digests` says what those are.
 
 Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of

@@ -1,5 +1,6 @@
-"""Files of tables in object storage, as the audit reads them: only the columns that it asks
-for, where they are, with no copy on this machine.
+"""Files of tables in object storage, of which the audit reads the columns it needs.
+
+They are read where they are, with no copy on this machine.
 """
 
 from __future__ import annotations

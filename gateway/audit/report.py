@@ -78,32 +78,32 @@ class Node:
 
     @property
     def in_lake(self) -> int:
-        """See `Life`."""
+        """How many are in the tables."""
         return sum(life.in_lake for life in self.lives)
 
     @property
     def in_spool(self) -> int:
-        """See `Life`."""
+        """How many are in the spool, and not in the tables."""
         return sum(life.in_spool for life in self.lives)
 
     @property
     def in_journal(self) -> int:
-        """See `Life`."""
+        """How many are in the journal only."""
         return sum(life.in_journal for life in self.lives)
 
     @property
     def holes(self) -> Ranges:
-        """The lsns of all."""
+        """Its lsns that are nowhere, of all incarnations."""
         return Ranges.joined(life.holes for life in self.lives)
 
     @property
     def doubles(self) -> Ranges:
-        """Likewise."""
+        """Its lsns that are there more than once."""
         return Ranges.joined(life.doubles for life in self.lives)
 
     @property
     def aside(self) -> Ranges:
-        """Likewise."""
+        """Its lsns in files that the Spark job could not read."""
         return Ranges.joined(life.aside for life in self.lives)
 
     @property

@@ -47,7 +47,7 @@ def table_files(
 
 
 def _listed(lake: Path, access: Access) -> Iterator[tuple[Place, Identity, str | None]]:
-    """Likewise, and of each how rows of it are deleted that still are in it."""
+    """Those files, and of each how rows are marked as deleted that still are in it."""
     kind, told = _sink(lake)
     store = None
     for name, deleted in _files(kind, lake, told, access):

@@ -1,5 +1,4 @@
-"""Where one audit looks: the directories of gateways and jobs, their buckets and tables; and
-gateways on other machines, which are asked.
+"""Where one audit looks: directories, buckets and tables, and gateways that it asks.
 
 Many gateways may write for one job, each on a disk of its own.  What is in a table is found
 below the job's directory, what waits in a bucket below its address, and what is only in a
@@ -333,7 +332,7 @@ class Spools:
         self.urls = list(buckets)
 
     def archives(self) -> dict[str, list[SpoolFile]]:
-        """Likewise, what the job has committed, where that is kept in a bucket.
+        """Files that the job has committed, by node, where those are kept in a bucket.
 
         Raises `BucketError`.
         """

@@ -23,7 +23,7 @@ from gateway.store.names import parse_file_name
 
 __all__ = ["Verified", "verify"]
 
-_ROWS = 1 << 15
+_BATCH_ROWS = 1 << 15
 _CLOCK_SECONDS = 5.0
 
 
@@ -98,7 +98,7 @@ def _read_all(path: Path) -> int:
         if not file.schema_arrow.equals(SCHEMA):
             raise Unusable(f"its columns are not the gateway's: {_differ(file)}")
         rows = 0
-        for batch in file.iter_batches(_ROWS, use_threads=False):
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
             batch.validate(full=True)
             rows += len(batch)
         if rows != file.metadata.num_rows:

@@ -42,7 +42,7 @@ Example:
 Exit status: 0 accepted; 2 wrong use, or there is no such hole.
 """
 
-_MANY = 4
+_MOST_NAMED = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -166,8 +166,8 @@ def _holes(node: Node, report: Report) -> str:
     holes += [f"{one.last + 1}-" for one in report.unknown if not one.accepted]
     if not holes:
         return "the audit misses nothing of it"
-    more = f" and {len(holes) - _MANY} more" if len(holes) > _MANY else ""
-    return f"what is: {', '.join(holes[:_MANY])}{more}"
+    more = f" and {len(holes) - _MOST_NAMED} more" if len(holes) > _MOST_NAMED else ""
+    return f"what is: {', '.join(holes[:_MOST_NAMED])}{more}"
 
 
 def _shown(first: int, last: int | None) -> str:

@@ -1,9 +1,9 @@
-"""Runs one case of `gateway test`: input through a listener's protocol, without network,
-disk or time.
+"""Runs one case of `gateway test`: input through a listener's protocol, in memory.
 
-What is sent are bytes as they are, or events by the protocol's own client, that of
-`gateway send`.  Rows are what the protocol's decoder makes of the stored batches; rows of
-tables are what the Spark job makes of the file that the spool would get.
+There is no network, no disk and no time.  What is sent are bytes as they are, or events by
+the protocol's own client, that of `gateway send`.  Rows are what the protocol's decoder
+makes of the stored batches; rows of tables are what the Spark job makes of the file that
+the spool would get.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""`gateway test`: unit tests of a configuration, sample input through listeners to rows,
-of events and of the tables that Spark makes of them.
+"""`gateway test`: unit tests of a configuration, from sample input to rows.
+
+The rows are those of events, and those of the tables that Spark makes of them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The kinds of values that only the gateway's own keys take; `gateway.sdk.fields` has those
-that a protocol's options may take, too.
+"""The kinds of values that only the gateway's own keys take.
+
+`gateway.sdk.fields` has those that a protocol's options may take, too.
 """
 
 from __future__ import annotations

@@ -443,13 +443,13 @@ class Config(Section):
         yield ("admin", "token"), f"is required, because {others}"
 
     def _too_small_a_spool(self) -> Iterator[tuple[Place, str]]:
-        room = self.spool.max_bytes
+        allowed = self.spool.max_bytes
         for place, size in (
             (("journal", "segment_bytes"), self.journal.segment_bytes),
             (("spool", "roll_bytes"), self.spool.roll_bytes),
         ):
-            if size > room:
-                limit = format_size(room)
+            if size > allowed:
+                limit = format_size(allowed)
                 yield (
                     place,
                     f"{format_size(size)} is more than spool.max_bytes: {limit}",

@@ -1,5 +1,4 @@
-"""Looks at the bucket of a spool, if it has one: is it there, may we, and does it do what a
-commit rests on?
+"""Looks at the bucket of a spool: does it do what a commit rests on?
 
 One small object is made, read, listed, made a second time, which must be refused, swapped
 for another one, and removed.

@@ -1,5 +1,6 @@
-"""Looks at TLS: can certificate and key be read, do they belong together, from when until
-when are they valid, and for which names.
+"""Looks at certificates: can they be read, are they valid, do keys belong to them?
+
+It tells from when until when they are, and for which names.
 """
 
 from __future__ import annotations

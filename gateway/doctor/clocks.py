@@ -1,6 +1,6 @@
-"""Looks at the clocks: is the time of day plausible, does it run with the monotonic clock,
-and is any file from the future.
+"""Looks at the clocks: is the time plausible, and is any file from the future?
 
+The time of day is to run with the monotonic clock.
 Files are dated by the wall clock, and no later than the newest one before; a clock that was
 wrong once shows in them.
 """

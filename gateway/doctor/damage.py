@@ -1,8 +1,8 @@
-"""Looks for files that can not be read as they were written: the catalog's lines, journal
-segments, spool files, the small files in `state/`.
+"""Looks for files that can not be read as they were written.
 
-They are read with what the start reads them with, and nothing is mended.  Payloads are the
-audit's business (`gateway audit`): here of spool files only the footers are read.
+The catalog's lines, journal segments, spool files and the small files in `state/` are read
+with what the start reads them with, and nothing is mended.  Payloads are the audit's
+business (`gateway audit`): here of spool files only the footers are read.
 """
 
 from __future__ import annotations

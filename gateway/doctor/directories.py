@@ -1,9 +1,7 @@
-"""Looks at the data directory: can it be written, does its file system do what durability
-rests on, and is there room for what the configuration allows.
+"""Looks at the data directory: can it be written, is it sound, is it large enough?
 
 The file system is really asked: a temporary file is written, synced, renamed and locked in
-the data directory, and removed.  Not that a sync survives a power cut, which only a power
-cut tells.
+the data directory, and removed.  Whether a sync survives a power cut, only that tells.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Looks at what the operating system grants: file descriptors and memory, against what the
-configuration allows peers to take.
-"""
+"""Looks at file descriptors and memory: are they enough for what peers may take?"""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from gateway.spoken import size
 
 __all__ = ["examine"]
 
-_KEPT = 1024
+_OWN_DESCRIPTORS = 1024
 """Descriptors for journal, spool and admin port."""
-_LEAST = 256
+_LEAST_DESCRIPTORS = 256
 _BASE_BYTES = 256 * 2**20
 """What the daemon takes with no work, and what it writes one Parquet file with."""
 _MEMORY = Path("/proc/meminfo")
@@ -36,12 +34,10 @@ def _descriptors(config: Config, hard: int | None) -> Look:
     """Against the hard limit, to which the daemon lifts its own."""
     wanted = sum(one.limits.connections for one in config.listeners)
     detail = f"{hard or 'any number'} for {wanted} connections (limits.connections)"
-    if hard is None or hard >= wanted + _KEPT:
+    if hard is None or hard >= wanted + _OWN_DESCRIPTORS:
         return ok("file descriptors", detail)
-    advice = (
-        f"LimitNOFILE={wanted + _KEPT} in the unit (`ulimit -Hn`), or lower the limits"
-    )
-    if hard < _LEAST:
+    advice = f"LimitNOFILE={wanted + _OWN_DESCRIPTORS} in the unit (`ulimit -Hn`), or lower the limits"
+    if hard < _LEAST_DESCRIPTORS:
         return fail("file descriptors", detail, advice)
     return warn("file descriptors", f"{detail}: those beyond wait to be let in", advice)
 

@@ -1,5 +1,4 @@
-"""Looks at the addresses that the gateway listens on: is each free, or taken by this very
-gateway.
+"""Looks at the addresses to listen on: is each free, or taken by this very gateway?
 
 Who listens is read from `/proc/net`; a port that nobody has is bound for a moment.  What a
 running daemon has is not connected to.

@@ -30,7 +30,7 @@ def gap(first: int, last: int) -> bytes:
 
 
 def of_incarnation(events: pa.RecordBatch, incarnation: str) -> pa.RecordBatch:
-    """The same, which say so, if it is known."""
+    """The same events, whose metadata says which incarnation gave their lsns, if known."""
     return events.replace_schema_metadata({KEY: incarnation} if incarnation else None)
 
 

@@ -107,11 +107,11 @@ class Reader:
         return Chunk(lsn, at, elements, lasts)
 
 
-def _fitting(rows: Rows, begin: int, end: int, room: int) -> tuple[int, int]:
-    """How many rows *room* bytes are enough for, one at least, and what is left."""
+def _fitting(rows: Rows, begin: int, end: int, left_bytes: int) -> tuple[int, int]:
+    """How many rows fit into *left_bytes*, one at least, and what is left of these."""
     end = min(end, rows.count)
     row = begin
-    while row < end and room > 0:
-        room -= rows.size(row) + _EVENT_BYTES
+    while row < end and left_bytes > 0:
+        left_bytes -= rows.size(row) + _EVENT_BYTES
         row += 1
-    return row - begin, room
+    return row - begin, left_bytes

@@ -54,7 +54,7 @@ _PIECES = (_COMPRESSED, _PART)
 _BRACE, _BRACKET = b"{["
 
 #: When more than this of an unfinished event is inflated, inflate all that is left.
-_LARGE = 1 << 20
+_JOINED_BYTES = 1 << 20
 
 #: Inflated bytes that are decoded in one piece, at most.
 _ONE_PIECE = 8 << 20
@@ -244,7 +244,7 @@ def _unpack(frame: memoryview, decoding: _Decoding) -> None:
     for piece in pieces:
         frames = rest + piece if rest else piece
         rest = frames[_walk(frames, 0, decoding) :]
-        if len(rest) > _LARGE:  # or joining its pieces would take quadratic time
+        if len(rest) > _JOINED_BYTES:  # or joining its pieces would take quadratic time
             rest += b"".join(pieces)
             rest = rest[_walk(rest, 0, decoding) :]
     if rest:

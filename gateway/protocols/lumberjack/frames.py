@@ -139,7 +139,7 @@ class Compressed(Struct):
     inflated: int
     """Size of its contents in bytes."""
     sizes: bytearray | None = None
-    """Likewise, of the bodies in it, if all of it is `J` frames whose bodies begin with a
+    """Sizes of the bodies in it, if all of it is `J` frames whose bodies begin with a
     brace: no more than `MOST_SIZES`, each of less than 64 KiB."""
 
 
@@ -219,9 +219,9 @@ class Stream:
             self._at = 0
 
     def next(
-        self, room: int, budget: int
+        self, most_events: int, budget: int
     ) -> Window | Frames | Array | CompressedHeader | None:
-        """The next token, with at most *room* events; None if it has not all arrived.
+        """The next token, with at most *most_events* events; None if it has not all arrived.
 
         *budget* is how many bytes a frame may have beside what its window holds.
         Raises `Refusal`, and `NoRoom`, which changes nothing.
@@ -237,9 +237,9 @@ class Stream:
             return None
         kind = buffer[at + 1]
         if kind == J:
-            return self._json(version, room, budget)
+            return self._json(version, most_events, budget)
         if kind == D:
-            return self._data(version, room, budget)
+            return self._data(version, most_events, budget)
         if kind == W:
             return self._window(version)
         if kind == C:
@@ -275,7 +275,9 @@ class Stream:
         self._taken(at + 6)
         return CompressedHeader(bytes(self._buffer[at : at + 6]), size)
 
-    def _json(self, version: int, room: int, budget: int) -> Frames | Array | None:
+    def _json(
+        self, version: int, most_events: int, budget: int
+    ) -> Frames | Array | None:
         buffer, at = self._buffer, self._at
         expected = version << 8 | J
         head = _JSON_HEAD.unpack_from
@@ -284,7 +286,7 @@ class Stream:
         # The only loop that runs once for each event.  It takes frames whose body begins
         # with a brace: such a body is neither an array nor empty.
         try:
-            for _ in range(min(room, _RUN)):
+            for _ in range(min(most_events, _RUN)):
                 kind, size, first = head(buffer, at)
                 if first != _BRACE or kind != expected:
                     break
@@ -328,12 +330,12 @@ class Stream:
         frame = bytes(self._buffer[at:stop])
         return Array(version, seq, frame)
 
-    def _data(self, version: int, room: int, budget: int) -> Frames | None:
+    def _data(self, version: int, most_events: int, budget: int) -> Frames | None:
         buffer, start = self._buffer, self._at
         kind = bytes((version, D))
         at = start
         count = pairs = seq = not_zero = 0
-        while count < room and pairs < _RUN and buffer.startswith(kind, at):
+        while count < most_events and pairs < _RUN and buffer.startswith(kind, at):
             try:
                 stop = self._data_stop(at, budget - (at - start))
             except NoRoom:

@@ -71,7 +71,9 @@ class Cutter:
     """Cuts one compressed frame that a `wire.Decoder` has accepted."""
 
     def __init__(self, frame: bytes, counts: Sequence[int], limits: Limits) -> None:
-        """No piece goes beyond the first of *counts* events, nor beyond the next …"""
+        """No piece goes over the end of so many events, as the first of *counts* says, nor over
+        that of so many more, as the next one says.
+        """
         self._frame = frame
         self._counts = counts
         self._limits = limits

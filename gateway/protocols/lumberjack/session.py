@@ -62,9 +62,9 @@ _COMMA = 0.1
 #: frame, in fewer than the second.
 _TINY, _TINY_PARTS = 14, 128
 #: Of so many events in a compressed frame the sizes are worth keeping.
-_MANY = 64
+_LEAST_MEASURED_FRAMES = 64
 #: So many bytes of tiny windows are one batch.
-_TOGETHER = 1 << 14
+_TOGETHER_BYTES = 1 << 14
 
 
 @dataclass(slots=True)
@@ -90,18 +90,19 @@ class _Open(Struct, eq=False):
     stored: int = 0
     """Events of parts of it that were stored before."""
     came: bool = False
-    """A frame of it is here, …"""
+    """A frame of it is here."""
     seq: int = 0
-    """… and the last has this sequence number."""
+    """The sequence number of its last frame that is here."""
     not_zero: int = 0
     """The last sequence number that is not 0, those of its parts included."""
     within: bool = False
-    """It has frames in the compressed frame that is arriving, …"""
+    """It has frames in the compressed frame that is arriving."""
     inside: int = 0
-    """… and so many events, …"""
+    """Events in that compressed frame."""
     inside_size: int = 0
+    """What these have of `size`."""
     inside_payload_bytes: int = 0
-    """… which have so much of `size`, and of `payload_bytes`."""
+    """What these have of `payload_bytes`."""
     count: int = 0
     size: int = 0
     """Bytes of its frames, inflated."""
@@ -154,7 +155,10 @@ class _Open(Struct, eq=False):
 
 def _worth_sizes(token: Compressed, count: int) -> bool:
     """They are known, save more than they cost, and are less than what they are of."""
-    return token.sizes is not None and _MANY <= count <= len(token.frame) // 2
+    return (
+        token.sizes is not None
+        and _LEAST_MEASURED_FRAMES <= count <= len(token.frame) // 2
+    )
 
 
 class Session:
@@ -526,7 +530,11 @@ class Session:
         tiny = self._tiny
         if one.tiny:
             one.id = 0
-            if tiny is None or tiny.version != one.version or tiny.held > _TOGETHER:
+            if (
+                tiny is None
+                or tiny.version != one.version
+                or tiny.held > _TOGETHER_BYTES
+            ):
                 self._close_tiny()
                 self._tiny = one
             else:

@@ -141,9 +141,9 @@ class _Inflation:
         else:
             self._parts.append(bytearray(deflated))
 
-    def next(self, room: int, budget: int) -> Window | Frames | Array | None:
+    def next(self, most_events: int, budget: int) -> Window | Frames | Array | None:
         """The next token in it; None if more must be inflated first."""
-        token = self.frames.next(room, budget)
+        token = self.frames.next(most_events, budget)
         if token is None:
             return None
         assert not isinstance(token, CompressedHeader), "refused inside"
@@ -261,24 +261,24 @@ class Decoder:
         if self._inflation is not None:
             self._inflation.frames.release(much=True)
 
-    def next(self, room: int, budget: int) -> Token | None:
+    def next(self, most_events: int, budget: int) -> Token | None:
         """The next token; None until more is fed.
 
-        A run has at most *room* events, because the caller knows where its window ends.
+        A run has at most *most_events* events, because the caller knows where its window ends.
         *budget* is how many bytes a frame may have beside what its window holds; one that
         has more raises `NoRoom`, which changes nothing.
         """
         while True:
             inflation = self._inflation
             if inflation is None:
-                token = self._stream.next(room, budget)
+                token = self._stream.next(most_events, budget)
                 if not isinstance(token, CompressedHeader):
                     if token is None:
                         self._stream.release()
                     return token
                 self._inflation = _Inflation(token, self._limits)
                 continue
-            inner = inflation.next(room, budget)
+            inner = inflation.next(most_events, budget)
             if inner is not None:
                 return inner
             step = inflation.advance(self._stream)

@@ -53,11 +53,11 @@ class _Piece(Protocol):
 
     @property
     def first(self) -> int:
-        """The offset where the first of them begins; …"""
+        """The offset where the first of them begins."""
 
     @property
     def last(self) -> int:
-        """… and the last one, or where it ends if that is known."""
+        """The offset where the last of them begins, or where it ends if that is known."""
 
     def read(self, offset: int, size: int, lsn: int) -> tuple[bytes | memoryview, int]:
         """Bytes of extents that reach to *lsn*, and an lsn from which on to look for what

@@ -39,9 +39,9 @@ class JournalRun:
 
     def __init__(self) -> None:
         self._offsets = array("q")
-        """Of each piece, in the channel; …"""
+        """Where each piece begins in the channel."""
         self._places = array("q")
-        """… in the file."""
+        """Where each piece begins in the file."""
         self._sizes, self._sums = array("I"), array("I")
         self._lsns = array("q")
         """All events up to this one end here, or before."""

@@ -31,7 +31,7 @@ __all__ = [
     "head",
 ]
 
-_LEAST, _MOST = 8, 2 << 20
+_LEAST_BYTES, _MOST_BYTES = 8, 2 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +46,7 @@ class Read:
     @property
     def bytes(self) -> int:
         """The limit of the answer: 8 bytes at least, 2 MiB at most."""
-        return min(max(self.size, _LEAST), _MOST)
+        return min(max(self.size, _LEAST_BYTES), _MOST_BYTES)
 
 
 class Found(Struct):

@@ -22,7 +22,7 @@ from gateway.sdk.interfaces import Refusal
 __all__ = ["Replies", "Writer"]
 
 #: Limit of the replies that wait, in bytes: twice the largest reply.
-_MOST = 2 * MAX_LENGTH
+_MOST_HELD_BYTES = 2 * MAX_LENGTH
 
 #: Memory that a waiting reply takes beside its bytes.
 _REPLY_BYTES = 256
@@ -83,10 +83,10 @@ class Replies:
         if len(written) > HEADER_BYTES + MAX_LENGTH:
             raise Refusal(f"reply of {len(written)} bytes", limit=MAX_LENGTH)
         self.held_bytes += len(written) + _REPLY_BYTES
-        if self.held_bytes > _MOST:
+        if self.held_bytes > _MOST_HELD_BYTES:
             raise Refusal(
                 f"{self.held_bytes} bytes of replies that wait for the disk",
-                limit=_MOST,
+                limit=_MOST_HELD_BYTES,
             )
         self._queue.append(_Pending(self._state.number, written, failed))
 

@@ -89,9 +89,9 @@ class Span:
     group: int
     """Its number in the file."""
     first: int
-    """The offset of the channel's first row there; …"""
+    """The offset where the channel's first row there begins."""
     last: int
-    """… and of the last one: where it begins."""
+    """The offset where the last one begins."""
 
 
 class FileIndex:

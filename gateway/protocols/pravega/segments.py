@@ -44,7 +44,7 @@ __all__ = ["Change", "Segments"]
 
 _REPLACE_IF_EQUALS = 4
 
-_LARGE = 1 << 20
+_WHOLE_BYTES = 1 << 20
 """The body of a merge of more bytes is left in pieces."""
 
 
@@ -366,7 +366,7 @@ class Segments(State):
             payload_bytes += record.payload_bytes
             merged += record.merged_bytes
         pieces: Sequence[bytes | memoryview] = ()
-        if merged > _LARGE:
+        if merged > _WHOLE_BYTES:
             pieces, body = records.pieces(number, made), b""
         else:
             body = records.pack(number, made)

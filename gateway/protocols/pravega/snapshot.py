@@ -177,13 +177,13 @@ class SnapshotWriter:
 
     def step(self) -> bool:
         """Encode a part of the state; False when nothing is left."""
-        room = self._out.tell() + _STEP_BYTES
+        stop = self._out.tell() + _STEP_BYTES
         some: list[_Segment] = []
         tables = 0
         while (
             (self._names or self._tables)
             and len(some) + tables < _STEP_SEGMENTS
-            and self._out.tell() < room
+            and self._out.tell() < stop
         ):
             if self._tables:
                 self._tabulate()

@@ -150,9 +150,9 @@ class Table:
 
 
 def _up_to_reply_size(entries: Iterable[Entry]) -> Iterator[Entry]:
-    room = _REPLY_BYTES
+    left_bytes = _REPLY_BYTES
     for entry in entries:
         yield entry
-        room -= len(entry.key) + len(entry.value)
-        if room <= 0:
+        left_bytes -= len(entry.key) + len(entry.value)
+        if left_bytes <= 0:
             return

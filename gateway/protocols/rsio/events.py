@@ -40,7 +40,7 @@ __all__ = ["NAMED", "RESUMED", "Life", "Part", "decode", "life", "pack", "parts"
 
 _PLAIN, _PACKED, _LIFE = 1, 2, 3
 RESUMED, NAMED = 1, 2
-_SMALL = 512
+_LEAST_COMPRESSED_BYTES = 512
 """Messages of fewer bytes are not worth compressing."""
 _DENSE = 32
 """What a fast compressor makes so much smaller, a better one makes smaller yet."""
@@ -108,7 +108,7 @@ def pack(
     """
     messages = b"".join([run.messages for run in runs])
     form = _PLAIN
-    if compress and len(messages) >= _SMALL:
+    if compress and len(messages) >= _LEAST_COMPRESSED_BYTES:
         packed = _compressed(messages)
         if len(packed) < len(messages):
             messages, form = packed, _PACKED

@@ -179,9 +179,9 @@ class _Progress:
         self.instance = instance
         """Of the life that has the name; None: no sender ever said one."""
         self.recorded = instance
-        """The one that is in the journal, …"""
+        """The instance whose record is in the journal."""
         self.number = number
-        """… and the number of that record."""
+        """The number of that record."""
         self.recording = 0
         """Records on their way to the journal."""
 

@@ -25,10 +25,10 @@ __all__ = ["BEGUN_BYTES", "PART_BYTES", "Parts"]
 PART_BYTES = (1 << 13) - 64
 """Larger elements are sent in parts of this size; two with their heads are 16 KiB."""
 
-_BEGUN = 16
-"""Elements that are begun and not finished, at most; …"""
+_MOST_BEGUN = 16
+"""Elements that are begun and not finished, at most: a quarter of docs/rsio-v0.md's limit."""
 BEGUN_BYTES = 8 << 20
-"""… and their size.  A quarter and a half of the limits of docs/rsio-v0.md."""
+"""Octets of those elements, at most: half of the limit of docs/rsio-v0.md."""
 
 
 class Parts:
@@ -122,7 +122,7 @@ class Parts:
         return len(part)
 
     def _may_begin(self, size: int) -> bool:
-        few = self._begun < _BEGUN and self._begun_bytes + size <= BEGUN_BYTES
+        few = self._begun < _MOST_BEGUN and self._begun_bytes + size <= BEGUN_BYTES
         return few or not self._begun
 
     def _end(self, stream: Served) -> None:

@@ -33,7 +33,7 @@ __all__ = [
     "varint",
 ]
 
-_MOST = 2**64 - 1
+_GREATEST = 2**64 - 1
 _MOST_OCTETS = 10
 
 
@@ -80,7 +80,7 @@ def read_varint(buffer: bytes | bytearray, at: int) -> tuple[int, int]:
         octet = buffer[place]
         value |= (octet & 0x7F) << shift
         if octet < 0x80:
-            if value > _MOST:
+            if value > _GREATEST:
                 raise Refusal("varint above 2^64 - 1")
             return value, place + 1
         shift += 7

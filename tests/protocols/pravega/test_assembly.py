@@ -65,7 +65,7 @@ def test_a_body_takes_no_more_memory_than_its_bytes(size: int) -> None:
 @pytest.fixture
 def store(make_store: Make, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Where 50 KB are large, and 10 KB are copied in a turn."""
-    monkeypatch.setattr(segments, "_LARGE", 50_000)
+    monkeypatch.setattr(segments, "_WHOLE_BYTES", 50_000)
     monkeypatch.setattr(assembly, "STEP_BYTES", 10_000)
     made = make_store(
         unacknowledged_bytes=1 << 25, transaction_bytes=1 << 25, recent_bytes=1 << 20

@@ -1,9 +1,8 @@
-"""Automatic scaling: splits segments that are written to faster than a stream's policy says,
-and merges neighbours that are written to little.
+"""Automatic scaling: splits busy segments of a stream, and merges quiet ones.
 
-Once a minute it notes the length, or the number of events, of the segments of each stream
-with a policy by rate, and keeps that for 20 minutes: in memory, so after a restart it
-begins anew.
+The stream's policy says what is busy.  Once a minute the length, or the number of events,
+of the segments of each stream with a policy by rate is noted, and kept for 20 minutes: in
+memory, so a restart begins anew.
 
     split    more than 5 times the target for 2 minutes, twice for 5, or once for 10; into
              as many as the rate asks for, at least two, at most the policy's factor
@@ -38,7 +37,7 @@ _MINUTE = 60.0
 _SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
 """More than so many times the target for so many minutes is too much."""
 _MERGE = ((2, 1.0), (5, 1.0), (10, 1.0))
-_KEPT = 21
+_NOTES = 21
 _UNIT = {BY_BYTES: 1024, BY_EVENTS: 1}
 
 
@@ -51,7 +50,7 @@ class _Rate:
     """How fast one segment has been written to, minute by minute."""
 
     def __init__(self) -> None:
-        self._noted: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+        self._noted: deque[tuple[float, int]] = deque(maxlen=_NOTES)
 
     def note(self, now: float, value: int) -> None:
         """Its length, or its number of events, now."""

@@ -1,5 +1,6 @@
-"""Retention of streams: truncates each at the place that its policy and its reader groups
-allow, from time to time.
+"""Retention of streams: truncates each where its policy and its reader groups allow.
+
+It does so from time to time.
 
     no policy     nothing is truncated, unless `options.stream_retention` says how old
     by time       what was written longer ago than `param`

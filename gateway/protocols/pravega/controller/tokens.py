@@ -18,7 +18,7 @@ __all__ = ["DelegationTokens"]
 
 _FAILED, _EXPIRED = 0, 1
 _SEGMENT_PARTS = 3
-_KEPT = 10_000
+_MOST_TOKENS = 10_000
 
 
 class DelegationTokens:
@@ -85,7 +85,7 @@ class DelegationTokens:
             ):
                 return None
             found = _decode(signed.partition(".")[2])
-            if len(self._checked) >= _KEPT:
+            if len(self._checked) >= _MOST_TOKENS:
                 self._checked.clear()
             self._checked[token] = found
         return found

@@ -53,7 +53,7 @@ _AGE_MS = 86_400_000
 _GRACE_SECONDS = 30.0
 """An aborted transaction's segments are deleted later: clients may still append."""
 _KEPT_MS = 3_600_000
-_KEPT = 100_000
+_MOST_ENDED = 100_000
 _MAX_OPEN = 10_000
 
 
@@ -304,7 +304,7 @@ class Transactions:
     def _forget_ended(self) -> None:
         """Delete the records of old transactions that have ended."""
         known = self._catalog.transactions
-        now, over = self._catalog.container.now, len(known) - _KEPT
+        now, over = self._catalog.container.now, len(known) - _MOST_ENDED
         gone: list[Key] = []
         for key, found in known.items():
             if not found.ended or key in self._deletions:
