@@ -361,7 +361,7 @@ def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
         if left <= 0:
             yield _Finding(
                 f"The certificate of listener {name} ended {duration(-left)} ago, and "
-                "senders refuse it: put a new one in its place, it is read by itself.",
+                "peers refuse it: put a new one in its place, it is read by itself.",
                 "bad",
                 "listeners",
             )

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ __all__ = [
 
 _SECONDS = 10.0
 """Longer than the daemon takes for any answer, and the pause between two states."""
+_RENEWED_SECONDS, _LOOK_SECONDS = 10.0, 0.2
+"""So long a certificate may be in its file before the gateway shows it: twice what it needs."""
 _DEFAULT = "127.0.0.1:8080"
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - what to connect to, not to bind
 
@@ -107,6 +110,7 @@ class AdminPort:
             headers["Content-Type"] = "application/json"
         connection = _Connection(self._where, seconds, self._tls)
         try:
+            _connect(connection)
             connection.request("GET" if body is None else "POST", path, body, headers)
             return connection.getresponse()
         except (OSError, ValueError, http.client.HTTPException) as why:
@@ -132,6 +136,24 @@ def _object(answer: http.client.HTTPResponse) -> dict[str, Any]:
     return found
 
 
+def _connect(connection: http.client.HTTPConnection) -> None:
+    """A gateway whose certificate was just renewed may need a moment to have read it."""
+    until = time.monotonic() + _RENEWED_SECONDS
+    while True:
+        try:
+            connection.connect()
+        except _Another:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_LOOK_SECONDS)
+        else:
+            return
+
+
+class _Another(OSError):
+    """Not the certificate that is in its file."""
+
+
 class _Tls:
     """How we know the gateway, and it us."""
 
@@ -148,7 +170,7 @@ class _Tls:
         made = self._context.wrap_socket(plain, server_hostname=host)
         if self._shows not in (None, made.getpeercert(binary_form=True)):
             made.close()
-            raise OSError("it has another certificate than admin.tls.certificate now")
+            raise _Another("it has another certificate than admin.tls.certificate")
         return made
 
 

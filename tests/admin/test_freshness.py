@@ -335,7 +335,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a certificate has ended": (
         {"certificates": {"beats": -7200.0}, "job": SILENT, "uncommitted": 300},
         (
-            "The certificate of listener beats ended 2 h ago, and senders refuse it: put a "
+            "The certificate of listener beats ended 2 h ago, and peers refuse it: put a "
             "new one in its place, it is read by itself."
         ),
         "bad",

@@ -24,7 +24,7 @@ from gateway.admin.status import (
     Status,
     as_json,
 )
-from gateway.cli import status
+from gateway.cli import _admin, status
 from gateway_testkit.certificates import Authority, Pair
 
 Shown = pytest.CaptureFixture[str]
@@ -228,7 +228,11 @@ def test_over_tls_with_a_certificate_of_our_own(
 
 
 def test_the_configured_certificate_is_enough(
-    secret: Callable[..., str], authority: Authority, tmp_path: Path, capsys: Shown
+    secret: Callable[..., str],
+    authority: Authority,
+    tmp_path: Path,
+    capsys: Shown,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever signed it, and though it has expired; another one is not."""
     pair = authority.issue("gw", valid=dt.timedelta(minutes=-5))
@@ -243,6 +247,7 @@ def test_the_configured_certificate_is_enough(
         return cli.main(["status", "--config", str(file)])
 
     assert shows(pair) == 0
+    monkeypatch.setattr(_admin, "_RENEWED_SECONDS", 0.5)
     assert shows(authority.issue("other")) == 1
     assert "another certificate than admin.tls.certificate" in capsys.readouterr().out
 

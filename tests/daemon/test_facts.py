@@ -78,6 +78,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         lost_events=3, flawed=(1, 2),
         refused={"beats": Refused(3, 300, "10.0.0.7:1", "version 9")},
         sections=[Statistics("game", "", [], ["http://game does not answer"])],
+        admin=SimpleNamespace(name="admin", certificate_ends=NOW + timedelta(days=9)),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -97,7 +98,8 @@ def test_with_a_job(tmp_path: Path) -> None:
     assert (facts.roll_seconds, facts.disk_wait, facts.durable_lsn) == (4.0, 3.0, 20)
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})
     assert facts.addresses == {"beats": "tcp:1", "games": "tcp:2"}
-    assert facts.certificates == {"beats": 3 * 86400}
+    assert facts.certificates == {"beats": 3 * 86400, "admin": 9 * 86400}
+    assert "admin" not in facts.listeners
 
 
 def test_without_a_job(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import deadlines
+from chromium import Chromium
 from daemons import Daemon, free_port, tls
 from gateway_testkit.certificates import Authority
 
@@ -87,6 +88,23 @@ def test_by_tls(
     assert "reloaded" in say(f"gateway reload --config {daemon.config}", home)
     assert "admin: certificate reloaded from" in daemon.log
     assert say(lines[0].replace("8443", port), home) == "ready\n"
+
+
+@pytest.mark.slow
+def test_the_live_page_over_tls(
+    prepare: Callable[..., Daemon], authority: Authority, chromium: Chromium
+) -> None:
+    """A browser that is given the token sees it live, and nothing is refused to it."""
+    pair = authority.issue("gw", valid=VALID)
+    daemon = prepare(admin={"tls": tls(pair), "token": "s3cret"})
+    started(daemon)
+    chromium.trust_any()
+    chromium.open(f"https://any:s3cret@{daemon.admin}/")
+    sentence = "(document.getElementById('sentence')?.textContent ?? '')"
+    chromium.wait(f"{sentence}.startsWith('Nothing has ever come')", "the first word")
+    assert all(f"//{daemon.admin}/" in one.replace("any:s3cret@", "")
+               for one in chromium.requested)  # fmt: skip
+    assert chromium.console == []
 
 
 def test_by_a_unix_socket(prepare: Callable[..., Daemon], tmp_path: Path) -> None:
