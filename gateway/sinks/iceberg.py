@@ -46,6 +46,10 @@ _PROPERTIES = {
     # One task writes few partitions; no batch is sorted or shuffled for it.
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
+    # Several files are open at once, and an event may be large: `gateway.spark.heap`.
+    "write.parquet.row-group-size-bytes": str(32 << 20),
+    "write.parquet.row-group-check-min-record-count": "4",
+    "write.parquet.row-group-check-max-record-count": "100",
     "write.metadata.delete-after-commit.enabled": "true",
 }
 
@@ -79,6 +83,7 @@ class IcebergTable:
         if not self._exists():
             return Ledger()
         table = self._table()
+        self._complete(table)
         self._drop_staged(table)
         self._last = self._newest(table)
         current = table.currentSnapshot()
@@ -92,6 +97,18 @@ class IcebergTable:
             number = max(current.sequenceNumber(), found.sequence if found else 0)
             raise Lost(int(number))
         return found
+
+    @staticmethod
+    def _complete(table: Any) -> None:
+        """Give a table that an earlier version has made what it lacks."""
+        there = table.properties()
+        lacking = {key: one for key, one in _PROPERTIES.items() if key not in there}
+        if lacking:
+            update = table.updateProperties()
+            for key, one in lacking.items():
+                update.set(key, one)
+            update.commit()
+            table.refresh()
 
     def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
         """See `commits.Table`."""

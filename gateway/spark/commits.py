@@ -193,13 +193,15 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
         self._point("begun")
-        files, found = self.identify(self._spool, self._checkpoint.batch_files(batch))
+        files, found, row_bytes = self.identify(
+            self._spool, self._checkpoint.batch_files(batch)
+        )
         took = Ranges.of(files)
         fresh = took.minus(self.ledger.committed)
         if fresh:
             if found != len(took):
                 raise shortfall(batch, len(took), found)
-            plan = Plan(files, without=took.minus(fresh))
+            plan = Plan(files, took.minus(fresh), row_bytes=row_bytes)
             names = [file.name for file in files]
             after = self.ledger.after(self._checkpoint.query, batch, took, names)
             types = {**self.ledger.types, **self.types}

@@ -6,7 +6,7 @@ The file's name says the rest.  One look at each file, before a batch is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +19,9 @@ from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.store import digests, incarnation
 
-__all__ = ["Footers", "first_received_at", "incarnation_of", "read"]
+__all__ = ["Footers", "expansion", "first_received_at", "incarnation_of", "read"]
+
+_GROUP_BYTES = 32 << 20
 
 
 class Footers(NamedTuple):
@@ -29,6 +31,8 @@ class Footers(NamedTuple):
     """With their incarnations; one that is gone as it was named."""
     rows: int
     """In all that are there."""
+    row_bytes: int = 0
+    """What one of them may have in memory."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -37,7 +41,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     Raises `Broken` for a form that this job does not know, and what pyarrow raises for a
     file that is damaged.
     """
-    named, rows = [], 0
+    named, rows, row_bytes = [], 0, 0
     for file in files:
         try:
             found = pq.read_metadata(spool / file.name)
@@ -52,9 +56,43 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
                 " gateway wrote it. Install the same version here"
             )
         rows += found.num_rows
+        row_bytes = max(row_bytes, _row_bytes(found))
         by = digests.said(words, incarnation.KEY) or ""
         named.append(replace(file, incarnation=by))
-    return Footers(named, rows)
+    return Footers(named, rows, row_bytes)
+
+
+def expansion(paths: Iterable[Path]) -> float:
+    """How much more these files are in memory than on disk, those that can be read."""
+    stored = expanded = 1
+    for path in paths:
+        try:
+            found, size = pq.read_metadata(path), path.stat().st_size
+        except (OSError, pa.ArrowException):
+            continue
+        stored += size
+        expanded += sum(_sizes(found))
+    return max(1.0, expanded / stored)
+
+
+def _row_bytes(found: pq.FileMetaData) -> int:
+    """The rows of a group are taken to be alike, but where it is larger than the gateway
+    makes one of small events: then one of them may be all of it.
+    """
+    counts = (
+        found.row_group(number).num_rows for number in range(found.num_row_groups)
+    )
+    each = zip(_sizes(found), counts, strict=True)
+    return max(
+        (size if size > _GROUP_BYTES else size // max(1, rows) for size, rows in each),
+        default=0,
+    )
+
+
+def _sizes(found: pq.FileMetaData) -> Iterator[int]:
+    """Of its groups, as they are in memory."""
+    for number in range(found.num_row_groups):
+        yield found.row_group(number).total_byte_size
 
 
 def incarnation_of(file: Path | pa.BufferReader) -> str:

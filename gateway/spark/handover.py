@@ -117,6 +117,8 @@ class HandOver(Sink):
     _done: Callable[[Committed], None] = lambda committed: None
     _point: Callable[[str], None] = lambda name: None
 
+    repeats = True
+
     def __attrs_post_init__(self) -> None:
         super().__init__()
         self._path = self._lake / INTERNAL / f"{self.name}.json"
@@ -171,18 +173,20 @@ class HandOver(Sink):
         if files := _files(told):
             self.types = told["types"]
             found = self.identify(self._spool, files)
-            plan = Plan(found.files, without=Ranges(told["without"]))
+            plan = Plan(found.files, Ranges(told["without"]), row_bytes=found.row_bytes)
             self._hand(plan, found.rows, told["query"], told["batch"], repeated=True)
 
     def _take(self, rows: Any, batch: int) -> None:
         begun = time.monotonic()
-        files, found = self.identify(self._spool, self._checkpoint.batch_files(batch))
+        files, found, row_bytes = self.identify(
+            self._spool, self._checkpoint.batch_files(batch)
+        )
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0
         if took != without:
             query = self._checkpoint.query
-            plan = Plan(files, without)
+            plan = Plan(files, without, row_bytes=row_bytes)
             intent = {
                 "sequence": self.ledger.sequence + 1,
                 "query": query,

@@ -18,6 +18,7 @@ from gateway.spark import (
     accepting,
     compact,
     formats,
+    heap,
     java,
     progress,
     requeue,
@@ -31,7 +32,7 @@ from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health, Waiting
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.ledger import Broken, Hole, SpoolFile
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
@@ -96,10 +97,11 @@ class Job:
                 spark,
                 Columns.of(config.spark),
             ),
-            limit=lambda: limit_of(self._spool, config.spark.max_bytes_per_trigger),
+            limit=self._limit,
             trigger=config.spark.trigger,
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
+        self._suspects = heap.Suspects(self._lake / INTERNAL / "heap.json", self._disk)
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
         self._upto: Mapping[str, int] | None = None
@@ -112,6 +114,11 @@ class Job:
             ),
             lambda why: _log.warning("could not compact: %s", why),
         )
+
+    def _limit(self) -> Mapping[str, int]:
+        if self._suspects:
+            return {"max_files": 1}
+        return limit_of(self._spool, self._config.spark.max_bytes_per_trigger)
 
     def _note(self, committed: Committed) -> None:
         self._committed.append(committed)
@@ -150,6 +157,7 @@ class Job:
         requeue.finish(self._lake, self._disk)
         compact.finish(self._lake, self._disk)
         self._poison.finish()
+        self._give_up()
         self._sweep()
         self.clean()
         if self._overlooks():
@@ -182,7 +190,7 @@ class Job:
         """
         active = self._query.active  # before its failure, which may come in between
         if (why := self._query.failure) is not None:
-            if not self._move_aside(why):
+            if not self._move_aside(why) and not self._one_by_one(why):
                 raise Failed(f"{self._sink.name}: {_reason(why)}") from why
             self._renew()
             return False
@@ -207,16 +215,75 @@ class Job:
             return False
         names = self._sweep()
         for hole in self._poison.examine(self._sink.batch_files):
-            _log.error(
-                "%s is moved to %s: %s. Its events, lsn %d to %d of %s, are in no table"
-                " until it is mended (gateway spark requeue)",
-                *(hole.file, self._config.data_dir / "poison", hole.why),
-                *(hole.first, hole.last, hole.node),
-            )
+            self._say_aside(hole)
             names.append(hole.file)
         if names:
             self._health.say(last_error=f"moved aside: {', '.join(names)}")
         return bool(names)
+
+    def _one_by_one(self, why: Exception) -> bool:
+        """After a batch that ran out of heap: whether its files are tried alone now."""
+        files = self._sink.batch_files
+        if not heap.ran_out(why) or self._sink.failure is None or not files:
+            return False
+        if self._sink.repeats:
+            raise Failed(self.ran_out()) from why
+        self._suspects.failed(files)
+        _log.warning("%s", self.ran_out())
+        self._query.stop()
+        self._sink.recover()
+        self._give_up()
+        return True
+
+    def ran_out(self) -> str:
+        """That the heap was too small, for what, and what to do."""
+        names = [file.name for file in self._sink.batch_files]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        return (
+            f"Java's heap of {heap.key_of(self._config.spark)} was too small for a batch"
+            f" of {names[0] if names else 'no file'}{more}: "
+            + (
+                "the batch comes again, whole, once there is more"
+                if self._sink.repeats
+                else "its files are tried one at a time, and one that does not fit alone"
+                " is moved aside"
+            )
+        )
+
+    def java_ended(self, why: Exception) -> str:
+        """Why, as far as that is known; the next start goes on with what is noted here."""
+        at_work = self._sink.busy or self._sink.failure is not None
+        if session.java_status() != heap.EXIT or not at_work:
+            return f"Spark's Java has ended: {_reason(why)}"
+        if not self._sink.repeats:
+            self._suspects.failed(self._sink.batch_files)
+        return self.ran_out()
+
+    def _give_up(self) -> None:
+        """Move aside what did not fit alone."""
+        self._sink.careful = bool(self._suspects)
+        name = self._suspects.alone
+        file = None if name is None else SpoolFile.parse(name)
+        if name is None or file is None:
+            return
+        if self._disk.exists(self._spool / name):
+            why = (
+                f"an event of it does not fit into Java's heap of"
+                f" {heap.key_of(self._config.spark)}, with no other file beside it: give"
+                " it more"
+            )
+            self._say_aside(self._poison.move(file, why))
+        self._suspects.aside(name)
+        self._sink.careful = bool(self._suspects)
+
+    def _say_aside(self, hole: Hole) -> None:
+        _log.error(
+            "%s is moved to %s: %s. Its events, lsn %d to %d of %s, are in no table"
+            " until it is mended (gateway spark requeue)",
+            *(hole.file, self._config.data_dir / "poison", hole.why),
+            *(hole.first, hole.last, hole.node),
+        )
+        self._health.say(last_error=f"moved aside: {hole.file}")
 
     def _sweep(self) -> list[str]:
         names = self._poison.sweep()
@@ -231,7 +298,10 @@ class Job:
     def tend(self) -> None:
         """What is to do now and then between batches."""
         self.clean()
-        if self._query.active and (self._query.stale or self._overlooks()):
+        fit = self._suspects.keep({file.name for file in self._cleaner.waiting()})
+        if fit:
+            self._sink.careful = False
+        if self._query.active and (fit or self._query.stale or self._overlooks()):
             _log.info("beginning a new checkpoint")
             self._query.stop()
             self.clean()
@@ -442,7 +512,7 @@ def _loop(
         _quietly(job.stop)
         raise Failed(_reason(why)) from why
     except (Py4JError, ConnectionError) as why:
-        raise Failed(f"Spark's Java has ended: {_reason(why)}") from why
+        raise Failed(job.java_ended(why)) from why
     except BaseException:
         _quietly(job.stop)
         raise

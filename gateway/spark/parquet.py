@@ -167,12 +167,15 @@ class ParquetSink(Sink):
         begun = time.monotonic()
         self._point("begun")
         query = self._checkpoint.query
-        files, _ = self.identify(self._spool, self._checkpoint.batch_files(batch))
+        files, _, row_bytes = self.identify(
+            self._spool, self._checkpoint.batch_files(batch)
+        )
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
             return
-        plan = Plan(files, without=took.common(self.ledger.committed))
+        without = took.common(self.ledger.committed)
+        plan = Plan(files, without, row_bytes=row_bytes)
         staged = self._staging / str(batch)
         moves, counted = self._stage(rows, staged, plan)
         self._check_complete(batch, len(took) - len(plan.without), counted.rows)

@@ -89,7 +89,7 @@ class Poison:
             except FileNotFoundError:
                 continue
             if why is not None:
-                moved.append(self._move(file, why))
+                moved.append(self.move(file, why))
         return moved
 
     def sweep(self) -> list[str]:
@@ -113,7 +113,8 @@ class Poison:
         found = [SpoolFile.parse(hole.file) for hole in self._sink.ledger.holes]
         self.examine(file for file in found if file is not None)
 
-    def _move(self, file: SpoolFile, why: str) -> Hole:
+    def move(self, file: SpoolFile, why: str) -> Hole:
+        """Move one aside, and note its events as a hole.  Raises OSError."""
         by = footers.incarnation_of(self._spool / file.name)
         hole = Hole(file.node, file.first, file.last, file.name, why, time.time(), by)
         self._sink.note(hole)

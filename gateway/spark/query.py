@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from gateway.spark import alike, s3a, tables
+from gateway.spark import alike, heap, s3a, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.columns import Columns
 from gateway.spark.ledger import Broken, SpoolFile
@@ -37,6 +37,9 @@ LOG_BYTES = 1 << 20
 
 #: A query that has committed fewer is not renewed.
 LEAST_BATCHES = 10
+
+#: The stream itself takes rows of this size a few thousand at a time.
+_LARGE_BYTES = 4096
 
 #: Bytes of the spool for which a batch gets one more task, and one more file.
 _TASK_BYTES = 8 << 20
@@ -108,6 +111,7 @@ class Query:
         self._begin()
 
     def _begin(self) -> None:
+        heap.fit(self._spark, 0)
         self._limited = self._limit()
         rows = self._stream(self._limited)
         types = {field.name: field.dataType.simpleString() for field in rows.schema}
@@ -217,6 +221,7 @@ def reader(
         return tables.named(spark.read.schema(SCHEMA_DDL).parquet(*paths), files)
 
     def read(plan: Plan) -> DataFrame:
+        heap.fit(spark, plan.row_bytes)
         if plan.files:
             parts = map(part, tables.layers(plan.files))
             found = reduce(lambda one, other: one.union(other), parts)
@@ -224,7 +229,7 @@ def reader(
             found = spark.createDataFrame([], SCHEMA_DDL)
             found = found.withColumn("incarnation", tables.unnamed())
         fresh = tables.without(found, plan.without)
-        fresh = fresh.coalesce(_tasks(spark, spool, plan.files))
+        fresh = fresh.coalesce(_tasks(spark, spool, plan))
         return tables.events(fresh, body, columns)
 
     return read
@@ -244,16 +249,17 @@ def writer(
     """What writes a batch: a file for each partition of a table, unless it is large.
 
     The rows are those of the stream; but where two incarnations of a node are in one
-    batch, which those do not tell apart, they are *read* again.
+    batch, which those do not tell apart, or where some are large, for which the stream has
+    no settings, they are *read* again.
     """
     in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
     def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
-        if len(tables.layers(plan.files)) > 1:
+        if plan.row_bytes > _LARGE_BYTES or len(tables.layers(plan.files)) > 1:
             fresh = read(plan)
         else:
             fresh = tables.without(tables.named(rows, plan.files), plan.without)
-        tasks = _tasks(spark, spool, plan.files)
+        tasks = _tasks(spark, spool, plan)
         if plan.resent:
             fresh = tables.resent(fresh, plan.resent)
         elif in_utc and (one := alike.folder_of(spool, plan.files)) is not None:
@@ -265,8 +271,10 @@ def writer(
     return write
 
 
-def _tasks(spark: SparkSession, spool: Path, files: Sequence[SpoolFile]) -> int:
-    """How many write a batch of these."""
+def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:
+    """How many write a batch."""
+    if plan.row_bytes > heap.ALONE_BYTES:
+        return 1
     most = max(1, int(spark.sparkContext.defaultParallelism))
-    size = sum((spool / file.name).stat().st_size for file in files)
+    size = sum((spool / file.name).stat().st_size for file in plan.files)
     return min(most, 1 + size // _TASK_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import threading
 import warnings
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from gateway.spark.formats import merged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SAFETY", "settings", "start"]
+__all__ = ["SAFETY", "java_status", "settings", "start"]
 
 #: What any job that reads a spool should set; each line is a loss that was seen.
 SAFETY: Mapping[str, str] = {
@@ -83,6 +84,8 @@ def settings(
     }
     if spark.master.startswith("local"):
         chosen["spark.driver.host"] = "127.0.0.1"
+        # A task that runs out of heap ends alone, and not all of Java: `gateway.spark.heap`.
+        chosen["spark.executor.killOnFatalError.depth"] = "0"
     quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     chosen |= more or {}
     options = {_DRIVER: f"{quiet} {_COMPILE}", _EXECUTOR: _COMPILE}
@@ -94,6 +97,17 @@ def settings(
     own = {name: value for name, value in spark.conf.items() if name not in options}
     own = {name: str(value) for name, value in own.items()}
     return merged({**chosen, **SAFETY}, own)
+
+
+def java_status(seconds: float = 5.0) -> int | None:
+    """What a Java that has ended, ended with; None where another program started it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    try:
+        return None if process is None else int(process.wait(seconds))
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:

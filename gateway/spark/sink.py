@@ -39,6 +39,9 @@ __all__ = [
     "shortfall",
 ]
 
+#: Parquet can have no larger one.
+_MOST_ROW_BYTES = 1 << 31
+
 _log = logging.getLogger("gateway.spark")
 
 
@@ -79,6 +82,8 @@ class Plan:
     """Events that are in the tables already."""
     resent: Ranges = field(default_factory=Ranges)
     """Events that their sender sent twice."""
+    row_bytes: int = 0
+    """What one of them may have in memory."""
 
 
 class Sink(ABC):
@@ -88,6 +93,8 @@ class Sink(ABC):
     """
 
     name = "events"
+    repeats = False
+    """Whether a batch that has begun comes again as it was, and in no parts."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
@@ -97,6 +104,8 @@ class Sink(ABC):
         """Whether a batch is on its way into the tables right now."""
         self.batch_files: list[SpoolFile] = []
         """What the last batch took, failed or not."""
+        self.careful = False
+        """Whether batches are of one file, and take as little of the heap as they can."""
         self.anew: dict[Life, list[Life]] = {}
         """Incarnations that gave lsns which others of their node had given before, and
         these others, since the job began."""
@@ -160,7 +169,10 @@ class Sink(ABC):
         found = footers.read(spool, files)
         self._compared = self._compare(spool, found.files)
         self.batch_files = [self._known_as(spool, file) for file in found.files]
-        return Footers(self.batch_files, found.rows)
+        return found._replace(
+            files=self.batch_files,
+            row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes,
+        )
 
     def has_all(self, spool: Path, file: SpoolFile) -> bool:
         """Whether all events of a file in *spool* are in the tables."""

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config.bucket import SCHEME, parse_bucket_url
+from gateway.spark import footers
 from gateway.store.names import odd_for_spark
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ SCHEMA_DDL = (
 
 #: Spark plans a batch for about a millisecond a file, and begins no row before.
 MANY_FILES = 2000
+
+#: So many files say how well all that wait are compressed.
+_LOOKED_AT = 16
 
 _LSN = "[0-9]" * 20
 
@@ -90,7 +95,8 @@ def spool_of(config: Any) -> Path:
 def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:
     """How much a micro-batch should take, as arguments of `gateway_stream`.
 
-    *max_bytes*, but `MANY_FILES` while more wait that are so small that this is less.
+    *max_bytes* in memory; Spark counts those on disk, which are fewer by how well they are
+    compressed.  But `MANY_FILES` while more wait that are so small that this is less.
     """
     with os.scandir(spool) as found:
         # As Spark's own filter has it, but for the digits: most of a week's are looked at.
@@ -99,14 +105,19 @@ def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:
             for one in found
             if one.name.startswith("events-") and one.name.endswith(".parquet")
         ]
-    if len(waiting) > MANY_FILES:
-        sizes = []
-        for one in waiting:
-            with contextlib.suppress(FileNotFoundError):
-                sizes.append(one.stat().st_size)
-        if sum(heapq.nlargest(MANY_FILES, sizes)) <= max_bytes:
-            return {"max_files": MANY_FILES}
-    return {"max_bytes": max_bytes}
+    sizes = []
+    for one in waiting:
+        with contextlib.suppress(FileNotFoundError):
+            sizes.append(one.stat().st_size)
+    few = waiting[:: 1 + len(waiting) // _LOOKED_AT]
+    factor = footers.expansion(Path(one.path) for one in few)
+    if sum(sizes) * factor <= max_bytes:
+        return {"max_bytes": max_bytes}
+    # In coarse steps: whenever it changes the query begins anew.
+    most = max(1, max_bytes // 4 ** math.ceil(math.log(factor, 4)))
+    if len(sizes) > MANY_FILES and sum(heapq.nlargest(MANY_FILES, sizes)) <= most:
+        return {"max_files": MANY_FILES}
+    return {"max_bytes": most}
 
 
 def url(path: Path) -> str:

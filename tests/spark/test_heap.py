@@ -1,0 +1,197 @@
+"""Large events in a small heap: they get through, or aside, and never stop the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from deadlines import environment, finish
+from gateway.audit import audit
+from gateway.spark import footers, heap
+from gateway.spark.heap import Suspects, fit
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import SpoolFile
+from gateway.spark.source import limit_of
+from gateway.store.directories import Directories
+
+MB = 1_000_000
+
+
+class Session:
+    """A Spark whose user has set these."""
+
+    def __init__(self, **own: str) -> None:
+        self.set: dict[str, str] = {}
+        given = {key.replace("_", "."): value for key, value in own.items()}
+        asked = SimpleNamespace(contains=given.__contains__)
+        self.sparkContext = SimpleNamespace(getConf=lambda: asked)
+        self.conf = SimpleNamespace(set=self.set.__setitem__)
+
+
+def test_small_rows_are_taken_as_spark_does_and_large_ones_one_by_one() -> None:
+    """By their size; what the user has set stays."""
+    spark = Session()
+    fit(spark, 500)
+    usual = {"columnarReaderBatchSize": "4096", "min": "100", "max": "10000"}
+    assert {key.rpartition(".")[2]: one for key, one in spark.set.items()} == usual
+    fit(spark, 9 * MB)
+    assert set(spark.set.values()) == {"1"}
+    own = Session(parquet_page_size_row_check_min="7")
+    fit(own, 9 * MB)
+    assert len(own.set) == 4
+    assert "parquet.page.size.row.check.min" not in own.set
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "most"),
+    [
+        ([500] * 1000, 500, 1000),  # what all have, and their envelopes
+        ([9 * MB] * 3, 9 * MB, 10 * MB),
+        ([500] * 1000 + [20 * MB] * 2, 40 * MB, 42 * MB),  # it may be all in one
+    ],
+)
+def test_the_footer_says_what_a_row_may_have(
+    spool: Any, sizes: list[int], least: int, most: int
+) -> None:
+    """Before any of them is read."""
+    path = spool.put("gw", 1, [os.urandom(size) for size in sizes])
+    file = SpoolFile.parse(path.name)
+    assert file is not None
+    found = footers.read(spool.path, [file])
+    assert least <= found.row_bytes <= most
+
+
+def test_a_batch_is_bounded_in_memory(spool: Any) -> None:
+    """What is compressed well counts as what it is, once it is more than a batch."""
+    spool.put("gw", 1, [b'{"message": "%d%s"}' % (n, b"x" * MB) for n in range(4)])
+    assert limit_of(spool.path, 8 * MB) == {"max_bytes": 8 * MB}
+    (limit,) = limit_of(spool.path, 3 * MB).values()
+    (path,) = spool.path.iterdir()
+    assert limit * (4 * MB / path.stat().st_size) <= 3 * MB
+    assert limit > 1
+
+
+def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
+    """Each until it has been tried alone; then nothing is left behind."""
+    names = [f"events-gw-{n:020d}-{n:020d}.parquet" for n in (1, 2, 3)]
+    files = [one for one in map(SpoolFile.parse, names) if one is not None]
+    path = tmp_path / "heap.json"
+    Suspects(path, Lake()).failed(files)
+    assert Suspects(path, Lake()).names == set(names)
+    Suspects(path, Lake()).failed(files[1:2])
+    again = Suspects(path, Lake())
+    assert again.alone == names[1]
+    again.aside(names[1])
+    assert not again.keep(names)
+    assert again.keep([])
+    assert not again
+    assert not path.exists()
+
+
+def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
+    """The first time it had all the settings of small rows."""
+    file = SpoolFile.parse(f"events-gw-{1:020d}-{1:020d}.parquet")
+    assert file is not None
+    suspects = Suspects(tmp_path / "heap.json", Lake())
+    suspects.failed([file])
+    assert suspects.alone is None
+    suspects.failed([file])
+    assert suspects.alone == file.name
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "java.lang.OutOfMemoryError: Java heap space",
+        "Cannot reserve additional contiguous bytes in the vectorized reader (requested",
+        "ExecutorLostFailure: Command exited with code 52",
+    ],
+)
+def test_what_says_that_a_heap_was_too_small(said: str) -> None:
+    """In the words of Java, of Spark's reader, and of a cluster."""
+    assert heap.ran_out(RuntimeError(f"Job aborted: {said}"))
+    assert not heap.ran_out(RuntimeError("Job aborted: exit code 520"))
+
+
+def job(settings: Path) -> tuple[int, str]:
+    """The job, until what is there is read; how it ended, and what it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gateway.spark.job", "--config", settings, "--once"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment(),
+    )  # fmt: skip
+    _, said = finish(process, seconds=600)
+    return process.returncode, said or ""
+
+
+def rows(data: Path) -> list[int]:
+    """The lsns in `events`."""
+    import pyarrow.dataset as ds
+
+    table = ds.dataset(data / "lake" / "events", partitioning="hive")
+    return sorted(table.to_table(["lsn"])["lsn"].to_pylist())
+
+
+def large(count: int, size: int) -> list[bytes]:
+    """Events that compress to the half."""
+    return [
+        json.dumps({"message": os.urandom(size // 2).hex()}).encode()
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("count", "size"), [(40, 9 * MB), (200, 5 * MB)])
+def test_large_events_get_through(
+    spool: Any,
+    settings_file: Callable[..., Path],
+    tmp_path: Path,
+    count: int,
+    size: int,
+) -> None:
+    """With the default configuration, and its heap of 1 GiB."""
+    each = 90 * MB // size  # of a window that has as much as a listener takes
+    for first in range(1, count + 1, each):
+        spool.put("gw", first, large(min(each, count + 1 - first), size))
+    status, said = job(settings_file())
+    assert status == 0, said
+    assert rows(tmp_path / "data") == list(range(1, count + 1))
+    assert audit(Directories.under(tmp_path / "data")).complete
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("depth", [0, 5])
+def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
+    spool: Any, settings_file: Callable[..., Path], tmp_path: Path, depth: int
+) -> None:
+    """Whether Java lives through it (depth 0) or not: then the next starts go on.  The last
+    line names heap, key and file."""
+    spool.put("gw", 1, large(3, 1000))
+    path = spool.put("gw", 4, [b'{"message": "%s"}' % (b"x" * (500 * MB))])
+    spool.put("gw", 5, large(3, 1000))
+    settings = settings_file(conf={"spark.executor.killOnFatalError.depth": str(depth)})
+    for _ in range(3):
+        status, said = job(settings)
+        if status == 0:
+            break
+        assert depth, said
+        last = said.splitlines()[-1]
+        assert "1g (spark.driver_memory)" in last
+        assert "events-gw-" in last
+    assert status == 0, said
+    assert rows(tmp_path / "data") == [1, 2, 3, 5, 6, 7]
+    reason = json.loads((tmp_path / "data/poison" / f"{path.name}.json").read_text())
+    assert "1g (spark.driver_memory)" in reason["why"]
+    assert f"{path.name} is moved to" in said
+    assert not (tmp_path / "data/lake/.gateway/heap.json").exists()
