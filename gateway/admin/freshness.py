@@ -51,6 +51,8 @@ class Job:
     """It has reported lately that it starts or runs."""
     state: str = ""
     """`starting`, `running`, `stopped`, `failed`; empty: it never reported."""
+    doing: str = ""
+    """What, while it starts."""
     silent_seconds: float = 0.0
     """Since its last word."""
     batch_seconds: float | None = None
@@ -422,7 +424,9 @@ def _job(facts: Facts) -> Iterator[_Finding]:
             "spark",
         )
     elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
-        what = "is starting" if job.state == "starting" else "runs and is behind"
+        what = "runs and is behind"
+        if job.state == "starting":
+            what = f"is starting ({job.doing})" if job.doing else "is starting"
         yield _Finding(
             f"Spark {what}: the oldest event that is in no table is "
             f"{duration(age)} old; {_how_much(facts)}.",

@@ -168,9 +168,7 @@ def collect(
     """
     journal, spool = storage.journal, storage.spool
     uploads = spool.uploads
-    # The job of a bucket may run anywhere, and report there.
-    has_job = settings.spool.after != "keep"
-    has_job = has_job and (uploads is None or bool(lake.job.state))
+    has_job = lake.has_job
     published = spool.published_lsn
     committed = lake.committed_lsn
     arrived = committed if has_job else published

@@ -110,14 +110,17 @@ class LakeWatch:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         has_job: bool = True,
+        elsewhere: bool = False,
         incarnations: Collection[str] = (),
     ) -> None:
-        """*has_job*: one is to come; without it nothing is said of a job's silence.
+        """*has_job*: one is to come; without it nothing is said of a job's silence, and if
+        it may run *elsewhere* not before it has reported here.
         *incarnations* are those that gave our lsns, of all that had the node's name.
         """
         self._node = node
         self._ours = {"", *incarnations}
         self._has_job = has_job
+        self._elsewhere = elsewhere
         self._path = health_path(lake)
         self._spool = spool
         self._clock = clock
@@ -202,6 +205,11 @@ class LakeWatch:
         return SILENT + self._monotonic() - self._read_at
 
     @property
+    def has_job(self) -> bool:
+        """Whether one is to report here."""
+        return self._has_job and not (self._elsewhere and not self._told)
+
+    @property
     def job(self) -> Job:
         """The job, as it last reported."""
         told = self._told
@@ -209,6 +217,7 @@ class LakeWatch:
         return Job(
             up=self.up,
             state=str(state or ""),
+            doing=str(told.get("doing") or ""),
             silent_seconds=self._silent_seconds,
             batch_seconds=_number(told.get("last_batch_seconds")),
             busy=told.get("busy") is True,
@@ -265,7 +274,7 @@ class LakeWatch:
     def statistics(self) -> Iterator[Statistics]:
         """Sections `lake` and `spark`."""
         self._read()
-        if not (self._has_job or self._told):
+        if not self.has_job:
             return
         lag = round(self.lag_seconds(), 3)
         committed, told = self.committed_lsn, self._told

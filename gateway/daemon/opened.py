@@ -152,6 +152,8 @@ def open_daemon(settings: config.Config, shared: Shared) -> Opened:
         settings.data_dir / "lake",
         opened.settings.directories.spool,
         has_job=settings.spool.after != "keep",
+        # That of a bucket may run anywhere, and is a target of its own.
+        elsewhere=settings.spool.bucket is not None,
     )
     replay = Replay(live, opened.settings.directories, in_thread=shared.in_thread)
     network = Network(settings, reactor, opened.journal, metrics)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -86,6 +87,8 @@ class Health:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._path = health_path(lake)
+        self._one_at_a_time = threading.Lock()
+        self._started = threading.Event()
         self._clock = clock
         self._monotonic = monotonic
         self._looked = -BEAT
@@ -95,6 +98,7 @@ class Health:
             "version": __version__,
             "pid": os.getpid(),
             "state": "starting",
+            "doing": None,
             "started_at": clock(),
             "last_batch_at": None,
             "last_batch_seconds": None,
@@ -128,6 +132,19 @@ class Health:
         )
         self._known["recent"] = list(self._batches)
 
+    def begin(self) -> None:
+        """Leave word from now on until something other than a start is said: Java comes up
+        in a call that nobody can look into.
+        """
+        self._write()
+
+        def beat() -> None:
+            while not self._started.wait(BEAT):
+                with contextlib.suppress(OSError):
+                    self._write()
+
+        threading.Thread(target=beat, name="gateway-health", daemon=True).start()
+
     def ended(self, why: str | None) -> None:
         """Leave word of how it ended; None: it was asked to."""
         if why is None:
@@ -142,6 +159,9 @@ class Health:
 
     def say(self, **news: Any) -> None:
         """Add to what is known, and write it."""
+        if news.get("state", "starting") != "starting":
+            self._started.set()
+            news = {"doing": None, **news}
         self.note(**news)
         self._write()
 
@@ -193,7 +213,9 @@ class Health:
         return told if isinstance(told, dict) else {}
 
     def _write(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_name(f".{self._path.name}.new")
-        new.write_text(json.dumps({"at": self._clock(), **self._known}))
-        new.replace(self._path)
+        # While it starts, a thread writes, too.
+        with self._one_at_a_time:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            new = self._path.with_name(f".{self._path.name}.new")
+            new.write_text(json.dumps({"at": self._clock(), **self._known}))
+            new.replace(self._path)

@@ -55,6 +55,10 @@ _INBOX_BATCHES = 4  # of a bucket's files are here at once
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
+class Stopped(BaseException):
+    """It was asked to stop while it was starting."""
+
+
 class Failed(Exception):
     """The job can not go on; the text says why."""
 
@@ -434,9 +438,13 @@ def _told(
     health = Health(config.data_dir / "lake")
     failed: str | None = "ended by an error"
     try:
-        health.say()
+        health.begin()
         _work(config, spark, stop, health, report, available_now=available_now)
         failed = None
+    except (Stopped, KeyboardInterrupt):  # PySpark's own way to deal with ^C
+        failed = None
+        report(_stopped(config))
+        raise
     except OSError as why:
         failed = _reason(why)
         raise Failed(failed) from why
@@ -457,15 +465,22 @@ def _work(
     available_now: bool,
 ) -> None:
     internal = config.data_dir / "lake" / INTERNAL
-    mine = None
+    mine, ours = None, spark is None
     try:
         report({"state": "starting"})
         if spark is None:
-            spark = mine = start_session(config)
+            health.say(doing="starting Java")
+            spark = mine = start_session(config, _noise(config))
+        health.say(doing="waiting for the Java of another job")
         with _JavaLock(spark, internal / "lock-java", stop):
+            health.say(doing="looking at what the last one left")
             job = Job(config, spark, health, report)
             _loop(job, stop, report, available_now=available_now)
-        report({"state": "stopped"})
+        report(_stopped(config))
+    except (Stopped, KeyboardInterrupt):
+        if ours:
+            session.end_java()
+        raise
     except ModuleNotFoundError as why:
         raise Failed(
             f"no Python package {why.name}: pip install"
@@ -478,9 +493,19 @@ def _work(
             _quietly(mine.stop)
 
 
-def start_session(config: Any) -> SparkSession:
+def _noise(config: Any) -> Path:
+    """Where what Java itself says goes."""
+    return Path(config.data_dir / "lake" / INTERNAL / "java.log")
+
+
+def _stopped(config: Any) -> dict[str, Any]:
+    return {"state": "stopped", "java": str(_noise(config))}
+
+
+def start_session(config: Any, noise: Path | None = None) -> SparkSession:
     """Spark with what the configuration's sink needs, or a reason why not.
 
+    What Java itself says goes to the file *noise*.
     Raises `Broken`, `java.NoJava`, ModuleNotFoundError, and what Spark raises.
     """
     import pyspark
@@ -489,7 +514,7 @@ def start_session(config: Any) -> SparkSession:
     kind = kind_of(config.spark.sink)
     more = kind.settings(config.spark, config.data_dir, version)
     more = formats.merged(more, s3a.for_tasks(config, version))
-    return session.start(config.spark, more)
+    return session.start(config.spark, more, noise)
 
 
 def _loop(
@@ -609,27 +634,41 @@ def start(options: argparse.Namespace) -> int:
         sys.stderr.write(f"{why}\n")
         return 2
     progress.start_logging(config.logging)
-    stop = threading.Event()
-    _stop_on_signals(stop)
+    stop, started = threading.Event(), threading.Event()
+    _stop_on_signals(stop, started)
+    tell = progress.as_json if options.json else progress.as_text
+
+    def report(news: Mapping[str, Any]) -> None:
+        if news.get("state", "starting") != "starting":
+            started.set()
+        tell(news)
+
     try:
         run(
             config,
             stop_event=stop,
             available_now=options.once,
-            report=progress.as_json if options.json else progress.as_text,
+            report=report,
         )
     except Failed as why:
         _log.error("%s", why)
         return 1
+    except (Stopped, KeyboardInterrupt):
+        return 0
     return 0
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
-    """The first signal finishes the batch, the second kills."""
+def _stop_on_signals(stop: threading.Event, started: threading.Event) -> None:
+    """The first signal finishes the batch, the second kills.  Before there can be one it
+    ends the start, wherever that is.
+    """
 
     def stopping(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_DFL)
         stop.set()
+        if not started.is_set():
+            raise Stopped
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stopping)

@@ -23,7 +23,8 @@ def as_json(news: Mapping[str, Any]) -> None:
 def as_text(news: Mapping[str, Any]) -> None:
     """One line for people."""
     if "state" in news:
-        _say(f"spark: {news['state']}")
+        java = f"; what Java said is in {news['java']}" if "java" in news else ""
+        _say(f"spark: {news['state']}{java}")
     else:
         _say(
             f"spark: batch {news['batch']}: {news['rows']:,} rows into the tables,"

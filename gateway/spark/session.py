@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -10,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from gateway.spark import java
 from gateway.spark.formats import merged
@@ -18,7 +19,7 @@ from gateway.spark.formats import merged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SAFETY", "java_status", "settings", "start"]
+__all__ = ["SAFETY", "end_java", "java_status", "settings", "start"]
 
 #: What any job that reads a spool should set; each line is a loss that was seen.
 SAFETY: Mapping[str, str] = {
@@ -110,10 +111,21 @@ def java_status(seconds: float = 5.0) -> int | None:
         return None
 
 
-def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
+def end_java() -> None:
+    """Kill what is coming up, and has nothing in hand yet."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def start(
+    spark: Any, more: Mapping[str, str] | None = None, noise: Path | None = None
+) -> SparkSession:
     """A session; Java is looked for unless spark-submit has started it already.
 
-    *more* is what the sink needs (`formats.settings`).  Raises `java.NoJava`, and what Spark raises.
+    *more* is what the sink needs (`gateway.sink.Kind.settings`).  What Java itself says goes
+    to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
@@ -124,6 +136,7 @@ def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
         if spark.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     given = None
@@ -131,9 +144,18 @@ def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
         # Only a running Java knows what was on its command line.
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
+    chosen = settings(spark, given, more)
     builder = SparkSession.builder
-    for name, value in settings(spark, given, more).items():
+    for name, value in chosen.items():
         builder = builder.config(name, value)
+    if noise is not None and not submitted and SparkContext._gateway is None:  # noqa: SLF001
+        with _anew(noise) as out:
+            SparkContext._ensure_initialized(  # noqa: SLF001
+                gateway=launch_gateway(
+                    SparkConf(loadDefaults=False).setAll([*chosen.items()]),
+                    {"stdout": out, "stderr": out},
+                )
+            )
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
@@ -146,3 +168,11 @@ def start(spark: Any, more: Mapping[str, str] | None = None) -> SparkSession:
             signal.signal(signal.SIGINT, interrupted)
     _log.info("Spark %s on %s", session.version, session.sparkContext.master)
     return session
+
+
+def _anew(path: Path) -> IO[bytes]:
+    """That file, empty; what the job before this one left is beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("wb")

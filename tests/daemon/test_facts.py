@@ -24,7 +24,14 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
     """20 events came 8 s ago, 15 of them are published, none is committed."""
-    watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", lambda: 1008.0)
+    watch = LakeWatch(
+        "gw",
+        tmp_path / "lake",
+        tmp_path / "spool",
+        lambda: 1008.0,
+        has_job=after != "keep",
+        elsewhere=uploads is not None,
+    )
     watch.begin(0)
     for first, listener in ((1, "beats"), (16, "games")):
         origin = Origin("plain", listener, "s", "peer")

@@ -236,3 +236,17 @@ def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
     assert not list(none.statistics())
     one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool")
     assert [section.name for section in one.statistics()] == ["lake", "spark"]
+
+
+def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(
+    tmp_path: Path,
+) -> None:
+    """On each gateway of a bucket `gateway_spark_up 0` would page for ever."""
+    watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", elsewhere=True)
+    assert not list(watch.statistics())
+    assert not watch.has_job
+    health_path(tmp_path / "lake").parent.mkdir(parents=True)
+    health_path(tmp_path / "lake").write_text('{"state": "running"}')
+    assert [section.name for section in watch.statistics()] == ["lake", "spark"]
+    none = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", has_job=False)
+    assert not list(none.statistics()), "what a job left before spool.after was keep"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deadlines import eventually
 from gateway.spark.health import Health, Waiting
 from gateway.spark.ledger import Ledger, Ranges, SpoolFile
-from gateway.spark.sinks import Committed
+from gateway.spark.sink import Committed
 from gateway.store.lake import health_path
 
 
@@ -50,6 +53,27 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
     killed.ended(None)
     Health(tmp_path).say()
     assert said(tmp_path)["failures"] == 0
+
+
+def test_a_job_that_starts_is_not_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves word from the first second on, and of what it does, whatever it waits for;
+    once it runs, its words come from its own loop, which may hang."""
+    monkeypatch.setattr("gateway.spark.health.BEAT", 0.01)
+    ticks = itertools.count()
+    health = Health(tmp_path, clock=lambda: float(next(ticks)))
+    health.begin()
+    first = said(tmp_path)["at"]
+    health.note(doing="starting Java")
+    eventually(lambda: said(tmp_path)["at"] > first + 2, "more words")
+    assert said(tmp_path)["doing"] == "starting Java"
+    beating = [one for one in threading.enumerate() if one.name == "gateway-health"]
+    health.say(state="running")
+    assert (said(tmp_path)["state"], said(tmp_path)["doing"]) == ("running", None)
+    eventually(
+        lambda: not any(one.is_alive() for one in beating), "the end of the beat"
+    )
 
 
 def test_a_job_that_had_nothing_to_do_has_not_failed(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_a_signal_ends_it_cleanly(
     start: Callable[..., subprocess.Popen[str]],
     spool: Any,
     said: Path,
+    settings: Path,
     lake_events: LakeEvents,
 ) -> None:
     """SIGTERM: exit status 0, whole batches, and on standard output JSON only; of Spark's
@@ -79,8 +80,42 @@ def test_a_signal_ends_it_cleanly(
     job.send_signal(signal.SIGTERM)
     assert [one.get("state") for one in news][-1] == "stopped"
     assert status(job) == 0
-    assert not re.findall(r".* WARN .*|.*FutureWarning.*", said.read_text())
+    java = (settings.parent / "data/lake/.gateway/java.log").read_text()
+    assert not re.findall(r".* WARN .*|.*FutureWarning.*", said.read_text() + java)
     assert lake_events() == spool.produced
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("java", [False, True])
+def test_a_signal_while_it_starts_ends_it_at_once(
+    start: Callable[..., subprocess.Popen[str]],
+    said: Path,
+    settings: Path,
+    number: signal.Signals,
+    java: bool,
+) -> None:
+    """Before Java is there, and while it comes up: one line, exit status 0, and no Java is
+    left behind.  A start that was given up is no failure."""
+    job = start("--json")
+    news = read_news(job)
+    assert next(news)["state"] == "starting"
+    children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+    health = settings.parent / "data/lake/.gateway/health.json"
+    if java:
+        eventually(lambda: children.read_text().split(), "Java")
+        told = json.loads(health.read_text())
+        assert (told["state"], told["doing"]) == ("starting", "starting Java")
+    born = children.read_text().split()
+    job.send_signal(number)
+    (last,) = news
+    assert last["state"] == "stopped"
+    assert last["java"].endswith("java.log")
+    assert status(job) == 0
+    assert not [pid for pid in born if Path(f"/proc/{pid}/cmdline").exists()]
+    assert " ERROR " not in said.read_text()
+    assert "Traceback" not in said.read_text()
+    told = json.loads(health.read_text())
+    assert (told["state"], told["failures"]) == ("stopped", 0)
 
 
 def test_spark_submit_is_obeyed(
