@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gateway import config
+from gateway.sdk.endpoint import Tcp
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
 
@@ -82,6 +83,27 @@ def test_the_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {str(found.data_dir), "/etc/gateway", "/tmp"} == mounts, name
 
 
+def test_prometheus_finds_both_under_the_names_of_the_alerts() -> None:
+    """By the labels and ports that the pods have, with the token that they ask for."""
+    path = FOLDER.parent / "prometheus-operator" / "podmonitors.yaml"
+    found = {}
+    for one in yaml.safe_load_all(path.read_text()):
+        (endpoint,) = one["spec"]["podMetricsEndpoints"]
+        (label,) = endpoint["relabelings"]
+        assert label["targetLabel"] == "job"
+        assert endpoint["authorization"]["credentials"]["name"] == "gateway-admin"
+        chosen = one["spec"]["selector"]["matchLabels"]
+        (workload,) = [
+            set_
+            for set_ in of_kind("StatefulSet").values()
+            if set_["spec"]["template"]["metadata"]["labels"].items() >= chosen.items()
+        ]
+        (container,) = workload["spec"]["template"]["spec"]["containers"]
+        assert endpoint["port"] in {port["name"] for port in container["ports"]}
+        found[label["replacement"]] = workload["metadata"]["name"]
+    assert found == {"gateway": "gateway", "gateway-spark": "gateway-job"}
+
+
 def test_pods_can_do_no_harm() -> None:
     """A numeric user without rights, and nothing to write on but volumes."""
     for name, pod, container in pods():
@@ -112,6 +134,11 @@ def test_probes_ask_what_answers_them(monkeypatch: pytest.MonkeyPatch) -> None:
         kind: container[kind]["httpGet"]
         for kind in ("startupProbe", "livenessProbe", "readinessProbe")
     }
+    job = next(one for name, _, one in pods() if name == "gateway-job")
+    listen = found.spark.admin.listen
+    assert isinstance(listen, Tcp)
+    assert job["ports"] == [{"name": "admin", "containerPort": listen.port}]
+    assert {kind: job[kind]["httpGet"] for kind in paths} == paths
     assert {one["port"] for one in paths.values()} == {"admin"}
     assert {kind: one["path"] for kind, one in paths.items()} == {
         "startupProbe": "/healthz",

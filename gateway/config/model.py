@@ -258,6 +258,21 @@ class Logging(Section):
     )
 
 
+class SparkAdmin(Section):
+    """The job's own health and metrics; `admin.token` is asked for here, too."""
+
+    listen: Listen | None = Field(
+        default="tcp:127.0.0.1:8081",
+        validate_default=True,
+        description="A TCP port of the job; null: none",
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """What its keys must agree on."""
+        if not isinstance(self.listen, Tcp | None):
+            yield ("listen",), f"must be tcp:PORT or tcp:HOST:PORT, not {self.listen}"
+
+
 class Spark(Section):
     """The Structured Streaming job."""
 
@@ -308,6 +323,9 @@ class Spark(Section):
     )
     driver_memory: JvmMemory = Field(
         default="1g", description="Java heap of the job, as Spark writes it: 512m, 1g"
+    )
+    admin: SparkAdmin = Field(
+        default_factory=SparkAdmin, description="Health and metrics of the job"
     )
     ui: Switch = Field(default=False, description="Spark's own web page, on port 4040")
     conf: dict[str, SparkValue] = Field(

@@ -16,6 +16,7 @@ from gateway import DEFAULT_CONFIG
 from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
+    admin,
     compact,
     formats,
     heap,
@@ -644,12 +645,8 @@ def start(options: argparse.Namespace) -> int:
         tell(news)
 
     try:
-        run(
-            config,
-            stop_event=stop,
-            available_now=options.once,
-            report=report,
-        )
+        with admin.serving(config):
+            run(config, stop_event=stop, available_now=options.once, report=report)
     except Failed as why:
         _log.error("%s", why)
         return 1

@@ -39,6 +39,8 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     'gateway_journal_failures_total{operation="sync"}': (0, 0),
     "gateway_journal_corrupt_records_total": (0, 0),
     "gateway_spark_up": (1, 0),
+    'up{job="gateway-spark"}': (1, 0),
+    "gateway_spark_waiting_seconds": (2, 0),
     "gateway_spark_holes": (0, 0),
     'gateway_lake_lag_seconds{node="gw-1"}': (2, 0),
     "gateway_spool_bytes": (1e6, 0),
@@ -120,6 +122,12 @@ FAULTS = {
         "GatewaySparkDown",
         1,
         {"gateway_spark_up": (0, 0), "gateway_spool_bytes": (1e6, 1e6)} | lagging(30),
+    ),
+    "job elsewhere that is gone": Fault(
+        "GatewaySparkGone", 3, {'up{job="gateway-spark"}': (0, 0)}, 1.5
+    ),
+    "job elsewhere that lags": Fault(
+        "GatewayLakeLags", 6, {"gateway_spark_waiting_seconds": (61, 1)}, 4.5
     ),
     "lagging node": Fault(
         "GatewayLakeLags", 6, {'gateway_lake_lag_seconds{node="gw-1"}': (61, 1)}, 4.5

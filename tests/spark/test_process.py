@@ -85,6 +85,14 @@ def test_a_signal_ends_it_cleanly(
     assert lake_events() == spool.produced
 
 
+def runs(pid: str) -> bool:
+    """Whether it is there, and more than a name that nobody has asked for yet."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("java", [False, True])
 def test_a_signal_while_it_starts_ends_it_at_once(
@@ -111,7 +119,7 @@ def test_a_signal_while_it_starts_ends_it_at_once(
     assert last["state"] == "stopped"
     assert last["java"].endswith("java.log")
     assert status(job) == 0
-    assert not [pid for pid in born if Path(f"/proc/{pid}/cmdline").exists()]
+    eventually(lambda: not any(map(runs, born)), "the end of Java")
     assert " ERROR " not in said.read_text()
     assert "Traceback" not in said.read_text()
     told = json.loads(health.read_text())
