@@ -319,7 +319,7 @@ class Spark(Section):
         default=True, description="Rewrite a day's small files once it is over"
     )
     max_bytes_per_trigger: ByteCount = Field(
-        default=256 * MiB, description="Spool bytes in one micro-batch (size)"
+        default=256 * MiB, description="Bytes of events in one micro-batch (size)"
     )
     driver_memory: JvmMemory = Field(
         default="1g", description="Java heap of the job, as Spark writes it: 512m, 1g"

@@ -111,12 +111,13 @@ def limit_of(spool: Path, max_bytes: int) -> dict[str, int]:
             sizes.append(one.stat().st_size)
     few = waiting[:: 1 + len(waiting) // _LOOKED_AT]
     factor = footers.expansion(Path(one.path) for one in few)
-    if sum(sizes) * factor <= max_bytes:
+    if len(sizes) > MANY_FILES:
+        if sum(heapq.nlargest(MANY_FILES, sizes)) * factor <= max_bytes:
+            return {"max_files": MANY_FILES}
+    elif sum(sizes) * factor <= max_bytes:
         return {"max_bytes": max_bytes}
     # In coarse steps: whenever it changes the query begins anew.
     most = max(1, max_bytes // 4 ** math.ceil(math.log(factor, 4)))
-    if len(sizes) > MANY_FILES and sum(heapq.nlargest(MANY_FILES, sizes)) <= most:
-        return {"max_files": MANY_FILES}
     return {"max_bytes": most}
 
 
