@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,6 +56,17 @@ def start_logging(settings: Any) -> None:
     ours.propagate = False
     for name in ("py4j", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # So do its threads, and what it lets go of.
+    sys.unraisablehook = _unless_of_py4j(sys.unraisablehook)
+    threading.excepthook = _unless_of_py4j(threading.excepthook)
+
+
+def _unless_of_py4j(hook: Callable[[Any], object]) -> Callable[[Any], None]:
+    def told(what: Any) -> None:
+        if not type(what.exc_value).__module__.startswith("py4j."):
+            hook(what)
+
+    return told
 
 
 class _JsonLines(logging.Formatter):
