@@ -13,8 +13,11 @@ import itertools
 import os
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from gateway.store.disk import File
 
@@ -29,8 +32,7 @@ __all__ = [
 ]
 
 
-@dataclass(slots=True, frozen=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """Bytes written at an offset, or (None) a truncation to it.
 
     No bytes at all make the file at least so long.
@@ -53,8 +55,7 @@ class Change:
         return head + self.data + content[self.at + len(self.data) :]
 
 
-@dataclass(slots=True, frozen=True)
-class Inode:
+class Inode(msgspec.Struct, frozen=True):
     """A file, whatever its names."""
 
     base: bytes = b""
@@ -83,8 +84,7 @@ class Inode:
         return replace(self, changes=tuple(changes))
 
 
-@dataclass(slots=True, frozen=True)
-class NameChange:
+class NameChange(msgspec.Struct, frozen=True):
     """A change to one directory: *name* leads to *inode*, and *gone* is no more."""
 
     name: str | None = None
@@ -92,11 +92,10 @@ class NameChange:
     gone: str | None = None
 
 
-@dataclass(slots=True, frozen=True)
-class Directory:
+class Directory(msgspec.Struct, frozen=True):
     """Names to inodes."""
 
-    durable: Mapping[str, int] = field(default_factory=dict)
+    durable: Mapping[str, int] = msgspec.field(default_factory=dict)
     changes: tuple[NameChange, ...] = ()
 
     def names(self, changes: Sequence[NameChange] | None = None) -> Mapping[str, int]:
@@ -115,8 +114,7 @@ class Directory:
         return names
 
 
-@dataclass(slots=True, frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """The disk between two steps."""
 
     number: int
@@ -165,6 +163,8 @@ class RecordingDisk:
         self.wrong: list[str] = []
         """What no caller may do: a sync after a failed one on the same file."""
         self.room = 1 << 40
+        self.records = True
+        """It keeps the moments; otherwise it is quicker."""
         self._inodes: dict[int, Inode] = {}
         self._directories: dict[str, Directory] = {}
         self._marks: tuple[object, ...] = ()
@@ -220,7 +220,7 @@ class RecordingDisk:
     def create(self, path: Path) -> File:
         """See `Disk`."""
         self.may_fail("create", path)
-        parent, name = os.path.split(path)
+        parent, name = _split(path)
         if name in self._directories[parent].names():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         number = next(self._numbers)
@@ -271,7 +271,7 @@ class RecordingDisk:
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""
-        parent, name = os.path.split(path)
+        parent, name = _split(path)
         return parent in self._directories and name in self._directories[parent].names()
 
     def exists(self, path: Path) -> bool:
@@ -282,7 +282,7 @@ class RecordingDisk:
         """See `Disk`."""
         self.may_fail("rename", new)
         number = self._find(old)
-        (source, gone), (target, name) = os.path.split(old), os.path.split(new)
+        (source, gone), (target, name) = _split(old), _split(new)
         if source == target:
             self._rename_in(target, NameChange(name, number, gone))
         else:
@@ -293,7 +293,7 @@ class RecordingDisk:
     def unlink(self, path: Path) -> None:
         """See `Disk`."""
         self.may_fail("unlink", path)
-        parent, name = os.path.split(path)
+        parent, name = _split(path)
         if name in self._directories[parent].names():
             self._rename_in(parent, NameChange(None, self._find(path), name))
             self._remember(f"unlink {path.name}")
@@ -348,7 +348,7 @@ class RecordingDisk:
             raise OSError(self.fault.number, os.strerror(self.fault.number), str(path))
 
     def _find(self, path: Path) -> int:
-        parent, name = os.path.split(path)
+        parent, name = _split(path)
         number = self._directories[parent].names().get(name)
         if number is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -359,12 +359,19 @@ class RecordingDisk:
         self._directories[directory] = replace(now, changes=(*now.changes, change))
 
     def _remember(self, step: str) -> None:
-        self.moments.append(self._moment(step))
+        if self.records:
+            self.moments.append(self._moment(step))
 
     def _moment(self, step: str) -> Moment:
         number = len(self.moments)
         inodes, directories = dict(self._inodes), dict(self._directories)
         return Moment(number, step, inodes, directories, self._marks)
+
+
+def _split(path: Path) -> tuple[str, str]:
+    """The directory and the name: of an absolute path, and below the root."""
+    parent, _, name = str(path).rpartition("/")
+    return parent, name
 
 
 class _RecordedFile:

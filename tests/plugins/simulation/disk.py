@@ -17,8 +17,9 @@ import os
 import random
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gateway.store.disk import File
 from gateway_testkit.crashes import random_content, random_names
