@@ -11,6 +11,7 @@ import pytest
 from twisted.logger import globalLogPublisher
 
 from gateway.store import finder
+from gateway.store.spool.columns import leave_pandas_out
 from gateway_testkit.certificates import Authority, Pair
 
 pytest_plugins = [
@@ -23,6 +24,9 @@ pytest_plugins = [
     "quick_java",
     "seaweeds",
 ]
+
+
+leave_pandas_out()  # each worker would import it, for arrays that modules make
 
 
 def pytest_collection_modifyitems(
