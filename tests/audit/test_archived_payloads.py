@@ -18,45 +18,15 @@ from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.payloads import compare_payloads
-from gateway.event import Batch, Origin, Rows
 from gateway.store import incarnation
 from gateway.store.bucket import ARCHIVE
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION
-from gateway.store.machine import Machine
-from gateway.store.opening import Start, open_node
 from gateway_testkit.bucket import MemoryBucket
+from lives import current, publish
 
 Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
-
-
-def publish(data: Path, *bodies: bytes) -> list[Path]:
-    """One life of a gateway: a file for each body, oldest first."""
-    opened = open_node(
-        Start(
-            "gw",
-            Directories.under(data),
-            Machine(),
-            {"plain": lambda body: Rows(body.split(b","))},
-            remembering=False,
-        )
-    )
-    for body in bodies:
-        origin = Origin("plain", "l", "s-1", "127.0.0.1:9")
-        count = body.count(b",") + 1
-        opened.log.commit([Batch(origin, 5, count, body, len(body))])
-        sealed = opened.log.seal()
-        assert sealed is not None
-        opened.publisher.publish(sealed)
-    return sorted((data / "spool").glob("events-*"))
-
-
-def current(data: Path) -> str:
-    path = data / "journal" / "gw" / INCARNATION[0]
-    found = incarnation.decode(path.read_bytes())
-    assert found is not None
-    return found.id
 
 
 def rows(path: Path, life: str) -> pa.Table:

@@ -17,15 +17,13 @@ import pytest
 from gateway.audit import Report, audit
 from gateway.audit.sites import Site
 from gateway.cli import main
-from gateway.event import Batch, Origin, Rows
-from gateway.store import incarnation, word
+from gateway.store import word
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.incarnation import INCARNATION, Incarnation
+from gateway.store.incarnation import Incarnation
 from gateway.store.lake import INTERNAL, End, accepted_folder
-from gateway.store.machine import Machine
-from gateway.store.opening import Start, open_node
 from gateway_testkit.bucket import MemoryBucket
+from lives import current, publish
 
 Lsns = Iterable[int]
 
@@ -271,33 +269,6 @@ def test_where_no_gateway_is_seen_an_older_row_of_an_lsn_tells(tmp_path: Path) -
 
 
 # -- beside gateways ----------------------------------------------------------------------
-
-
-def publish(data: Path, *bodies: bytes) -> None:
-    """One life of a gateway, and a file for each body."""
-    opened = open_node(
-        Start(
-            "gw",
-            Directories.under(data),
-            Machine(),
-            {"plain": lambda body: Rows(body.split(b","))},
-            remembering=False,
-        )
-    )
-    for body in bodies:
-        origin = Origin("plain", "l", "s-1", "127.0.0.1:9")
-        count = body.count(b",") + 1
-        opened.log.commit([Batch(origin, 5, count, body, len(body))])
-        sealed = opened.log.seal()
-        assert sealed is not None
-        opened.publisher.publish(sealed)
-
-
-def current(data: Path) -> str:
-    path = data / "journal" / "gw" / INCARNATION[0]
-    found = incarnation.decode(path.read_bytes())
-    assert found is not None
-    return found.id
 
 
 def test_what_an_earlier_job_has_dropped_is_a_hole(tmp_path: Path) -> None:
