@@ -172,10 +172,6 @@ def collect(
     published = spool.published_lsn
     committed = lake.committed_lsn
     arrived = committed if has_job else published
-    levels = spool.levels
-    room = levels.free_bytes
-    if room is not None and (settings.spool.after == "archive" or uploads):
-        room += levels.archive.bytes  # it goes when the disk is short
     sources = list(listeners)
     return Facts(
         phase=phase,
@@ -192,9 +188,9 @@ def collect(
         durable_lsn=max(journal.durable_lsn, published),
         connections=sum(one.connections for one in sources),
         addresses={one.name: one.address for one in sources},
-        waiting_bytes=levels.spool.bytes + spool.backlog_bytes,
+        waiting_bytes=spool.levels.spool.bytes + spool.backlog_bytes,
         limit_bytes=settings.spool.max_bytes,
-        free_bytes=room,
+        free_bytes=_free_bytes(settings, storage),
         growth=growth,
         job=lake.job if has_job else None,
         bucket=uploads is not None,
@@ -208,6 +204,17 @@ def collect(
         flawed=flawed,
         troubles=[*_troubles(storage, settings.node, sections, now)],
     )
+
+
+def _free_bytes(settings: config.Config, storage: Storage) -> int | None:
+    """What there is for files of the spool."""
+    levels = storage.spool.levels
+    free = levels.free_bytes
+    if free is not None and (
+        settings.spool.after == "archive" or storage.spool.uploads
+    ):
+        free += levels.archive.bytes  # it goes when the disk is short
+    return free
 
 
 def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:

@@ -144,7 +144,7 @@ def _spool(config: Config, places: Directories) -> Iterator[Look]:
             if parsed is None:
                 advice = "move it elsewhere: the job would take it for one of ours"
                 yield warn("spool files", f"{path} is not the gateway's", advice)
-            elif (why := _flaw(path, parsed[2] - parsed[1] + 1)) is not None:
+            elif (why := _flaw(path, parsed.last - parsed.first + 1)) is not None:
                 advice = f"the Spark job moves it to poison/; {_AUDIT}"
                 if directory == places.archive:
                     advice = "its events are in the tables; it can not be used again"

@@ -134,7 +134,7 @@ def spool_files(directory: Path) -> dict[str, list[SpoolFile]]:
     found = defaultdict(list)
     for name in list_names(directory):
         if parsed := parse_file_name(name):
-            found[parsed[0]].append(SpoolFile(directory / name, *parsed))
+            found[parsed.node].append(SpoolFile(directory / name, *parsed))
     for files in found.values():
         files.sort(key=lambda file: (file.first, file.last))
     return dict(found)

@@ -94,7 +94,7 @@ def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
     return [
         one.name
         for one in found
-        if (parsed := parse_file_name(one.name)) and parsed[0] == node
+        if (parsed := parse_file_name(one.name)) and parsed.node == node
     ]
 
 

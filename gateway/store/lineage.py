@@ -228,7 +228,9 @@ def strangers(
     those of the node's files.
     """
     files = (
-        (parsed[2], parsed[1], one) for one in names if (parsed := parse_file_name(one))
+        (parsed.last, parsed.first, one)
+        for one in names
+        if (parsed := parse_file_name(one))
     )
     _, first, name = max(files, default=(0, 0, ""))
     entry = catalog.find(first)

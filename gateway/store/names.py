@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gateway.event import MAX_LSN
 
 __all__ = [
+    "Named",
     "file_name",
     "hidden_name",
     "is_node_name",
@@ -48,13 +50,23 @@ def file_name(node: str, first_lsn: int, last_lsn: int) -> str:
     return f"events-{node}-{first_lsn:020d}-{last_lsn:020d}.parquet"
 
 
-def parse_file_name(name: str) -> tuple[str, int, int] | None:
-    """(node, first lsn, last lsn), or None for any other file."""
+class Named(NamedTuple):
+    """What the name of a file says: which events it has."""
+
+    node: str
+    first: int
+    """Their first lsn …"""
+    last: int
+    """… and the last one."""
+
+
+def parse_file_name(name: str) -> Named | None:
+    """None for any other file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
     first, last = int(match[2]), int(match[3])
-    return (match[1], first, last) if 0 < first <= last <= MAX_LSN else None
+    return Named(match[1], first, last) if 0 < first <= last <= MAX_LSN else None
 
 
 def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
@@ -65,7 +77,7 @@ def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
     return f".{name}" if of is None else f".{name}.{of[0]}-{of[1]}"
 
 
-def parse_hidden_name(name: str) -> tuple[str, int, int] | None:
+def parse_hidden_name(name: str) -> Named | None:
     """As `parse_file_name`, of a file that is not public."""
     match = _HIDDEN.fullmatch(name)
     return match and parse_file_name(match[1])
@@ -75,7 +87,7 @@ def last_lsn(node: str, names: Iterable[str]) -> int:
     """The greatest lsn of *node* in files with these names; 0 if there are none."""
     found = (parse_file_name(name) for name in names)
     return max(
-        (parsed[2] for parsed in found if parsed and parsed[0] == node), default=0
+        (parsed.last for parsed in found if parsed and parsed.node == node), default=0
     )
 
 

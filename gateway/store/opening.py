@@ -42,7 +42,7 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
-from gateway.store.journal.spares import Spares, is_spare
+from gateway.store.journal.spares import is_spare
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker
 from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
@@ -173,7 +173,7 @@ class _Names:
             for name in start.disk.names(directory):
                 parsed = parse_file_name(name) or parse_hidden_name(name)
                 if parsed is not None:
-                    if parsed[0] == start.node:
+                    if parsed.node == start.node:
                         self.here.append(name)
                 elif name.startswith("events-"):
                     self.odd.append(directory / name)
@@ -458,21 +458,7 @@ class Opened:
         read = judged.read
         start, found, first_lsn = read.start, read.found, judged.first_lsn
         disk, machine = start.disk, start.machine
-        spares = Spares(disk)
-        self.publisher = publisher = Publisher(
-            start.node,
-            start.directories.spool,
-            read.catalog,
-            disk,
-            start.writer or Here(disk, start.decoders),
-            start.compression,
-            keep=judged.keep,
-            clock=machine.clock,
-            given_by=this.of_lsn,
-            link=settled.link,
-            before_removal=lambda path: read.marker.forget(path.name),
-            spares=spares,
-        )
+        self.publisher = publisher = _publisher(settled)
         # Before anything is removed: it gives no name again.
         self.log = Log(
             start.journal,
@@ -482,7 +468,7 @@ class Opened:
             file_bytes=publisher.file_bytes,
             clock=machine.monotonic,
             wall_clock=machine.clock,
-            spares=spares,
+            spares=publisher.spares,
         )
         """Appends behind all that is there."""
         self.segments: Sequence[Segment] = found.segments
@@ -542,6 +528,24 @@ class Opened:
             synced.bytes,
             _firsts_and_lasts(self.left_out, published),
         )
+
+
+def _publisher(settled: _Settled) -> Publisher:
+    judged, read = settled.judged, settled.judged.read
+    start, disk = read.start, read.start.disk
+    return Publisher(
+        start.node,
+        start.directories.spool,
+        read.catalog,
+        disk,
+        start.writer or Here(disk, start.decoders),
+        start.compression,
+        keep=judged.keep,
+        clock=start.machine.clock,
+        given_by=settled.incarnation.of_lsn,
+        link=settled.link,
+        before_removal=lambda path: read.marker.forget(path.name),
+    )
 
 
 def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:

@@ -51,8 +51,8 @@ class Owners:
         parsed = parse_file_name(name)
         return (
             parsed is not None
-            and parsed[0] == self._node
-            and parsed[1] <= self._kept_until
+            and parsed.node == self._node
+            and parsed.first <= self._kept_until
         )
 
     def is_nobodys(self, node: str) -> bool:

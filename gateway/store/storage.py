@@ -368,22 +368,7 @@ class OpenedStorage:
             self.callbacks,
             settings.acknowledge_when_published,
         )
-        spool = Spool(
-            settings.directories.spool,
-            settings.directories.archive,
-            found.publisher,
-            self.backlog,
-            self.journal,
-            handing,
-            owners,
-            self.room,
-            settings.spool,
-            machine,
-            self.reactor,
-            published_lsn=found.published_lsn,
-            retained=retained,
-            uploads=uploads,
-        )
+        spool = self._spool(handing, owners, retained, uploads)
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(
@@ -394,6 +379,31 @@ class OpenedStorage:
                 acknowledged=lambda: storage.acknowledged_lsn,
             )
         return storage
+
+    def _spool(
+        self,
+        handing: _Handing,
+        owners: Owners,
+        retained: Retained,
+        uploads: Uploads | None,
+    ) -> Spool:
+        directories, found = self.settings.directories, self.found
+        return Spool(
+            directories.spool,
+            directories.archive,
+            found.publisher,
+            self.backlog,
+            self.journal,
+            handing,
+            owners,
+            self.room,
+            self.settings.spool,
+            self.machine,
+            self.reactor,
+            published_lsn=found.published_lsn,
+            retained=retained,
+            uploads=uploads,
+        )
 
     def _find_kept(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""

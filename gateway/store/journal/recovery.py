@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from gateway.store.disk import Disk, File, read_patiently
 from gateway.store.journal import segment
@@ -260,17 +261,26 @@ class _Ends:
     """So many bytes were synced, says the mark, or the segment behind it."""
 
 
-def _examine_one(
+class _Scanned(NamedTuple):
+    """A segment as it was read."""
+
+    scan: segment.Scan
+    data: bytes
+    readable: bool
+    """All of it could be read."""
+    mended: bool
+    """Its header was damaged."""
+
+
+def _scan(
     path: Path,
     first: int,
     before: int | None,
     ends: _Ends,
     disk: Disk,
     found: Recovered,
-    aside: Iterable[range],
-    left_out: Iterable[range],
-) -> None:
-    """Raises `segment.InvalidSegment`, OSError."""
+) -> _Scanned | None:
+    """None if nothing was ever written in it.  Raises `segment.InvalidSegment`, OSError."""
     data, readable = read_patiently(disk, path)
     mended = False
     read = partial(segment.Scan, name=path.name, before=before, synced=ends.synced)
@@ -281,7 +291,7 @@ def _examine_one(
     except segment.InvalidSegment as why:
         if _is_empty(data):
             found.last(partial(disk.unlink, path))
-            return
+            return None
         repaired = segment.mend_header(data, first)
         if repaired is None or not readable:
             raise
@@ -294,6 +304,23 @@ def _examine_one(
     torn = readable and not scan.sealed and scan.end < len(data)
     if torn and scan.next_lsn <= ends.proven:
         scan = read(data, durable=ends.proven).survey()
+    return _Scanned(scan, data, readable, mended)
+
+
+def _examine_one(
+    path: Path,
+    first: int,
+    before: int | None,
+    ends: _Ends,
+    disk: Disk,
+    found: Recovered,
+    aside: Iterable[range],
+    left_out: Iterable[range],
+) -> None:
+    """Raises `segment.InvalidSegment`, OSError."""
+    if (scanned := _scan(path, first, before, ends, disk, found)) is None:
+        return
+    scan, data, readable, mended = scanned
     first, next_lsn = scan.header.first_lsn, scan.next_lsn
     for gap in _gaps(found.next_lsn, first, aside):
         found.losses.append(Loss(path, gap.start, len(gap), "missing before it"))

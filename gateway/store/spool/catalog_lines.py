@@ -137,8 +137,8 @@ def mend(
 def _files(node: str, names: Iterable[str]) -> Iterator[tuple[int, int, str]]:
     for name in names:
         parsed = parse_file_name(name)
-        if parsed is not None and parsed[0] == node:
-            yield parsed[1], parsed[2], name
+        if parsed is not None and parsed.node == node:
+            yield parsed.first, parsed.last, name
 
 
 def _between(

@@ -51,7 +51,7 @@ class ExpiredRecord:
         last: dict[str, int] = {}
         for name in names:
             if (parsed := parse_file_name(name)) is not None:
-                last[parsed[0]] = max(last.get(parsed[0], 0), parsed[2])
+                last[parsed.node] = max(last.get(parsed.node, 0), parsed.last)
         for node, lsn in last.items():
             if lsn > self._last(node):
                 self._write(node, lsn)

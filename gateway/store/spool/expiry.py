@@ -283,7 +283,7 @@ class Expiry:
             parsed = parse_file_name(name)
             if parsed is None:
                 continue
-            node = parsed[0]
+            node = parsed.node
             if node not in ours:
                 ours[node] = self._ours(node)
             if not ours[node]:

@@ -30,6 +30,7 @@ from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
 from gateway.store.names import (
+    Named,
     file_name,
     hidden_name,
     parse_file_name,
@@ -320,5 +321,5 @@ class Publisher:
                 fate=fate,
             )
 
-    def _is_ours(self, parsed: tuple[str, int, int] | None) -> bool:
-        return parsed is not None and parsed[0] == self._node
+    def _is_ours(self, parsed: Named | None) -> bool:
+        return parsed is not None and parsed.node == self._node

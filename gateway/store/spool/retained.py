@@ -203,7 +203,7 @@ class Retained:
 
     def _is_own(self, name: str) -> bool:
         parsed = parse_file_name(name)
-        return parsed is not None and parsed[0] == self._node
+        return parsed is not None and parsed.node == self._node
 
     def _neighbours(self, paths: Iterable[Path]) -> Iterator[list[_Source]]:
         """Groups with no lsn between theirs, each of some bytes at most; one that may be
@@ -220,7 +220,7 @@ class Retained:
                 continue
             except Damaged:  # if it can not be read now either, that is told
                 size = 1
-            one = _Source(path, parsed[1], parsed[2], bytes=size)
+            one = _Source(path, parsed.first, parsed.last, bytes=size)
             alone = max(size, group[-1].bytes if group else 0) >= _MOVED_BYTES
             fits = group and group[-1].last + 1 == one.first and not alone
             if group and not (fits and total + size <= _FILE_BYTES):

@@ -306,7 +306,7 @@ class Spool:
         moved = False
         for name in disk.names(self._directory):
             parsed = parse_file_name(name)
-            if parsed is None or not self._owners.is_ours(parsed[0]):
+            if parsed is None or not self._owners.is_ours(parsed.node):
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
                 disk.rename(self._directory / name, self._archive / name)

@@ -152,7 +152,7 @@ class Uploads:
         """Take on what an earlier run left.  Raises OSError."""
         for name in self._disk.names(self._directory):
             parsed = parse_file_name(name)
-            if parsed is not None and self._ours(parsed[0]):
+            if parsed is not None and self._ours(parsed.node):
                 self.add(name)
 
     def start(self, then: Callable[[], None]) -> None:
