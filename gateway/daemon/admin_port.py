@@ -52,14 +52,14 @@ def make_site(
     opened: Opened, probe: Probe, history: History, reload: Callable[[], Deferred[Any]]
 ) -> Site:
     """The site of all pages.  Raises `protocols.Broken`."""
-    clock, protocols = opened.shared.reactor, opened.protocols
+    clock, protocols = opened.reactor, opened.protocols
     recent = opened.network.rejection_log.recent
     peers = Peers(opened.listeners.seen, lambda: recent, clock.seconds)
     feed = Feed(probe, history, lambda: (recent.serial, peers.rejections_json), clock)
     return Site(
         Access.to(opened.settings.admin),
         {
-            **fixed_pages(probe, opened.shared.metrics),
+            **fixed_pages(probe, opened.metrics),
             **{path: page_of(get) for path, get in protocols.gets().items()},
             "/api/tap": tap_page(opened.tap, clock, lambda: opened.listeners.names),
             "/api/feed": feed.page,

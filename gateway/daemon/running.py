@@ -71,7 +71,7 @@ class Running:
     def __attrs_post_init__(self) -> None:
         self.settings = self.opened.settings
         self._loops = Loops(
-            self.opened.shared.reactor,
+            self.opened.reactor,
             lambda do, why: self._log.failure(
                 "{what} failed", why, what=do.__qualname__
             ),
@@ -91,13 +91,13 @@ class Running:
         Raises `Broken`, `CannotListen`, `Unusable`, OSError.
         """
         raise_descriptor_limit()
-        shared, network, history = opened.shared, opened.network, History()
+        network, history = opened.network, History()
         site = make_site(opened, probe, history, reloads.ask)
         admin = AdminPort(
             site,
             opened.settings.admin,
-            shared.metrics,
-            shared.reactor,
+            opened.metrics,
+            opened.reactor,
             turns=network.turns,
             rejection_log=network.rejection_log,
             penalties=network.penalties,
@@ -193,7 +193,7 @@ class Running:
 
     def _freshness(self, sections: list[Statistics]) -> Freshness:
         opened, stopping = self.opened, self._phase == _STOPPING
-        flawed = opened.heard.flawed
+        flawed = opened.flawed
         return judge(
             collect(
                 self.settings,
@@ -223,7 +223,7 @@ class Running:
         spool, now = self.opened.storage.spool, time.monotonic()
         self._growth.note(now, spool.levels.spool.bytes + spool.backlog_bytes)
         self._visits.note(now, self.opened.listeners)
-        bounds, counts = self.opened.shared.metrics.acknowledgements
+        bounds, counts = self.opened.metrics.acknowledgements
         self._history.note(time.time(), now, self.status(), bounds, counts)
 
     # -- a reload -------------------------------------------------------------

@@ -20,7 +20,7 @@ from gateway.admin.metrics import Metrics
 from gateway.admin.status import Status
 from gateway.config.model import Logging
 from gateway.daemon import notify
-from gateway.daemon.opened import Shared, open_daemon
+from gateway.daemon.opened import Opened
 from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads
 from gateway.daemon.running import Running
@@ -59,7 +59,8 @@ class Gateway(MultiService):
         self._terminal = terminal
         self._configure_log = configure_log
         self._wait_seconds = wait_seconds
-        self._shared = Shared(reactor, disk, Metrics(self.status), in_thread)
+        self._reactor, self._disk, self._in_thread = reactor, disk, in_thread
+        self._metrics = Metrics(self.status)
         self._running: Running | None = None
         self.reloads = Reloads(
             load,
@@ -87,13 +88,19 @@ class Gateway(MultiService):
 
     def hang_up(self) -> None:
         """SIGHUP: reload, once the reactor runs.  A signal handler may call."""
-        self._shared.reactor.callFromThread(self.reloads.want)
+        self._reactor.callFromThread(self.reloads.want)
 
     def privilegedStartService(self) -> None:
         """Take the directory, recover, bind: whatever fails here ends the start."""
         try:
             wait_for(self._settings.data_dir, self._wait_seconds)
-            opened = open_daemon(self._settings, self._shared)
+            opened = Opened(
+                self._settings,
+                self._reactor,
+                self._disk,
+                self._metrics,
+                self._in_thread,
+            )
             self._running = Running.bind(
                 opened, self.status, self.reloads, self._configure_log
             )

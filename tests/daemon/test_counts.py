@@ -34,7 +34,7 @@ def test_a_disk_that_fails(
     journal.start()
     daemon.reactor.run(until=peer.transport.value)
     assert peer.transport.value() == b"2A\0\0\0\1"
-    counted = daemon.running.opened.shared.metrics.registry.get_sample_value(
+    counted = daemon.running.opened.metrics.registry.get_sample_value(
         "gateway_journal_failures_total", {"operation": "write"}
     )
     assert counted == 1
