@@ -217,7 +217,7 @@ def test_a_published_segment_that_came_back_is_not_published_again(place: Any) -
     (place.spool / FIRST).rename(place.archive / FIRST)
     sealed.path.write_bytes(kept)
     place.catalog = Catalog(place.journal, place.disk)
-    found = examine(place.journal, place.disk).settle()
+    found = examine(place.journal, place.disk).settle().found
     assert place.publisher().recover(found.segments) == []
     assert place.public() == []
     assert not sealed.path.exists()
@@ -268,7 +268,7 @@ def test_who_remembers_keeps_the_segments(place: Any) -> None:
     assert sealed.path.exists()
     (place.spool / FIRST).unlink()
     place.catalog = Catalog(place.journal, place.disk)
-    found = examine(place.journal, place.disk).settle()
+    found = examine(place.journal, place.disk).settle().found
     assert place.publisher(keep=True).recover(found.segments) == []
     assert place.public() == []
     assert sealed.path.exists()
