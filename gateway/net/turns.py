@@ -18,13 +18,13 @@ connection waits for one turn of somebody with a thousand.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import network_of
+from gateway.sdk.fair import FairQueue
 
 __all__ = ["Turns", "Waiting"]
 
@@ -45,43 +45,6 @@ class Waiting(Protocol):
         """Go on for one turn."""
 
 
-class _Line:
-    """Connections that wait; each address has one turn, then the next address."""
-
-    __slots__ = ("addresses",)
-
-    def __init__(self) -> None:
-        self.addresses: OrderedDict[str, OrderedDict[Waiting, None]] = OrderedDict()
-        """Of those that wait."""
-
-    def add(self, connection: Waiting, *, first: bool = False) -> None:
-        """Behind the others of its address, unless it waits already; or before them."""
-        address = network_of(connection.host)
-        waiting = self.addresses.setdefault(address, OrderedDict())
-        waiting[connection] = None
-        if first:
-            waiting.move_to_end(connection, last=False)
-
-    def remove(self, connection: Waiting) -> None:
-        """It waits no more."""
-        if self.addresses:
-            address = network_of(connection.host)
-            if (waiting := self.addresses.get(address)) is not None:
-                waiting.pop(connection, None)
-                if not waiting:
-                    del self.addresses[address]
-
-    def pop(self) -> Waiting | None:
-        """Who is next, and waits no more; None: nobody waits."""
-        if not self.addresses:
-            return None
-        address, waiting = self.addresses.popitem(last=False)
-        connection, _ = waiting.popitem(last=False)
-        if waiting:
-            self.addresses[address] = waiting
-        return connection
-
-
 class Turns:
     """The connections that wait for their turn, or for what they sent to be served."""
 
@@ -99,9 +62,11 @@ class Turns:
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._waiting = _Line()
+        self._waiting: FairQueue[Waiting] = FairQueue()
+        """By address."""
         self._scheduled = False
-        self._put_off = _Line()
+        self._put_off: FairQueue[Waiting] = FairQueue()
+        """Likewise."""
         self.put_off_bytes = 0
         """What was read of those, and is in no account."""
         self.crowded = False
@@ -115,13 +80,14 @@ class Turns:
 
     def add(self, connection: Waiting, *, first: bool = False) -> None:
         """Give it one turn, behind those who wait already; or before those of its address."""
-        self._waiting.add(connection, first=first)
+        self._waiting.put(network_of(connection.host), connection, first=first)
         self._schedule()
 
     def remove(self, connection: Waiting) -> None:
         """It is over."""
-        self._waiting.remove(connection)
-        self._put_off.remove(connection)
+        for line in (self._waiting, self._put_off):
+            if line:
+                line.remove(network_of(connection.host), connection)
 
     @property
     def room(self) -> int:
@@ -144,7 +110,7 @@ class Turns:
 
     def put_off(self, connection: Waiting) -> None:
         """It has something that was read and not served: `take_turn` is to serve that."""
-        self._put_off.add(connection)
+        self._put_off.put(network_of(connection.host), connection)
         self.crowded = True
         if not self._noted:
             self._note()
@@ -153,14 +119,14 @@ class Turns:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
         self._noted = self.crowded = False
         self._spent = 0.0
-        if not self._put_off.addresses:
+        if not self._put_off:
             return
         try:
             self.let_others_go_first()
-            while self._spent < _AT_ONCE_SECONDS and (next_ := self._put_off.pop()):
-                next_.take_turn()
+            while self._put_off and self._spent < _AT_ONCE_SECONDS:
+                self._put_off.take().take_turn()
         finally:
-            if self._put_off.addresses:
+            if self._put_off:
                 self.crowded = True
                 if not self._noted:
                     self._note()
@@ -171,17 +137,17 @@ class Turns:
             call()
 
     def _schedule(self) -> None:
-        if self._waiting.addresses and not self._scheduled:
+        if self._waiting and not self._scheduled:
             self._scheduled = True
             self._clock.callLater(0, self._next)
 
     def _next(self) -> None:
         self._scheduled = False
-        if not self._waiting.addresses:
+        if not self._waiting:
             return
         try:
             self.let_others_go_first()
-            if (connection := self._waiting.pop()) is not None:  # else just lost
-                connection.take_turn()
+            if self._waiting:  # else just lost
+                self._waiting.take().take_turn()
         finally:
             self._schedule()

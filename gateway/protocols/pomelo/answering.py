@@ -36,9 +36,9 @@ from gateway.protocols.pomelo.backend import (
     Unconnected,
     Unreachable,
 )
-from gateway.protocols.pomelo.fair import FairQueue
 from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
 from gateway.protocols.pomelo.text import text
+from gateway.sdk.fair import FairQueue
 
 __all__ = ["OUTCOMES", "Answering", "Question"]
 

@@ -38,7 +38,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgentEndpointFactory, IBodyProducer, IPolicyForHTTPS
 from zope.interface import implementer
 
-from gateway.protocols.pomelo.fair import FairQueue
+from gateway.sdk.fair import FairQueue
 
 __all__ = ["QUIET_SECONDS", "Backend", "Reply", "Unconnected", "Unreachable"]
 

@@ -353,8 +353,8 @@ class Listeners:
             yield f"{self._journal._reserved} bytes of {budget._addresses}"
         if budget._ahead or budget._ahead_of:
             yield f"{budget._ahead} bytes read ahead of {budget._ahead_of}"
-        if self._turns._waiting.addresses:
-            yield f"{len(self._turns._waiting.addresses)} wait for their turn"
+        if self._turns._waiting:
+            yield "somebody waits for a turn"
         if reactor.sockets or self._world.network.kernel.open:
             yield f"{reactor.sockets} sockets are watched"
         if leaving := self._opened.leaving:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 __all__ = ["FairQueue"]
 
-_T = TypeVar("_T", bound=Hashable)
+_T = TypeVar("_T")
 
 
 class FairQueue(Generic[_T]):
     """In the order of each client; the clients one after another, one item each."""
+
+    __slots__ = ("_clients",)
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, OrderedDict[_T, None]] = OrderedDict()
@@ -25,9 +27,12 @@ class FairQueue(Generic[_T]):
         """This client has something in the queue."""
         return client in self._clients
 
-    def put(self, client: str, item: _T) -> None:
-        """At the end of what this client has."""
-        self._clients.setdefault(client, OrderedDict())[item] = None
+    def put(self, client: str, item: _T, *, first: bool = False) -> None:
+        """At the end of what this client has, unless it is there already; or before it."""
+        items = self._clients.setdefault(client, OrderedDict())
+        items[item] = None
+        if first:
+            items.move_to_end(item, last=False)
 
     def take(self) -> _T:
         """The next one.  Raises KeyError if there is none."""
