@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from daemons import listener
+from deadlines import eventually
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlockEnd,
@@ -96,7 +98,14 @@ def test_what_was_answered_survives_kills(
     for turn in range(10):
         client = Client(daemon.address("streams"))
         story.check(client)
-        killer = threading.Timer(chance.random() * (turn % 3), daemon.kill)
+        due, seconds = story.asked + 4 * (turn % 3), chance.random() * (turn % 3)
+
+        def kill(due: int = due, seconds: float = seconds) -> None:
+            eventually(lambda: story.asked >= due, "it goes on")
+            time.sleep(seconds)
+            daemon.kill()
+
+        killer = threading.Thread(target=kill)
         killer.start()
         with pytest.raises(OSError, match=r".*"):
             story.go_on(client)
