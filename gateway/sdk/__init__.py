@@ -16,7 +16,7 @@ What a server of its own is made of:
     pressure     pauses a connection while the journal must not be fed
     closing      the end of a connection
     deadlines    time-outs of many connections on one timer
-    fair                a queue whose clients take turns
+    fair         a queue whose clients take turns
 
 Options and limits:
 
