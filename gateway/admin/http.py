@@ -51,6 +51,8 @@ _PIECE_BYTES = 1 << 10
 """Of a header: h11 and we look at these limits between two of them."""
 _EVENTS_IN_A_TURN = 100
 """A body may come in chunks of a byte."""
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+"""How long a response is, is not for a page to say."""
 
 
 class HttpServer(Publishing):
@@ -240,6 +242,7 @@ class HttpServer(Publishing):
         request = self._answering
         if request is None:  # who asked has gone
             return
+        self._stop_waiting()
         bare = request.method == "HEAD"
         try:
             events = self._events(answer, bare=bare)
@@ -251,12 +254,13 @@ class HttpServer(Publishing):
 
     def _events(self, answer: Answer, *, bare: bool = False) -> list[h11.Event]:
         body = bytes(answer.body)
+        more = answer.headers.items()
         head = self._response(
             answer.code,
             {
                 "Content-Type": answer.content_type,
                 "Content-Length": str(len(body)),
-                **answer.headers,
+                **{name: text for name, text in more if name.lower() not in _FRAMING},
             },
         )
         if bare or not body or answer.code in (204, 304):

@@ -173,6 +173,26 @@ def test_a_wrong_token_waits(port: Any, penalties: Penalties) -> None:
     assert b"200 OK" in client.send(HEALTH)
 
 
+def test_a_request_behind_a_wrong_token_too(port: Any, penalties: Penalties) -> None:
+    """Its time begins when the answer that had to wait is out."""
+    penalties.wait = 2.0
+    client = port.come()
+    client.send(
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer x\r\n\r\n"
+    )
+    port.clock.advance(2)
+    assert b" 401 " in client.got
+    for letter in HEALTH[:-2]:
+        client.send(bytes([letter]))
+        port.clock.advance(1)
+        if client.gone:
+            break
+    assert client.gone
+    assert port.clock.seconds() == 2 + 15
+    client.lose()
+    assert port.scheduled == 0
+
+
 def test_who_leaves_before_the_answer(port: Any, penalties: Penalties) -> None:
     """Nothing is left behind."""
     penalties.wait = 2.0

@@ -271,6 +271,29 @@ def test_fields_of_a_page_that_are_none(
     assert sum("log_failure" in event for event in logged) == len(more)
 
 
+@pytest.mark.parametrize(
+    "framing", [{"content-length": "1"}, {"Transfer-Encoding": "chunked"}], ids=str
+)
+def test_how_long_a_response_is_no_page_says(
+    open_port: Callable[..., Any], framing: dict[str, str]
+) -> None:
+    """It is as long as its body is, at once or later, and the connection is good."""
+    done: Deferred[Answer] = Deferred()
+    answer = Answer(b"abc", headers=framing)
+    port = open_port(
+        more={"/now": lambda _: answer},
+        posts={"/api/x": lambda _: done},
+        trust_loopback=True,
+    )
+    client = port.come()
+    client.send(b"GET /now HTTP/1.1\r\n" + HEAD + b"\r\n")
+    assert [*answers(client.got)] == [(200, b"abc")]
+    client.send(b"POST /api/x HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\n\r\n{}")
+    done.callback(answer)
+    assert [*answers(client.got)] == [(200, b"abc")]
+    assert client.send(HEALTH).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 def test_codes_without_a_body(open_port: Callable[..., Any]) -> None:
     """What a page says with 204 or 304 is left out, and the connection is good."""
     port = open_port(more={"/none": lambda _: Answer(b"x", code=204)})
