@@ -49,7 +49,7 @@ class TlsConnection:
         self.established = False
         """The handshake is done, the peer's certificate known."""
         self.bare_bytes = 0
-        """Since the last that had data in it."""
+        """Since the handshake, or the last that had data in it."""
         self.failure: str | None = None
         """Why the handshake failed, once `stop` was called."""
         self._tls = tls
@@ -65,10 +65,11 @@ class TlsConnection:
 
     def feed(self, data: bytes) -> bytes:
         """*data* decrypted, in one piece."""
+        established = self.established
         self._above.dataReceived(data)
         plain = self._plain
         if not plain:
-            self.bare_bytes += len(data)
+            self.bare_bytes += len(data) * established
             return b""
         self.bare_bytes = 0
         self._plain = []

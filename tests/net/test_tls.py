@@ -20,6 +20,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from gateway.net import connection
 from gateway.net.reading import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway_testkit.certificates import Authority
@@ -402,6 +403,20 @@ def test_new_keys_without_end_are_refused(tls_net: Any, warnings: Texts) -> None
     assert "TLS without data: new keys again and again, or empty records" in line
     assert "limit 65536 bytes" in line
     assert tls_net.listener.rejected == {"tls": 1}
+
+
+def test_a_handshake_is_no_part_of_what_has_no_data(
+    tls_net: Any, tls_peer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates may be long; what comes in pieces behind them is data all the same."""
+    monkeypatch.setattr(connection, "_BARE_BYTES", 64)
+    client = tls_peer(tls_net.peer())
+    client.shake_hands()
+    client.tls.write(bytes(40))
+    record = client._out.read()
+    client.peer.send(record[:32])
+    client.peer.send(record[32:])
+    assert tls_net.server.data == bytes(40)
 
 
 def test_a_large_record_may_come_a_byte_at_a_time(tls_net: Any, tls_peer: Make) -> None:
