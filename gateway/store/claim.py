@@ -513,6 +513,9 @@ class Claim:
             self._behind = behind
             self._life = _Life(own, here, ack, acknowledged)
             self.taken_over = False
+            if self.held:  # maybe since the journal was opened, which did not know then
+                self._lost = self._meanwhile()
+                self.held = self._lost is None
             if self.held:
                 with contextlib.suppress(BucketError):
                     self.look()

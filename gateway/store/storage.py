@@ -245,6 +245,8 @@ class OpenedStorage:
     def __attrs_post_init__(self) -> None:
         settings, machine, callbacks = self.settings, self.machine, self.callbacks
         self.room = Room(SPARE_BYTES)
+        self.standing = Standing() if self.claim is None else self.claim.standing
+        """When the journal was opened: it may be another by the time that all is."""
         start = Start(
             settings.node,
             settings.directories,
@@ -257,7 +259,7 @@ class OpenedStorage:
             tell_notice=callbacks.noticed,
             writer=self.writer,
             bucket=self.bucket,
-            standing=Standing() if self.claim is None else self.claim.standing,
+            standing=self.standing,
             table=settings.table,
         )
         self.found = found = open_node(start)
@@ -355,6 +357,7 @@ class OpenedStorage:
                 self.claim,
                 settings.node,
                 found.known_lsn,
+                self.standing.unclaimed,
                 found.unlisted,
             )
         checkpoint = self._recovered(memories)

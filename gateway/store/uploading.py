@@ -35,20 +35,20 @@ class Uploading:
         claim: Claim | None,
         node: str,
         known_lsn: int,
+        unclaimed: str | None,
         unlisted: str | None,
     ) -> Uploading:
-        """Take on what an earlier run left; *unlisted* is why the bucket was not listed
-        behind *known_lsn*, if it was not.  Raises OSError.
+        """Take on what an earlier run left.  *unclaimed* is why the name was not ours when
+        the bucket was listed behind *known_lsn*, if it was not, *unlisted* why it was not
+        listed.  Raises OSError.
         """
         uploads.find()
-        why = None
-        if claim is not None:
-            why = unlisted
-            if not claim.held:
-                why = (
-                    f"Whether another gateway has node {node} of {bucket.url} is "
-                    f"not known: {claim.why}"
-                )
+        why = None if claim is None else unlisted
+        if unclaimed is not None:  # whoever had it may have put more there since
+            why = (
+                f"Whether another gateway has node {node} of {bucket.url} is "
+                f"not known: {unclaimed}"
+            )
         if why is not None:
             uploads.pause(why)
         return cls(uploads, bucket, claim, node, known_lsn, why is not None)

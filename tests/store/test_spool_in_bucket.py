@@ -7,6 +7,7 @@ import io
 import random
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,13 @@ class Node:
         ack: str = "spool",
         claim: Claim | None = None,
         memory: Memory | None = None,
+        opened: Callable[[], object] = lambda: None,
         **spool: Any,
     ) -> None:
         self.reactor = QueuedReactor()
         self.root = root
         self.told: list[str] = []
-        opened = OpenedStorage(
+        found = OpenedStorage(
             settings=Settings(
                 node="gw",
                 directories=Directories.under(root),
@@ -83,7 +85,8 @@ class Node:
             claim=claim,
             in_thread=self.reactor.in_thread,
         )
-        self.storage = opened.recover({} if memory is None else {"plain": memory})
+        opened()
+        self.storage = found.recover({} if memory is None else {"plain": memory})
         self.acknowledged: list[int] = []
 
     def start(self) -> Node:
@@ -639,6 +642,41 @@ def test_who_has_taken_the_name_meanwhile_keeps_it(
     node.stop()
     assert events(bucket) == {}
     other.release()
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_name_that_is_had_while_a_start_goes_on_is_looked_after(
+    tmp_path: Path,
+    bucket: MemoryBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    archived: bool,
+) -> None:
+    """The journal was opened by what the bucket said when the name was not ours: another
+    one had it since, has let go of it, and a job may have archived its files.
+    """
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    one, two = tmp_path / "one", tmp_path / "two"
+    Node(one, bucket, claim=claimed(bucket, one)).start().sent(b"a").stop()
+    unclaimed(bucket)
+    mine = claimed(bucket, one)
+
+    def others_turn() -> None:
+        bucket.back()
+        Node(two, bucket, claim=claimed(bucket, two)).start().sent(b"b", b"c").stop()
+        for name in [*bucket.objects] if archived else ():
+            if name.startswith("events-"):
+                bucket.objects[f"archive/{name}"] = bucket.objects.pop(name)
+        assert mine.look() is None
+        assert mine.held
+
+    node = Node(one, bucket, ack="journal", claim=mine, opened=others_turn)
+    before = {name for name in bucket.objects if "events-" in name}
+    node.start().sent(b"d")
+    node.reactor.run(lambda: uploads_of(node).conflicts)
+    for told in ("has given lsns up to 3", "those behind 1"):
+        assert told in str(uploads_of(node).problem)
+    node.stop()
+    assert {name for name in bucket.objects if "events-" in name} == before
 
 
 @pytest.mark.parametrize("lives", [True, False])
