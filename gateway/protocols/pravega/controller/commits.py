@@ -38,7 +38,7 @@ _QUIET_SECONDS = 1.0
 _MOST_SECONDS = 5.0
 """or the first one has waited for so long."""
 _AGAIN_SECONDS = 10.0
-"""When there was no room, or somebody has sealed a segment, it is tried again."""
+"""When there was no room it is tried again."""
 
 
 def pairs(catalog: Catalog, key: Key) -> Iterator[tuple[Part, str]]:
@@ -125,7 +125,9 @@ class Commits:
         try:
             staged = self._staged(list(waiting.keys))
             if staged:  # else a crash came after the merge
-                self._merge(place, staged, last and last.submitter, origin)
+                # What was committed must get through, or the stream could never be sealed.
+                broken = self._broken(place)
+                self._merge(place, staged, last and last.submitter, origin, broken)
         except SegmentError as why:
             raise Failed(Code.FAILED_PRECONDITION, str(why) or repr(why)) from None
         del self._waiting[place]
@@ -192,8 +194,12 @@ class Commits:
         staged: Sequence[tuple[Part, str]],
         submitter: Any,
         origin: Any,
+        broken: Sequence[Part] = (),
     ) -> None:
-        """Append what is staged to the stream, all of it in one change."""
+        """Append what is staged to the stream, all of it in one change.
+
+        *broken* segments end, too.
+        """
         (scope, name), catalog, stream = place, self._catalog, self._stream(place)
 
         def targets(active: Cover) -> list[tuple[str, str]]:
@@ -203,7 +209,8 @@ class Commits:
                 for part, source in staged
             ]
 
-        ended = self._ended(stream, staged)
+        gone = {part.id for part in [*self._ended(stream, staged), *broken]}
+        ended = [part for part in stream.active if part.id in gone]
         if not ended:
             container = catalog.container
             merged = container.state.merge(targets(Cover(stream.active)), container.now)
@@ -217,3 +224,15 @@ class Commits:
         )
         scaling.replace(again, [(part.low, part.high) for part in ended])
         catalog.scale(scope, name, scaling)
+
+    def _broken(self, place: Place) -> list[Part]:
+        """Segments of today that take nothing more: somebody has sealed or deleted them."""
+        found = [
+            (part, self._catalog.segment_state(*place, part))
+            for part in self._stream(place).active
+        ]
+        return [
+            part
+            for part, there in found
+            if there is None or there.sealed or there.table is not None
+        ]

@@ -99,6 +99,7 @@ class Transactions:
             elif found.state == OPEN and any(name in state.segments for name in names):
                 self._start_lease(key, found)
             elif found.state == COMMITTING:
+                self._catalog.seal_segments(names)
                 self._commits.wait(key)
             elif found.state == OPEN:
                 # The crash was after its merge, or before its first segment.

@@ -511,11 +511,42 @@ def test_a_commit_over_epochs(scaled: Scaled) -> None:
         again = scaled.on(scaled.service.restarted(changes=changes).peer())
         if changes < committing:
             assert again.peer.status("commitTransaction", request) == 0
+        for name in (each for each in again.service.names if "#transaction" in each):
+            assert again.service.container.state.find(name).sealed
         merge_what_waits(again)
         assert again.peer.status("checkTransactionState", request) == COMMITTED
         assert again.current == scaled.current
         assert again.service.names == scaled.service.names
         assert again.service.container.state.find("sc/st/4.#epoch.2").length == 12
+
+
+@pytest.mark.parametrize("harm", ["seal", "delete"])
+def test_a_commit_over_segments_that_somebody_has_ended(
+    scaled: Scaled, harm: str
+) -> None:
+    """What is committed gets through, to a segment in the place of that; so the stream can
+    be sealed and deleted.
+    """
+    txn = begun(scaled).txn
+    scaled.service.append(staged("sc/st/0.#epoch.0", txn), event(b"zero"))
+    scaled.service.append(staged("sc/st/1.#epoch.0", txn), event(b"one"))
+    scaled.split()
+    request = new("TxnRequest", stream_info=scaled.info, txn=txn)
+    assert scaled.peer.status("commitTransaction", request) == 0
+    container = scaled.service.container
+    container.submit(getattr(container.state, harm)("sc/st/1.#epoch.0", 0))
+    scaled.service.store()
+    merge_what_waits(scaled)
+    assert scaled.peer.status("checkTransactionState", request) == COMMITTED
+    [(number, _, _)] = [each for each in scaled.current if each[2] == 1]
+    [behind] = scaled.following(1).keys()
+    assert number != 1
+    assert list(scaled.following(behind)) == [each for each, _, _ in scaled.current]
+    assert container.state.find(segment("sc", "st", behind)).length == len(
+        event(b"zero") + event(b"one")
+    )
+    assert scaled.peer.status("sealStream", scaled.info) == 0
+    assert scaled.peer.status("deleteStream", scaled.info) == 0
 
 
 def merge_what_waits(scaled: Scaled) -> None:
