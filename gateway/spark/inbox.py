@@ -171,7 +171,8 @@ class Inbox:
         """Take what is done out of the bucket, and fetch what is new; how many came.
 
         *most_bytes* is another limit for once; *upto*: nothing comes that is behind these
-        lsns.  Raises `BucketError`, OSError.
+        lsns.  Raises `BucketError`, OSError, after what other requests brought is here, and
+        what is done has gone.
         """
         most = self._most_bytes if most_bytes is None else most_bytes
         here = {
@@ -186,11 +187,13 @@ class Inbox:
         there = known(ledger)
         nodes = self._sorted(look, there)
         stopped = self._stopping.is_set()  # then only what is done goes
-        brought = 0 if stopped else self._bring(look, nodes)
+        brought, failures = (0, []) if stopped else self._bring(look, nodes)
         if self._stopping.is_set() and not stopped:
             return brought
-        self._clear(nodes.values())
+        failures += self._clear(nodes.values())
         self._miss(there, ledger)
+        if failures:
+            raise failures[0]
         return brought
 
     def _sorted(self, look: _Look, there: Ranges) -> dict[str, _Node]:
@@ -215,10 +218,12 @@ class Inbox:
                 node.wanted_bytes += 0 if in_tables else one.stored.bytes
         return nodes
 
-    def _bring(self, look: _Look, nodes: Mapping[str, _Node]) -> int:
-        """Fetch what is wanted; how many came.
+    def _bring(
+        self, look: _Look, nodes: Mapping[str, _Node]
+    ) -> tuple[int, list[OSError]]:
+        """Fetch what is wanted; how many came, and what failed.
 
-        Where requests fail, the job sees what came by the others, and then this raises.
+        Where requests fail, the job sees what came by the others, and this is the last round.
         """
         queue = _in_turns(node.wanted for node in nodes.values())
         brought = 0
@@ -234,15 +239,20 @@ class Inbox:
                     came.setdefault(one.file.node, []).append(one)
             # After they were fetched: whoever takes a name over after this request sees them.
             words, more = self._ask(self._word_of, list(came))
+            failures += more
             if self._stopping.is_set():
-                return brought
+                return brought, failures
             for node, said in words:
-                seen = self._admit(said, came[node])
+                try:
+                    seen = self._admit(said, came[node])
+                except OSError as why:  # of this node's files: those of others come
+                    failures.append(why)
+                    continue
                 nodes[node].valid |= seen
                 brought += len(seen)
-            if failures or more:
-                raise [*failures, *more][0]
-        return brought
+            if failures:
+                return brought, failures
+        return brought, []
 
     def _round(self, queue: Iterator[_Object], look: _Look) -> list[_Object]:
         """What is fetched next, at once."""
@@ -278,15 +288,16 @@ class Inbox:
                 done.append((each, result))
         return done, failures
 
-    def _clear(self, nodes: Iterable[_Node]) -> None:
-        """Take what is done out of the bucket, but for the newest file of each node."""
+    def _clear(self, nodes: Iterable[_Node]) -> list[OSError]:
+        """Take what is done out of the bucket, but for the newest file of each node; what
+        failed.
+        """
         names = [name for node in nodes for name in node.to_go()]
         remove = partial(take_out, self._bucket, archived=self._archived)
         gone, failures = self._ask(remove, names)
         for name, _ in gone:
-            del self._taken[name]
-        if failures:
-            raise failures[0]
+            self._taken.pop(name, None)  # a look beside a stop may have begun anew
+        return failures
 
     def _objects(self) -> Iterator[_Object]:
         """All files that are in the bucket now; those of a node in order of lsn."""

@@ -195,6 +195,46 @@ def test_what_came_is_there_though_other_requests_failed(world: World) -> None:
     assert [name for name in world.bucket.objects if "/" not in name] == [names[-1]]
 
 
+def test_what_is_done_goes_though_a_file_can_not_be_read(world: World) -> None:
+    """One object that the server never gives (as one that was moved to cold storage) does
+    not let the bucket fill up with what is in the tables."""
+    names = [world.put(n, n) for n in range(1, 4)]
+    inbox = world.inbox()
+    inbox.look()
+    for name in names:
+        world.commit(name)
+    cold = world.put(1, 1, "gw-2")
+
+    def fault(request: str, name: str) -> None:
+        if request == "read" and name == cold:
+            raise BucketError("403 InvalidObjectState")
+
+    world.bucket.fault = fault
+    with pytest.raises(BucketError, match="InvalidObjectState"):
+        inbox.look()
+    left = {name for name in world.bucket.objects if "/" not in name}
+    assert left == {names[-1], cold}
+
+
+def test_a_node_that_was_taken_over_holds_no_other_up(world: World) -> None:
+    """Where what came too late from it can not be put aside, the files of others come."""
+    said = Word(fenced={"old": 5})
+    world.bucket.objects[name_of("gw")] = msgspec.json.encode(said)
+    late = world.put(6, 9)
+    world.bucket.objects[late] = by("old")
+    other = world.put(1, 4, "gw-2")
+
+    def fault(request: str, name: str) -> None:
+        if request == "copy":
+            raise BucketError("403 AccessDenied")
+
+    world.bucket.fault = fault
+    with pytest.raises(BucketError, match="AccessDenied"):
+        world.inbox(most_bytes=10_000).look()
+    assert other in world.here()
+    assert late not in world.here()
+
+
 def test_many_are_asked_for_at_once(world: World) -> None:
     """A server that takes its time over each request is asked for many files at the same
     time, and to move many."""
