@@ -143,11 +143,7 @@ final class Samples {
       more(writer, written);
       writer.flush();
       List<String> read = readers.take(written.size());
-      PravegaClient.same(read, written);
-      for (int key = 0; key < 10; key++) {
-        String of = key + ": event";
-        check(starting(read, of).equals(starting(written, of)), "order of " + key);
-      }
+      inOrder(read, written);
     }
     System.out.println("events " + written.size());
   }
@@ -198,11 +194,7 @@ final class Samples {
       }
       check(lowest(controller) >> 32 == 3, "two epochs for all of them");
       List<String> read = readers.take(written.size());
-      PravegaClient.same(read, written);
-      for (int key = 0; key < 10; key++) {
-        String of = key + ": event";
-        check(starting(read, of).equals(starting(written, of)), "order of " + key);
-      }
+      inOrder(read, written);
     }
     System.out.println("events " + written.size());
   }
@@ -238,6 +230,15 @@ final class Samples {
       String event = n % 10 + ": event " + n;
       written.add(event);
       writer.writeEvent(String.valueOf(n % 10), event);
+    }
+  }
+
+  /** All of it, those of each key in the order in which they were written. */
+  private static void inOrder(List<String> read, List<String> written) {
+    PravegaClient.same(read, written);
+    for (int key = 0; key < 10; key++) {
+      String of = key + ": event";
+      check(starting(read, of).equals(starting(written, of)), "order of " + key);
     }
   }
 
