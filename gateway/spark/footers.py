@@ -19,7 +19,14 @@ from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.store import digests, incarnation
 
-__all__ = ["Footers", "expansion", "first_received_at", "incarnation_of", "read"]
+__all__ = [
+    "Footers",
+    "expansion",
+    "first_received_at",
+    "incarnation_of",
+    "read",
+    "sizes",
+]
 
 _GROUP_BYTES = 32 << 20
 
@@ -64,7 +71,13 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
 
 def expansion(paths: Iterable[Path]) -> float:
     """How much more these files are in memory than on disk, those that can be read."""
-    stored = expanded = 1
+    stored, expanded = sizes(paths)
+    return max(1.0, (expanded + 1) / (stored + 1))
+
+
+def sizes(paths: Iterable[Path]) -> tuple[int, int]:
+    """Bytes of these files on disk, and in memory, of those that can be read."""
+    stored = expanded = 0
     for path in paths:
         try:
             found, size = pq.read_metadata(path), path.stat().st_size
@@ -72,7 +85,7 @@ def expansion(paths: Iterable[Path]) -> float:
             continue
         stored += size
         expanded += sum(_sizes(found))
-    return max(1.0, expanded / stored)
+    return stored, expanded
 
 
 def _row_bytes(found: pq.FileMetaData) -> int:

@@ -7,7 +7,11 @@ footers say of its rows.
 
 A batch that runs out of heap all the same is begun anew, one file at a time.  A file that
 does not fit alone is moved aside, and the rest goes on.  `lake/.gateway/heap.json` knows of
-that over the end of Java and of the job.
+that over the end of Java and of the job, and of which heap it was: with another one each
+file is tried again.
+
+A small file that runs out of heap alone is not why it was too small.  It stays, as each
+file behind it would go the same way, and the job ends.
 """
 
 from __future__ import annotations
@@ -38,8 +42,10 @@ _CHECKS = tuple(
     for what in ("page", "block")
     for end in ("min", "max")
 )
+#: Java says so as well where it has no room for threads or classes, whatever the rows are.
+_OTHER = r": (unable to create|Metaspace|Compressed class space)"
 _OUT = re.compile(
-    r"OutOfMemoryError|Cannot reserve additional contiguous bytes"
+    rf"OutOfMemoryError(?!{_OTHER})|Cannot reserve additional contiguous bytes"
     rf"|(exit(ed)?|Command exited with) code:? {EXIT}\b"
 )
 
@@ -80,16 +86,25 @@ class Suspects:
     True while there are any.
     """
 
-    def __init__(self, path: Path, disk: LakeDisk) -> None:
+    def __init__(self, path: Path, disk: LakeDisk, heap: str) -> None:
+        """*heap* is `key_of` the heap that there is now."""
         self._path = path
         self._disk = disk
+        self._heap = heap
         told = json.loads(disk.read(path)) if disk.exists(path) else {}
         self.names: set[str] = set(told.get("files", ()))
-        self.alone: str | None = told.get("alone")
+        same = told.get("heap") == heap
+        self.alone: str | None = told.get("alone") if same else None
         """One that did not fit, and is to be moved aside."""
 
     def __bool__(self) -> bool:
         return bool(self.names)
+
+    def innocent(self, files: Sequence[SpoolFile], bytes_in_memory: int) -> bool:
+        """Whether a batch of these, of which only one may be, would fit into any heap that
+        is not full of something else.
+        """
+        return bool(self) and len(files) == 1 and bytes_in_memory < ALONE_BYTES
 
     def failed(self, files: Sequence[SpoolFile]) -> None:
         """A batch of these ran out of heap."""
@@ -114,7 +129,11 @@ class Suspects:
 
     def _write(self) -> None:
         if self.names or self.alone:
-            known = {"files": sorted(self.names), "alone": self.alone}
+            known = {
+                "files": sorted(self.names),
+                "alone": self.alone,
+                "heap": self._heap,
+            }
             write_json(self._disk, self._path, known)
         elif self._disk.exists(self._path):
             self._disk.unlink(self._path)

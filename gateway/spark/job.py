@@ -18,6 +18,7 @@ from gateway.spark import (
     accepting,
     admin,
     compact,
+    footers,
     formats,
     heap,
     java,
@@ -106,7 +107,9 @@ class Job:
             trigger=config.spark.trigger,
         )
         self._poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
-        self._suspects = heap.Suspects(self._lake / INTERNAL / "heap.json", self._disk)
+        self._suspects = heap.Suspects(
+            self._lake / INTERNAL / "heap.json", self._disk, heap.key_of(config.spark)
+        )
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
         self._upto: Mapping[str, int] | None = None
@@ -231,28 +234,39 @@ class Job:
         files = self._sink.batch_files
         if not heap.ran_out(why) or self._sink.failure is None or not files:
             return False
-        if self._sink.repeats:
+        if self._sink.repeats or self._innocent():
             raise Failed(self.ran_out()) from why
-        self._suspects.failed(files)
         _log.warning("%s", self.ran_out())
+        self._suspects.failed(files)
         self._query.stop()
         self._sink.recover()
         self._give_up()
         return True
 
+    def _innocent(self) -> bool:
+        """Whether the last batch is not why the heap was too small for it."""
+        files = self._sink.batch_files
+        stored, in_memory = footers.sizes(self._spool / file.name for file in files)
+        return stored > 0 and self._suspects.innocent(files, in_memory)
+
     def ran_out(self) -> str:
         """That the heap was too small, for what, and what to do."""
         names = [file.name for file in self._sink.batch_files]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        if self._sink.repeats:
+            then = "the batch comes again, whole, once there is more"
+        elif self._innocent():
+            then = (
+                "it is small and was alone, so something else fills that: give it more"
+            )
+        else:
+            then = (
+                "its files are tried one at a time, and one that does not fit alone is"
+                " moved aside"
+            )
         return (
             f"Java's heap of {heap.key_of(self._config.spark)} was too small for a batch"
-            f" of {names[0] if names else 'no file'}{more}: "
-            + (
-                "the batch comes again, whole, once there is more"
-                if self._sink.repeats
-                else "its files are tried one at a time, and one that does not fit alone"
-                " is moved aside"
-            )
+            f" of {names[0] if names else 'no file'}{more}: {then}"
         )
 
     def java_ended(self, why: Exception) -> str:
@@ -260,9 +274,10 @@ class Job:
         at_work = self._sink.busy or self._sink.failure is not None
         if session.java_status() != heap.EXIT or not at_work:
             return f"Spark's Java has ended: {_reason(why)}"
-        if not self._sink.repeats:
+        told = self.ran_out()
+        if not self._sink.repeats and not self._innocent():
             self._suspects.failed(self._sink.batch_files)
-        return self.ran_out()
+        return told
 
     def _give_up(self) -> None:
         """Move aside what did not fit alone."""

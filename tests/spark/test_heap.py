@@ -16,6 +16,7 @@ import pytest
 from deadlines import environment, finish
 from gateway.audit import audit
 from gateway.spark import footers, heap
+from gateway.spark import job as job_module
 from gateway.spark.heap import Suspects, fit
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
@@ -84,10 +85,10 @@ def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
     names = [f"events-gw-{n:020d}-{n:020d}.parquet" for n in (1, 2, 3)]
     files = [one for one in map(SpoolFile.parse, names) if one is not None]
     path = tmp_path / "heap.json"
-    Suspects(path, Lake()).failed(files)
-    assert Suspects(path, Lake()).names == set(names)
-    Suspects(path, Lake()).failed(files[1:2])
-    again = Suspects(path, Lake())
+    Suspects(path, Lake(), "1g").failed(files)
+    assert Suspects(path, Lake(), "1g").names == set(names)
+    Suspects(path, Lake(), "1g").failed(files[1:2])
+    again = Suspects(path, Lake(), "1g")
     assert again.alone == names[1]
     again.aside(names[1])
     assert not again.keep(names)
@@ -100,11 +101,68 @@ def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
     """The first time it had all the settings of small rows."""
     file = SpoolFile.parse(f"events-gw-{1:020d}-{1:020d}.parquet")
     assert file is not None
-    suspects = Suspects(tmp_path / "heap.json", Lake())
+    suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
     suspects.failed([file])
     assert suspects.alone is None
     suspects.failed([file])
     assert suspects.alone == file.name
+
+
+def test_with_another_heap_it_is_tried_again(tmp_path: Path) -> None:
+    """Who gives Java more, as the message says, does not find the file moved unread."""
+    file = SpoolFile.parse(f"events-gw-{1:020d}-{1:020d}.parquet")
+    assert file is not None
+    path = tmp_path / "heap.json"
+    suspects = Suspects(path, Lake(), "1g")
+    for _ in range(2):
+        suspects.failed([file])
+    assert Suspects(path, Lake(), "1g").alone == file.name
+    again = Suspects(path, Lake(), "4g")
+    assert again.alone is None
+    assert again.names == {file.name}
+    again.failed([file])
+    assert Suspects(path, Lake(), "4g").alone == file.name
+
+
+@pytest.mark.parametrize("java_lives", [True, False])
+def test_a_small_file_is_not_why_a_heap_is_too_small(
+    spool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_lives: bool
+) -> None:
+    """Something else fills it: the job ends and says so, and the file stays; else each file
+    of the spool would go aside, one after the other.  Of a large one it is not so."""
+    monkeypatch.setattr(job_module.session, "java_status", lambda: heap.EXIT)
+    tried: Any = job_module.Job.__new__(job_module.Job)
+    tried._spool = spool.path
+    tried._config = SimpleNamespace(
+        spark=SimpleNamespace(master="local[2]", driver_memory="1g", conf={})
+    )
+    tried._suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
+    tried._give_up = lambda: None
+    tried._query = SimpleNamespace(stop=lambda: None)
+    why = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
+
+    def try_(path: Path) -> str | None:
+        files = [SpoolFile.parse(path.name)]
+        tried._sink = SimpleNamespace(
+            batch_files=files, failure=why, repeats=False, busy=True, recover=list
+        )
+        if not java_lives:
+            return str(tried.java_ended(why))
+        try:
+            assert tried._one_by_one(why)
+        except job_module.Failed as end:
+            return str(end)
+        return None
+
+    small = spool.put("gw", 1, large(3, 1000))
+    try_(small)
+    said = try_(small)
+    assert said is not None
+    assert "something else fills that" in said
+    assert tried._suspects.alone is None
+    huge = spool.put("gw", 4, large(1, 9 * MB))
+    try_(huge)
+    assert tried._suspects.alone == huge.name
 
 
 @pytest.mark.parametrize(
@@ -119,6 +177,19 @@ def test_what_says_that_a_heap_was_too_small(said: str) -> None:
     """In the words of Java, of Spark's reader, and of a cluster."""
     assert heap.ran_out(RuntimeError(f"Job aborted: {said}"))
     assert not heap.ran_out(RuntimeError("Job aborted: exit code 520"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unable to create native thread: possibly out of memory or process/resource limits",
+        "Metaspace",
+        "Compressed class space",
+    ],
+)
+def test_what_java_lacks_for_itself_is_no_fault_of_a_file(said: str) -> None:
+    """As under a limit of processes: with it each file would go aside."""
+    assert not heap.ran_out(RuntimeError(f"java.lang.OutOfMemoryError: {said}"))
 
 
 def job(settings: Path) -> tuple[int, str]:
