@@ -5,8 +5,8 @@ three things: nobody is turned away (`net.GivingWay`), the descriptors that conn
 others must not take are for it, too, and what its peers hold is no part of the memory that
 theirs may hold.  So it answers while those are under attack.
 
-Start it before recovery and before the listeners, so that `/readyz` can say what the daemon
-is waiting for, and stop it last.
+It is bound when the journal is recovered, before any listener accepts: `/readyz` says what
+the daemon still waits for.  It is closed last.
 """
 
 from __future__ import annotations

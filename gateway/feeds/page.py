@@ -49,7 +49,7 @@ def tap_page(
     clock: IReactorTime,
     listeners: Callable[[], Sequence[str]] = lambda: (),
 ) -> Page:
-    """The page, for `Admin(more={"/api/tap": …})`; *listeners* are their names."""
+    """The page `/api/tap`; *listeners* are their names."""
     viewers: set[_Viewer] = set()
 
     def page(request: PageRequest) -> Answer | EventStream:
