@@ -436,7 +436,7 @@ class Config(Section):
     def _same_endpoints(self) -> Iterator[tuple[Place, str]]:
         near: defaultdict[object, list[tuple[Place, Endpoint]]] = defaultdict(list)
         for place, _, value in values(self):
-            if isinstance(value, Endpoint):
+            if isinstance(value, Endpoint) and not self._may_give_way(place):
                 # Only those of one port can be in each other's way.
                 near[value.port if isinstance(value, Tcp) else value] += [
                     (place, value)
@@ -445,6 +445,24 @@ class Config(Section):
             for (first, one), (second, other) in combinations(listens, 2):
                 if conflict(one, other):
                     yield second, f"{other} is taken by {spell(first)}: {one}"
+
+    def _may_give_way(self, place: Place) -> bool:
+        """Whether it is the job's port, which nobody has chosen: the job goes without."""
+        chosen = self.spark.admin.model_fields_set
+        return place == ("spark", "admin", "listen") and "listen" not in chosen
+
+    @property
+    def job_port(self) -> Tcp | None:
+        """Where the job tells its health, if nothing of the gateway's is there."""
+        listen = self.spark.admin.listen
+        if not isinstance(listen, Tcp):
+            return None
+        others = [
+            value
+            for place, _, value in values(self)
+            if isinstance(value, Endpoint) and place[0] != "spark"
+        ]
+        return None if any(conflict(listen, one) for one in others) else listen
 
     def _admin_in_the_open(self) -> Iterator[tuple[Place, str]]:
         listen = self.admin.listen

@@ -13,6 +13,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.config import Config
@@ -21,6 +22,7 @@ from gateway.config.problems import spell
 from gateway.doctor.look import Look, fail, ok
 from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.sdk.section import Place
+from gateway.store.lake import INTERNAL
 from gateway.store.lock import is_locked
 
 __all__ = ["examine", "running"]
@@ -31,10 +33,14 @@ _LISTENS = "0A"
 
 def running(config: Config) -> str | None:
     """Who has the data directory, as its lock file says it; None if nobody does."""
+    return _holder(config.data_dir)
+
+
+def _holder(directory: Path) -> str | None:
     try:
-        if not is_locked(config.data_dir):
+        if not is_locked(directory):
             return None
-        said = (config.data_dir / "lock").read_text("utf-8", "replace")[:200].strip()
+        said = (directory / "lock").read_text("utf-8", "replace")[:200].strip()
     except OSError:
         return None
     return said or "another process"
@@ -52,8 +58,12 @@ def examine(config: Config) -> Iterator[Look]:
     for place, _, value in values(config):
         match value:
             case Tcp() | Unix() | Systemd():
-                shared = _is_shared(config, place)
-                yield _look(f"{spell(place)} {value}", value, holder, shared=shared)
+                shared, of_job = _is_shared(config, place), place[0] == "spark"
+                its = _holder(config.data_dir / "lake" / INTERNAL) if of_job else holder
+                look = _look(f"{spell(place)} {value}", value, its, shared=shared)
+                if of_job and look.state == "fail":  # the job goes on without
+                    look = replace(look, state="warn")
+                yield look
 
 
 def _is_shared(config: Config, place: Place) -> bool:

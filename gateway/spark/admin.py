@@ -220,10 +220,16 @@ class _Handler(BaseHTTPRequestHandler):
 def serving(config: Any) -> Iterator[Admin | None]:
     """Meanwhile this job answers at `spark.admin.listen`.
 
-    A port that is taken is said, and costs no batch.
+    A port that is taken, or that the gateway is to have, is said, and costs no batch.
     """
-    listen, token = config.spark.admin.listen, config.admin.token
+    listen, token = config.job_port, config.admin.token
     if listen is None:
+        if (wanted := config.spark.admin.listen) is not None:
+            _log.warning(
+                "spark.admin.listen: %s is the gateway's; no metrics, unless another port"
+                " is named there",
+                wanted,
+            )
         yield None
         return
     try:

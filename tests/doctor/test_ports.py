@@ -84,6 +84,23 @@ def test_a_port_of_the_running_daemon(make: Make, taken: int, daemon: Lock) -> N
     assert next(examine(config)).detail.startswith("gateway gw-1, pid")
 
 
+def test_the_port_of_the_job(make: Make, taken: int, tmp_path: Path) -> None:
+    """A job that runs has its own; one whose port is taken goes on without."""
+    config = make(spark=f"{{admin: {{listen: 'tcp:127.0.0.1:{taken}'}}}}")
+
+    def look() -> Look:
+        [found] = [one for one in examine(config) if one.what.startswith("spark.")]
+        return found
+
+    assert look().state == "warn"
+    held = lock(tmp_path / "data/lake/.gateway/lock", "gateway spark")
+    assert (look().state, look().detail) == (
+        "ok",
+        f"taken by gateway spark, pid {os.getpid()}",
+    )
+    held.release()
+
+
 def test_a_daemon_runs_and_somebody_else_has_its_port(
     make: Make, taken: int, daemon: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,27 @@ def test_a_port_that_is_taken_costs_no_batch(
     assert "spark.admin.listen" in caplog.text
 
 
+def test_the_gateway_comes_before_the_port_that_nobody_chose(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway may have that port since before there was this one: it starts, and a job
+    that comes first leaves it free.  Two that somebody chose must differ."""
+    text = (
+        "listeners: [{name: b, protocol: lumberjack, listen: 'tcp:8081'}]\n"
+        f"data_dir: {tmp_path / 'data'}\n"
+    )
+    path = tmp_path / "gateway.yaml"
+    path.write_text(text)
+    with caplog.at_level("WARNING"), serving(load(path)) as none:
+        assert none is None
+    assert "spark.admin.listen: tcp:127.0.0.1:8081 is the gateway's" in caplog.text
+    path.write_text(f"{text}spark: {{admin: {{listen: 'tcp:127.0.0.1:8081'}}}}\n")
+    with pytest.raises(
+        Invalid, match=r"spark\.admin\.listen: .* is taken by listeners"
+    ):
+        load(path)
+
+
 def test_it_is_a_tcp_port(tmp_path: Path) -> None:
     """Prometheus knows no other."""
     with pytest.raises(Invalid, match=r"spark\.admin\.listen: must be tcp"):
