@@ -13,6 +13,7 @@ written anew at each start, and when most of its lines say what is forgotten by 
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -64,11 +65,22 @@ class PushedNames:
     def open(self) -> None:
         """Read what is there.  Raises OSError; then nothing may be pushed."""
         if self._disk.exists(self._path):
-            lines = self._disk.read(self._path).split(b"\n")[:-1]
+            data, readable = self._read()
+            lines = data.split(b"\n")[:-1]
             found = [line for text in lines if (line := _line(text)) is not None]
             self._names = {line.name: line.at for line in found}
-            self.damaged = len(lines) - len(found)
+            # Of what can not be read nobody knows how many lines there were.
+            self.damaged = max(len(lines) - len(found), 0 if readable else 1)
         self._write_anew()
+
+    def _read(self) -> tuple[bytes, bool]:
+        """What is there, and whether the disk gave back all of it."""
+        try:
+            return self._disk.read(self._path), True
+        except OSError as why:
+            if why.errno != errno.EIO:
+                raise
+        return self._disk.read_around(self._path), False
 
     def add(self, name: str) -> None:
         """A file of this name is about to be pushed.

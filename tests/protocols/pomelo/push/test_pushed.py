@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
-from gateway.store.disk import Disk
+from gateway.store.disk import Disk, RealDisk
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 
@@ -128,3 +129,37 @@ def test_damage_costs_the_names_that_it_hits(disk: RecordingDisk) -> None:
     found = opened(disk)
     assert (len(found), found.damaged) == (2, 1)
     assert found.when("carol") is not None
+
+
+class BadSector(RealDisk):
+    """What is there begins with bytes that the disk does not give back."""
+
+    def __init__(self, size: int) -> None:
+        self.size_of_it = size
+
+    def read(self, path: Path) -> bytes:
+        raise OSError(errno.EIO, "the disk fails", str(path))
+
+    def read_around(self, path: Path) -> bytes:
+        return bytes(self.size_of_it) + path.read_bytes()[self.size_of_it :]
+
+
+@pytest.mark.parametrize(("size", "left"), [(10, 2), (1000, 0)])
+def test_what_can_not_be_read_is_forgotten_and_told(
+    tmp_path: Path, size: int, left: int
+) -> None:
+    """The rest is remembered, and all is written anew where the disk takes it."""
+    path = tmp_path / ".pushed"
+    names = PushedNames(path, DAY, 100, RealDisk(), Clock())
+    names.open()
+    for name in "abc":
+        names.add(name)
+    names.close()
+    found = PushedNames(path, DAY, 100, BadSector(size), Clock())
+    found.open()
+    found.close()
+    assert (len(found), found.damaged) == (left, 1)
+    again = PushedNames(path, DAY, 100, RealDisk(), Clock())
+    again.open()
+    again.close()
+    assert (len(again), again.damaged) == (left, 0)
