@@ -75,6 +75,11 @@ def expansion(paths: Iterable[Path]) -> float:
     return max(1.0, (expanded + 1) / (stored + 1))
 
 
+def row_bytes(paths: Iterable[Path]) -> int:
+    """What a row of these files may have in memory.  Raises what pyarrow raises."""
+    return max((_row_bytes(pq.read_metadata(path)) for path in paths), default=0)
+
+
 def sizes(paths: Iterable[Path]) -> tuple[int, int]:
     """Bytes of these files on disk, and in memory, of those that can be read."""
     stored = expanded = 0

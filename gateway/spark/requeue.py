@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.spark import stats
+from gateway.spark import footers, heap, stats
 from gateway.spark.compact import alone
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
@@ -103,6 +103,7 @@ def _rows(
     staged = _staging(lake)
     disk.remove_tree(staged)
     disk.make_directory(staged)
+    heap.fit(spark, footers.row_bytes(old))
     found = spark.read.option("basePath", url(lake / "quarantine")).option(
         "mergeSchema", "true"
     )

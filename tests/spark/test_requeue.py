@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -82,6 +84,30 @@ def test_rows_that_are_fine_after_all(
     assert sum(row["flawed"] for row in counted) == 2
     assert requeue.rows(spark, config, Lake()).fine == 0
     assert lake_events(lake) == spool.produced
+
+
+def test_large_rows_take_little_of_the_heap(
+    run_once: Callable[[], object],
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in the job: what came through that must come through this."""
+    monkeypatch.setattr(requeue.heap, "fit", Mock(side_effect=requeue.heap.fit))
+    size = 5_000_000
+    large = [b'{"message": "%s"}' % os.urandom(size // 2).hex().encode()] * 2
+    spool.put("gw", 1, large, flaws=dict.fromkeys(range(2), "oversized"))
+    run_once()
+    requeue.heap.fit.reset_mock()
+    assert requeue.rows(spark, config, Lake()).fine == 2
+    (told,) = requeue.heap.fit.call_args_list
+    assert told.args[1] >= size // 2
+    assert spark.conf.get("spark.sql.parquet.columnarReaderBatchSize") in (
+        "1",
+        "2",
+        "3",
+    )
 
 
 def test_nobody_compacts_or_requeues_meanwhile(
