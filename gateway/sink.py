@@ -87,8 +87,8 @@ class Kind(ABC):
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
-    ) -> Iterable[tuple[str, str | None]]:
-        """The files that have the rows of all tables of events now: path or URL of each,
+    ) -> Iterable[tuple[Path | str, str | None]]:
+        """The files that have the rows of all tables of events now: path, or URL, of each,
         and how rows of it are deleted that still are in it.
 
         *told* is what `lake/.gateway/sink.json` says.  Raises OSError,

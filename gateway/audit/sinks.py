@@ -51,17 +51,18 @@ def _listed(lake: Path, access: Access) -> Iterator[tuple[Place, Identity, str |
     kind, told = _sink(lake)
     store = None
     for name, deleted in _files(kind, lake, told, access):
-        if (path := path_of(name)) is None:
+        path = path_of(name) if isinstance(name, str) else name
+        if path is None:
             store = store or access.store
             # Its name is never given again.
-            yield Remote(name, store), Identity(0, 0, 0), deleted
+            yield Remote(str(name), store), Identity(0, 0, 0), deleted
         elif (identity := identity_of(path)) is not None:
             yield path, identity, deleted
 
 
 def _files(
     kind: Kind, lake: Path, told: Mapping[str, str], access: Access
-) -> Iterable[tuple[str, str | None]]:
+) -> Iterable[tuple[Path | str, str | None]]:
     if "rows" not in kind.abilities:
         return ()
     try:

@@ -50,12 +50,12 @@ class _Parquet(Kind):
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
-    ) -> Iterator[tuple[str, str | None]]:
+    ) -> Iterator[tuple[Path | str, str | None]]:
         """See `Kind`."""
         del told, access
         for table in _TABLES:
             for path in _visible(lake / table):
-                yield str(path), None
+                yield path, None
 
 
 def _visible(directory: Path) -> Iterator[Path]:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
@@ -44,6 +45,19 @@ def claimed(data: Path, sink: dict[str, str]) -> None:
     path = data / "lake" / ".gateway" / "sink.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(sink))
+
+
+@pytest.mark.parametrize("name", ["gate#1", "a%41", "what?", "two words"])
+def test_a_directory_may_have_a_name_that_is_no_url(tmp_path: Path, name: str) -> None:
+    """Folders of Parquet are found by their paths, whatever is in those."""
+    data = tmp_path / name
+    file = data / "lake/events/protocol=x/date=2026-01-01/part-1.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(
+        pa.table({"node": ["gw"] * 3, "lsn": pa.array([1, 2, 3], pa.int64())}), file
+    )
+    assert [path for path, _ in table_files(data / "lake")] == [file]
+    assert audit(Directories.under(data)).nodes[0].in_lake == 3
 
 
 def test_rows_that_a_deletion_vector_hides_are_said(tmp_path: Path) -> None:
