@@ -39,6 +39,8 @@ _LEAST_ANSWER_BYTES, _MOST_ANSWER_BYTES = 512, 8 << 10
 _ANSWERS = 4096
 """That one connection may be owed: when all are due together, nobody waits for long."""
 _ANSWERS_BYTES = 4 << 20
+_HOOK_ANSWER_BYTES = 1 << 16
+"""Of an answer of the hook, beside what it has to tell the client."""
 """Of a backend's answers to one post."""
 _SHARED = 256
 """Attributes that are looked for when another client comes."""
@@ -310,6 +312,7 @@ def _backend(options: Options, clock: IReactorTime) -> Backend:
         clock,
         seconds=options.authenticate_timeout,
         requests=options.authenticate_requests,
+        answer_bytes=_HOOK_ANSWER_BYTES + options.handshake_bytes,
     )
 
 

@@ -18,6 +18,7 @@ from gateway.event import Origin
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.hook import Hook
+from gateway.protocols.pomelo.listener import _backend
 from gateway.protocols.pomelo.options import Jwt
 from gateway.testing import FakeConnection
 
@@ -85,6 +86,20 @@ def test_what_it_tells_the_client(
     login.agent.answer(200, said)
     expected = b'{"code":200,"sys":{},"user":' + user + b"}"
     assert login.connection.sent == wire.package(wire.HANDSHAKE, expected)
+
+
+def test_it_may_tell_as_much_as_the_options_say(
+    make_reader: Callable[..., Any], pomelo: Any
+) -> None:
+    """However long the answer is that has it."""
+    login = Login(make_reader, handshake_bytes=1 << 18)
+    backend = _backend(login.reader.listener.options, login.reader.clock)
+    backend._agent = login.agent
+    login.hook = login.reader.listener.hook = Hook(backend, 1 << 18)
+    login.connection.deliver(pomelo.handshake())
+    user = "x" * ((1 << 18) - 2)
+    login.agent.answer(200, {"uid": "alice", "user": user})
+    assert json.loads(login.connection.sent[4:])["user"] == user
 
 
 def test_somebody_without_a_name(login: Login, pomelo: Any) -> None:
