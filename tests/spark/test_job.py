@@ -52,7 +52,7 @@ class Running:
         self._stop.set()
         self._thread.join()
         assert self.failed == []
-        assert self.said[-1] == {"state": "stopped"}
+        assert self.said[-1]["state"] == "stopped"
 
     def until(self, look: Callable[[], object], what: str) -> None:
         """Wait, unless it fails before."""
