@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from gateway import __version__
@@ -149,6 +150,10 @@ def _top() -> argparse.ArgumentParser:
     return parser
 
 
+_BESIDE = Path(__file__).parents[2]
+"""In a clone: where the packages beside the daemon are, as folders."""
+
+
 def _unknown(name: str) -> NoReturn:
     known = commands()
     close = difflib.get_close_matches(name, known, n=1)
@@ -157,5 +162,9 @@ def _unknown(name: str) -> NoReturn:
 
 
 def _missing(name: str, command: Command, why: ModuleNotFoundError) -> str:
-    install = f": pip install '{command.package}'" if command.package else ""
-    return f"{name!r} needs the Python package {why.name!r}{install}"
+    needs = f"{name!r} needs the Python package {why.name!r}"
+    if not command.package:
+        return needs
+    beside = _BESIDE / command.package
+    wanted = str(beside) if beside.is_dir() else f"'{command.package}'"
+    return f"{needs}: pip install {wanted}"

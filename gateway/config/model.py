@@ -474,6 +474,8 @@ class Config(Section):
             others = "load balancers (admin.proxy_protocol) bring others"
         elif isinstance(listen, Tcp) and not listen.local:
             others = f"other machines can reach {listen}"
+        elif isinstance(job := self.spark.admin.listen, Tcp) and not job.local:
+            others = f"other machines can reach {job} (spark.admin.listen)"
         else:
             return
         yield ("admin", "token"), f"is required, because {others}"

@@ -317,6 +317,7 @@ class Job:
 
     def tend(self) -> None:
         """What is to do now and then between batches."""
+        session.bound(_noise(self._config))
         self.clean()
         fit = self._suspects.keep({file.name for file in self._cleaner.waiting()})
         if fit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from gateway.spark.formats import merged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SAFETY", "end_java", "java_status", "settings", "start"]
+__all__ = ["SAFETY", "bound", "end_java", "java_status", "settings", "start"]
 
 #: What any job that reads a spool should set; each line is a loss that was seen.
 SAFETY: Mapping[str, str] = {
@@ -37,6 +38,8 @@ SAFETY: Mapping[str, str] = {
 _log = logging.getLogger("gateway.spark")
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_MOST_NOISE_BYTES = 16 << 20
+"""Of what Java says, before its file begins anew."""
 
 
 #: Spark makes a row of the tables in one method.  With a few columns of one's own it has
@@ -175,4 +178,14 @@ def _anew(path: Path) -> IO[bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.1"))
-    return path.open("wb")
+    return path.open("ab")  # what is appended stays right where the file is cut short
+
+
+def bound(noise: Path) -> None:
+    """Begin the file of what Java says anew, if it is long: its end is in `.1` then."""
+    try:
+        if noise.stat().st_size > _MOST_NOISE_BYTES:
+            shutil.copyfile(noise, noise.with_name(f"{noise.name}.1"))
+            os.truncate(noise, 0)
+    except FileNotFoundError:
+        return

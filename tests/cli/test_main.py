@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -137,17 +138,22 @@ def test_a_package_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without what a command needs beyond the gateway, it says what to install."""
+    """Without what a command needs beyond the gateway, it says what to install: in a clone
+    a folder of that, elsewhere a package."""
 
     def import_module(name: str) -> object:
         raise ModuleNotFoundError(name=lacks)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
+    beside = ROOT / package
+    assert beside.is_dir() == ("[" not in package)
+    said = f"gateway: '{command}' needs the Python package '{lacks}': pip install "
     assert cli.main([command]) == 2
-    assert capsys.readouterr().err == (
-        f"gateway: '{command}' needs the Python package '{lacks}': "
-        f"pip install '{package}'\n"
-    )
+    wanted = f"{beside}" if beside.is_dir() else f"'{package}'"
+    assert capsys.readouterr().err == f"{said}{wanted}\n"
+    monkeypatch.setattr(cli, "_BESIDE", Path("/none"))
+    assert cli.main([command]) == 2
+    assert capsys.readouterr().err == f"{said}'{package}'\n"
 
 
 @pytest.mark.parametrize("name", cli.commands())

@@ -350,6 +350,9 @@ def test_where_pravega_clients_are_sent(
          "not 0 (line 1)")),
         ("spool: {directory: journal}", None),
         ("spool: {directory: archive/new}", None),
+        ("spark: {admin: {listen: 'tcp:0.0.0.0:8081'}}",
+         ("admin.token: is required, because other machines can reach tcp:0.0.0.0:8081"
+         " (spark.admin.listen) (line 1)")),
         ("admin: {listen: 'tcp:0.0.0.0:80'}", ("admin.token: is required, because other "
          "machines can reach tcp:0.0.0.0:80 (line 1)")),
         ("admin: {listen: systemd:admin}", ("admin.listen: must be tcp: or unix:, not "

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from deadlines import environment, eventually, finish
+from gateway.spark import session
 from programs import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -124,6 +125,25 @@ def test_a_signal_while_it_starts_ends_it_at_once(
     assert "Traceback" not in said.read_text()
     told = json.loads(health.read_text())
     assert (told["state"], told["failures"]) == ("stopped", 0)
+
+
+def test_what_java_says_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that runs for months and warns now and then does not fill the disk; what Java
+    appends goes on at the file's beginning."""
+    monkeypatch.setattr(session, "_MOST_NOISE_BYTES", 10)
+    noise = tmp_path / "java.log"
+    session.bound(noise)
+    with session._anew(noise) as out:
+        for text in (b"ten bytes.", b" and more"):
+            out.write(text)
+            out.flush()
+            session.bound(noise)
+        assert noise.read_bytes() == b""
+        assert noise.with_name("java.log.1").read_bytes() == b"ten bytes. and more"
+        out.write(b"again")
+    assert noise.read_bytes() == b"again"
 
 
 def test_spark_submit_is_obeyed(

@@ -92,13 +92,11 @@ class Commits:
         Raises `Failed` if there is no room for those.
         """
         place = key[:2]
-        waiting = self._waiting.get(place)
-        keys = [*waiting.keys, key] if waiting is not None else [key]
         stream = self._stream(place)
-        ended = self._ended(stream, self._staged(keys))
+        ended = self._ended(stream, self._staged([key]))
         if ended:
             self._check(stream, ended)
-        return waiting is not None or bool(ended)
+        return place in self._waiting or bool(ended)
 
     def merge(self, key: Key, caller: Caller) -> None:
         """Merge a transaction that need not wait, in one change; raises `SegmentError`."""

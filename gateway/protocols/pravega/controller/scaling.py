@@ -38,6 +38,9 @@ __all__ = ["BY_BYTES", "BY_EVENTS", "Scalings", "check_count", "is_scalable"]
 #: each scaling writes down what the stream had before.
 _STREAM_SEGMENTS = 10_000
 
+_TOLD_SEGMENTS = 10
+"""In one line of the log."""
+
 FIXED, BY_BYTES, BY_EVENTS = 0, 1, 2
 """Kinds of scaling policies, as the protocol numbers them."""
 
@@ -142,7 +145,10 @@ def _why_not(
     if not ids:
         return "it names no segments to replace"
     if gone := sorted(set(ids) - {part.id for part in ended}):
-        there = ", ".join(str(part.id) for part in stream.active)
+        active = [str(part.id) for part in stream.active]
+        there = ", ".join(active[:_TOLD_SEGMENTS])
+        if len(active) > _TOLD_SEGMENTS:
+            there += f" and {len(active) - _TOLD_SEGMENTS} more"
         return f"segment {gone[0]} is not active; those are {there} (epoch * 2^32 + number)"
     for low, high in ranges:
         if low >= high:
