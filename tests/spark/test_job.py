@@ -536,7 +536,7 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
 
     ends: Any = job.Job.__new__(job.Job)
     ends._query = Query()
-    ends._sink = SimpleNamespace(name="events")
+    ends._sink = SimpleNamespace(name="events", batch_files=())
     ends._move_aside = lambda why: False
     with pytest.raises(job.Failed, match="the disk"):
         ends.over()
