@@ -41,7 +41,7 @@ class Session:
 def running(monkeypatch: pytest.MonkeyPatch) -> Session:
     """The session that `run` gets; signals stay as they are."""
     made = Session()
-    monkeypatch.setattr(session, "start", lambda settings, more=None: made)
+    monkeypatch.setattr(session, "start", lambda settings, *more: made)
     monkeypatch.setattr(beside.signal, "signal", lambda *_: None)
     monkeypatch.setattr(beside.progress, "start_logging", lambda settings: None)
     return made
