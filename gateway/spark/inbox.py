@@ -99,7 +99,8 @@ def by_threads(work: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
 
 @define(eq=False, slots=False)
 class Inbox:
-    """Of one bucket and the directory *folder*; its own thread uses both.
+    """Of one bucket and the directory *folder*; its own thread uses both, and those of
+    *at_once* for it.
 
     *ledger* says what is in the tables, and what could not be read.  Objects whose events
     are there move to the bucket's archive if *archived*, or are removed.  No more is

@@ -60,6 +60,11 @@ class _Waiting:
         self.told = False
         """The log says that they can not be merged now."""
 
+    def cancel(self) -> None:
+        """They are not looked at by themselves any more."""
+        if self.timer is not None and self.timer.active():
+            self.timer.cancel()
+
 
 @define(eq=False, slots=False)
 class Commits:
@@ -82,8 +87,7 @@ class Commits:
     def stop(self) -> None:
         """Cancel all timers; a start goes on."""
         for waiting in self._waiting.values():
-            if waiting.timer is not None:
-                waiting.timer.cancel()
+            waiting.cancel()
         self._waiting.clear()
 
     def must_wait(self, key: Key) -> bool:
@@ -129,15 +133,13 @@ class Commits:
         except SegmentError as why:
             raise Failed(Code.FAILED_PRECONDITION, str(why) or repr(why)) from None
         del self._waiting[place]
-        if waiting.timer is not None and waiting.timer.active():
-            waiting.timer.cancel()
+        waiting.cancel()
         for key in waiting.keys:
             self._done(key)
 
     def _look_after(self, place: Place, seconds: float) -> None:
         waiting = self._waiting[place]
-        if waiting.timer is not None and waiting.timer.active():
-            waiting.timer.cancel()
+        waiting.cancel()
         waiting.timer = self._clock.callLater(seconds, self._due, place)
 
     def _due(self, place: Place) -> None:
