@@ -2,10 +2,10 @@
 
     python tests/plugins/lowest.py DIRECTORY PACKAGE …
 
-All other packages are those of the environment that runs this.  Not so `gateway`: it
-comes from the working directory under `python -m`, else from this project's folder, which
-the new environment's .pth file names.  That file names the other environment's packages
-too, but no .pth file among those is run, and an editable install is one.
+All other packages are those of the environment that runs this.  Not so `gateway` and the
+packages beside it: the new environment's .pth file names their folders.  It names the other
+environment's packages too, but no .pth file among those is run, and an editable install is
+one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,12 @@ def lowest(packages: Sequence[str]) -> list[str]:
     return [found[name] for name in packages]
 
 
+def _ours() -> list[str]:
+    """Folders of this repository from which a test, or a process that it starts, imports."""
+    settings = tomllib.loads(_PROJECT.read_text())["tool"]["pytest"]["ini_options"]
+    return [str(_PROJECT.parent / each) for each in (".", *settings["pythonpath"])]
+
+
 def make(directory: Path, packages: Sequence[str]) -> None:
     """Make the environment anew; exits with a sentence where pip fails."""
     shutil.rmtree(directory, ignore_errors=True)
@@ -45,7 +51,7 @@ def make(directory: Path, packages: Sequence[str]) -> None:
         [python, "-c", where], check=True, capture_output=True, text=True
     ).stdout.strip()
     # The lines of a .pth file go behind the environment's own packages.
-    folders = [str(_PROJECT.parent), sysconfig.get_path("purelib")]
+    folders = [*_ours(), sysconfig.get_path("purelib")]
     Path(own, "others.pth").write_text("\n".join(folders) + "\n")
     quiet = ["--quiet", "--disable-pip-version-check", "--progress-bar", "on"]
     wanted = lowest(packages)
