@@ -24,7 +24,7 @@ help:
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make check   ruff and mypy --strict"
-	@echo "make bench   the README's table, measured here (40 minutes; ARGS=--quick: 6)"
+	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
 	@echo "make lock    renews requirements/, what the image installs"
 	@echo "make docs    the documentation as a site, in site/"
 

@@ -1,7 +1,7 @@
-"""The lines of the README's table: what is measured for each, and how it is said.
+"""The lines of the table of figures: what is measured for each, and how it is said.
 
 `table.py` runs the benchmarks and prints the lines; `results.json` has the figures of
-record, and the README's table is what is printed for these.
+record, and `_pages.py` writes what is printed for these into README and docs/.
 """
 
 from __future__ import annotations
@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-__all__ = ["LINES", "MEASUREMENTS", "Line", "Measurement", "needed", "table", "worse"]
+__all__ = [
+    "LINES",
+    "MEASUREMENTS",
+    "Line",
+    "Measurement",
+    "needed",
+    "said",
+    "short",
+    "table",
+    "worse",
+]
 
 HEAD = "| what | measured | in the same run |\n|---|---|---|"
+SHORT_HEAD = "| what | measured |\n|---|---|"
 _WORSE = 0.10
 
 
@@ -54,6 +65,8 @@ def told(name: str, scale: float = 1.0) -> Field:
 class Line:
     """What is printed of one case."""
 
+    key: str
+    """What pages call it (`_pages.py`)."""
     case: str
     measurement: str
     figure: str
@@ -61,6 +74,8 @@ class Line:
     """Against peers and floors of the same run; what was not measured is left out."""
     fields: Mapping[str, Field]
     """Those in braces in *figure* and *beside*."""
+    short: str = ""
+    """Its case, as the README's few lines say it, if it is one of them."""
 
     def values(self, numbers: Mapping[str, float]) -> dict[str, float] | None:
         """By field; None if the benchmark did not measure all that the figure needs."""
@@ -77,8 +92,11 @@ class Line:
         beside = [
             each.format(**texts) for each in self.beside if needed(each) <= texts.keys()
         ]
-        figure = self.figure.format(**texts)
-        return f"| {self.case} | {figure} | {'; '.join(beside)} |"
+        return f"| {self.case} | {self.figured(values)} | {'; '.join(beside)} |"
+
+    def figured(self, values: Mapping[str, float]) -> str:
+        """What was measured."""
+        return self.figure.format(**{key: said(one) for key, one in values.items()})
 
 
 def needed(template: str) -> set[str]:
@@ -127,8 +145,18 @@ def said(number: float) -> str:
     return f"{number:#.2g}".rstrip(".")
 
 
+def short(record: Mapping[str, Mapping[str, Any]]) -> str:
+    """The README's few lines: those that have a short name, without what is beside."""
+    rows = [
+        f"| {line.short} | {line.figured(record[line.case]['values'])} |"
+        for line in LINES
+        if line.short and line.case in record
+    ]
+    return "\n".join([SHORT_HEAD, *rows]) + "\n"
+
+
 def table(record: Mapping[str, Mapping[str, Any]]) -> str:
-    """The README's: all lines that have a record, in their order."""
+    """The whole one: all lines that have a record, in their order."""
     rows = (
         line.said(record[line.case]["values"]) for line in LINES if line.case in record
     )
@@ -172,9 +200,12 @@ MEASUREMENTS = {
 }
 
 
-def _beats(case: str, name: str, *beside: str, **fields: Field) -> Line:
+def _beats(
+    key: str, case: str, name: str, *beside: str, short: str = "", **fields: Field
+) -> Line:
     """Of a rate that lasts."""
     return Line(
+        key,
         case,
         "beats",
         "{rate} events/s sustained, {cpu} µs of CPU an event, Parquet included",
@@ -184,12 +215,14 @@ def _beats(case: str, name: str, *beside: str, **fields: Field) -> Line:
             "cpu": less(f"{name}: CPU of an event"),
             **fields,
         },
+        short,
     )
 
 
-def _latency(case: str, measurement: str, what: str) -> Line:
+def _latency(key: str, case: str, measurement: str, what: str, short: str = "") -> Line:
     """At half of the rate that lasts."""
     return Line(
+        key,
         case,
         measurement,
         "median {p50} ms, p99 {p99} ms",
@@ -200,6 +233,7 @@ def _latency(case: str, measurement: str, what: str) -> Line:
             "size": told("latency: a commit group"),
             "sync": told("latency: one fdatasync of it"),
         },
+        short,
     )
 
 
@@ -210,8 +244,9 @@ def _peer(name: str) -> dict[str, Field]:
     }
 
 
-def _pomelo(case: str, name: str) -> Line:
+def _pomelo(key: str, case: str, name: str) -> Line:
     return Line(
+        key,
         case,
         "pomelo",
         "{rate}/s sustained, {cpu} µs of CPU each",
@@ -236,14 +271,17 @@ _GO_LUMBER = (
 )
 LINES = [
     _beats(
+        "beats",
         "Beats, windows of 2048 events of 546 B, level 3, plain TCP",
         "sustained",
         "inflating alone (ISA-L): {floor} µs",
         _GO_LUMBER,
+        short="Beats, windows of 2048 events of 546 B",
         floor=told("floor: isal_us"),
         **_peer("sustained"),
     ),
     Line(
+        "burst",
         "a burst of these, until 20 GiB wait",
         "beats",
         "{rate} events/s for {minutes} min",
@@ -253,21 +291,25 @@ LINES = [
             "minutes": told("top: so it lasts", 1 / 60),
         },
     ),
-    _beats("the same over TLS 1.3", "sustained-tls"),
-    _beats("windows of 50 events, 100 connections", "sustained-small"),
+    _beats("tls", "the same over TLS 1.3", "sustained-tls"),
+    _beats("small", "windows of 50 events, 100 connections", "sustained-small"),
     _beats(
+        "documents",
         "windows of 2048 of Filebeat's documents with Kubernetes metadata, 1.3 KB",
         "sustained-documents",
         _GO_LUMBER,
         **_peer("sustained-documents"),
     ),
-    _beats("windows of 2048 of ids and free text, 450 B", "sustained-ids"),
+    _beats("ids", "windows of 2048 of ids and free text, 450 B", "sustained-ids"),
     _latency(
+        "ack",
         "whole window to acknowledgement, at half of the sustained rate",
         "beats",
         "last byte to ack",
+        "a window to its acknowledgement, at half of that rate",
     ),
     Line(
+        "lake",
         "last byte of a window to its rows in `lake/events`, Spark included",
         "pipeline",
         "median {p50} s, p99 {p99} s at {rate} events/s",
@@ -277,8 +319,10 @@ LINES = [
             "p99": less("last byte to lake/events, p99"),
             "rate": told("events/s"),
         },
+        "a window to its rows in the table, Spark included",
     ),
     Line(
+        "restart",
         "ready again after `kill -9`",
         "restart",
         "{ready} s with {size} MiB of journal",
@@ -290,15 +334,19 @@ LINES = [
             "read": told("floor: reading the journal from the disk"),
             "times": told("ready ÷ both floors"),
         },
+        "ready again after `kill -9`",
     ),
     Line(
+        "memory",
         "memory at full load, the processes that write files included",
         "full",
         "{peak} MiB in {seconds} s",
         ["`journal.memory_bytes` 256 MiB"],
         {"peak": less("full: peak"), "seconds": told("full: seconds")},
+        "memory at full load, all processes of the daemon",
     ),
     Line(
+        "stalled",
         "the same with a hung disk",
         "stalled",
         "{peak} MiB",
@@ -306,6 +354,7 @@ LINES = [
         {"peak": less("stalled: peak")},
     ),
     Line(
+        "idle",
         "an idle connection",
         "idle",
         "{silent} KiB; {spoken} KiB after its first window",
@@ -317,6 +366,7 @@ LINES = [
         },
     ),
     Line(
+        "pravega",
         "Pravega, blocks of events of 100 B, ten writers",
         "pravega",
         "{rate} events/s sustained, {cpu} µs of CPU an event, Parquet included",
@@ -328,6 +378,7 @@ LINES = [
         },
     ),
     Line(
+        "pravega-burst",
         "Pravega, a burst of these, until 20 GiB wait",
         "pravega",
         "{rate} events/s for {minutes} min",
@@ -338,11 +389,13 @@ LINES = [
         },
     ),
     _latency(
+        "pravega-ack",
         "Pravega, append to acknowledgement, at half of the sustained rate",
         "pravega",
         "block to DataAppended",
     ),
     Line(
+        "pravega-read",
         "Pravega, reading back",
         "pravega",
         "{memory} MB/s from memory; from the spool {spool} MB/s ten segments at once, "
@@ -356,13 +409,15 @@ LINES = [
         },
     ),
     _pomelo(
+        "pomelo",
         "Pomelo, requests answered when durable, 100 connections, 10 in flight each",
         "tcp",
     ),
-    _pomelo("the same over WebSocket", "web"),
-    _pomelo("the same over TCP, one in flight each", "depth1"),
-    _pomelo("Pomelo, 99 notifies before each request", "notify"),
+    _pomelo("pomelo-web", "the same over WebSocket", "web"),
+    _pomelo("pomelo-depth1", "the same over TCP, one in flight each", "depth1"),
+    _pomelo("notify", "Pomelo, 99 notifies before each request", "notify"),
     Line(
+        "pomelo-one",
         "Pomelo, one client, one request in flight",
         "pomelo",
         "median {p50} ms, p99 {p99} ms",
@@ -375,6 +430,7 @@ LINES = [
         },
     ),
     Line(
+        "rsio",
         "RS.io, elements of 128 B, one connection, a window of 16,384",
         "rsio",
         "{rate}/s sustained, {cpu} µs of CPU each, Parquet included",
@@ -387,6 +443,7 @@ LINES = [
         },
     ),
     Line(
+        "packed",
         "RS.io, packed elements of 8 B",
         "rsio",
         "{rate}/s a core, Parquet included",

@@ -1,14 +1,15 @@
-"""The README's table: each case, its figure, and what a peer or a floor did in the same run.
+"""The table of figures: each case, its figure, and what a peer or a floor did beside it.
 
     python bench/table.py                 all lines (40 minutes)
     python bench/table.py --quick         most of them, shorter (6 minutes)
     python bench/table.py --only pomelo,rsio
     python bench/table.py --record        and these are the figures of record from now on
+    python bench/table.py --pages         measures nothing: writes the record into the pages
 
 It runs the benchmarks, prints the lines that it could measure, and then what is worse
 than the figures of record (`results.json`) by more than a tenth.  `--record` writes them
-and the README's table, which has nothing else; lines that were not measured stay.  The
-exit status is 1 if a promise was broken, something is worse, or a benchmark failed.
+there and into the pages that show them (`_pages.py`); lines that were not measured stay.
+The exit status is 1 if a promise was broken, something is worse, or a benchmark failed.
 
 Sustained is a rate at which what was acknowledged went to Parquet, too, with a bounded
 backlog.  A burst is what is acknowledged while what waits grows, with how long the
@@ -29,11 +30,11 @@ from typing import Any
 
 from _lines import LINES, MEASUREMENTS, Measurement, table, worse
 from _machine import machine
+from _pages import pages, written
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 RECORD = HERE / "results.json"
-README = HERE.parent / "README.md"
-_BEGIN, _END = "<!-- bench/table.py --record -->\n", "<!-- end -->\n"
 
 
 def measured(
@@ -78,17 +79,6 @@ def recorded(path: Path = RECORD) -> dict[str, dict[str, Any]]:
     return found
 
 
-def in_readme(text: str) -> str:
-    """Its table."""
-    return text.partition(_BEGIN)[2].partition(_END)[0]
-
-
-def with_table(text: str, rows: str) -> str:
-    """A README with that table."""
-    before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}{rows}{_END}{rest.partition(_END)[2]}"
-
-
 def where() -> dict[str, str]:
     """Day and machine, for the record."""
     facts = machine(Path.cwd())
@@ -103,9 +93,13 @@ def bench() -> int:
     )
     parser.add_argument("--quick", action="store_true", help="in 6 minutes")
     parser.add_argument("--only", default=",".join(MEASUREMENTS), help="measurements")
-    parser.add_argument("--record", action="store_true", help="for README and record")
+    parser.add_argument("--record", action="store_true", help="for the pages, too")
+    parser.add_argument("--pages", action="store_true", help="measure nothing")
     parser.add_argument("--directory", type=Path, help="write data here")
     options = parser.parse_args()
+    if options.pages:
+        show(recorded())
+        return 0
     only = options.only.split(",")
     if unknown := set(only) - MEASUREMENTS.keys():
         parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
@@ -155,11 +149,19 @@ def compared(
 
 
 def write(record: Mapping[str, Mapping[str, Any]]) -> None:
-    """The record, and what the README says of it."""
+    """The record, and what the pages say of it."""
     kept = {line.case: record[line.case] for line in LINES if line.case in record}
     text = json.dumps(kept, indent=1, ensure_ascii=False)
     RECORD.write_text(text + "\n", "utf-8")
-    README.write_text(with_table(README.read_text("utf-8"), table(kept)), "utf-8")
+    show(kept)
+
+
+def show(record: Mapping[str, Mapping[str, Any]]) -> None:
+    """The figures of record, in every page that shows some."""
+    for page in pages(ROOT):
+        was = page.read_text("utf-8")
+        if (now := written(was, record)) != was:
+            page.write_text(now, "utf-8")
 
 
 if __name__ == "__main__":

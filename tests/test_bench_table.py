@@ -1,4 +1,4 @@
-"""The README's table has nothing that `bench/table.py` did not print."""
+"""Pages have no figures but those that `bench/table.py` wrote into them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text("utf-8")
 sys.path.insert(0, str(ROOT / "bench"))
 
 import _lines  # noqa: E402
+import _pages  # noqa: E402
 import table  # noqa: E402
 
 sys.path.remove(str(ROOT / "bench"))
 
 FIRST, SECOND = _lines.LINES[:2]
+PAGES = list(_pages.pages())
+CLAIMING = [
+    page for page in PAGES if page.name != "design.md" and page.parent.name != "adr"
+]
+MEASURED = re.compile(r"(?<![\w.,])(\d[\d.,]*)(?: M| k| million)? ?(events/s|µs)(?!\w)")
+"""A figure that no comment follows."""
+EXAMPLE = re.compile(r"[1-9]0*(,000)*")
+RESULTS = re.compile(r"(\d[\d,]*(?:\.\d+)?)<!-- bench/RESULTS.md -->")
 HERE = {"day": "2026-11-23", "cpu": "one", "cores": "2", "run": "whole"}
 
 
@@ -26,16 +34,65 @@ def of(line: _lines.Line, value: float = 1.0) -> dict[str, float]:
     return dict.fromkeys(line.fields, value)
 
 
-def test_the_readme_has_the_table_of_the_figures_of_record() -> None:
-    assert table.recorded()
-    assert table.in_readme(README) == _lines.table(table.recorded())
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_the_figures_of_record(page: Path) -> None:
+    """Table and sentences are what the script makes of results.json, to the letter; if
+    not, `python bench/table.py --pages`.
+    """
+    text = page.read_text("utf-8")
+    assert _pages.written(text, table.recorded()) == text
 
 
-def test_the_readme_has_no_figures_beside_that_table() -> None:
-    _, _, section = README.partition("## Measured\n")
-    section = section.partition("\n## ")[0]
-    assert table.in_readme(section)
-    assert "|" not in table.with_table(section, "")
+def test_the_readme_has_five_lines_and_one_page_has_them_all() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert _lines.short(table.recorded()) in readme
+    assert _lines.short(table.recorded()).count("\n") == 2 + 5
+    whole = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert _lines.table(table.recorded()) in whole
+
+
+def test_pages_for_users_say_figures_in_sentences_too() -> None:
+    """So that what holds them is no test of nothing."""
+    having = {page.name for page in PAGES if [*_pages.figures(page.read_text("utf-8"))]}
+    assert {"sizing.md", "scale.md", "comparison.md", "CHANGELOG.md"} <= having
+
+
+@pytest.mark.parametrize("page", CLAIMING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_rate_on_a_page_says_where_it_is_from(page: Path) -> None:
+    """One that no comment follows is an example, and a round number.  Decisions, and what
+    the design was made of, say what was measured then.
+    """
+    text = page.read_text("utf-8")
+    for begin in ("<!-- bench/table.py: a few lines -->", "<!-- bench/table.py: all"):
+        before, _, rest = text.partition(begin)
+        text = before + rest.partition("<!-- end -->")[2]
+    found = [one[0] for one in MEASURED.finditer(text) if not EXAMPLE.fullmatch(one[1])]
+    assert not found
+
+
+def test_what_only_results_md_has_stands_there() -> None:
+    """Figures of benchmarks that are no lines of the table."""
+    results = (ROOT / "bench" / "RESULTS.md").read_text("utf-8")
+    found = [
+        (page.name, number)
+        for page in PAGES
+        for number in RESULTS.findall(page.read_text("utf-8"))
+    ]
+    assert found
+    for page, number in found:
+        assert re.search(rf"(?<![\d.,]){re.escape(number)}(?!\d|[.,]\d)", results), page
+
+
+def test_a_figure_of_no_line_is_an_error() -> None:
+    with pytest.raises(_pages.Unknown, match=r"beats\.speed"):
+        _pages.written("1<!-- beats.speed -->", table.recorded())
+
+
+def test_a_figure_in_a_sentence_is_written_times_its_factor() -> None:
+    record = {FIRST.case: {**HERE, "values": of(FIRST, 3.35)}}
+    text = "so 9<!-- beats.cpu --> µs, or 9,999.9<!-- beats.cpu * 0.1 --> cores"
+    wanted = "so 3.4<!-- beats.cpu --> µs, or 0.34<!-- beats.cpu * 0.1 --> cores"
+    assert _pages.written(text, record) == wanted
 
 
 @pytest.mark.parametrize("line", _lines.LINES, ids=lambda line: line.case)
@@ -47,8 +104,8 @@ def test_a_line_says_all_its_numbers_and_has_a_measurement(line: _lines.Line) ->
 
 
 def test_no_two_lines_are_of_one_case() -> None:
-    cases = [line.case for line in _lines.LINES]
-    assert len(cases) == len(set(cases))
+    for names in zip(*((line.key, line.case) for line in _lines.LINES), strict=True):
+        assert len(names) == len(set(names))
 
 
 def test_every_number_of_a_line_is_one_that_its_benchmark_names() -> None:
@@ -110,7 +167,9 @@ def test_numbers_are_said_with_as_many_digits_as_they_are_good_for(
 def test_worse_is_what_is_more_than_a_tenth_worse(
     better: int, now: float, worse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = _lines.Line("case", "beats", "{x}", [], {"x": _lines.Field("n", better)})
+    line = _lines.Line(
+        "key", "case", "beats", "{x}", [], {"x": _lines.Field("n", better)}
+    )
     monkeypatch.setattr(_lines, "LINES", [line])
     was = {"case": {"values": {"x": 100.0}}}
     assert bool([*_lines.worse(was, {"case": {"x": now}})]) is worse
@@ -133,17 +192,20 @@ def test_a_record_of_some_lines_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "RECORD", tmp_path / "results.json")
-    monkeypatch.setattr(table, "README", tmp_path / "README.md")
-    table.README.write_text(README, "utf-8")
+    monkeypatch.setattr(table, "ROOT", tmp_path)
+    page = tmp_path / "README.md"
+    whole = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    page.write_text(whole, "utf-8")
     table.write({SECOND.case: {**HERE, "values": of(SECOND, 7.0)}})
     record = table.recorded(table.RECORD)
     table.write(record | {FIRST.case: {**HERE, "values": of(FIRST, 3.0)}})
     assert [*json.loads(table.RECORD.read_text("utf-8"))] == [FIRST.case, SECOND.case]
-    rows = table.in_readme(table.README.read_text("utf-8")).splitlines()
-    assert [row.split(" | ")[0][2:] for row in rows[2:]] == [FIRST.case, SECOND.case]
-    assert "7.0" in rows[3]
-    assert "3.0" in rows[2]
-    without = [
-        table.with_table(text, "") for text in (README, table.README.read_text())
-    ]
-    assert without[0] == without[1]
+    before, _, rest = whole.partition("\n| what |")
+    assert page.read_text("utf-8").startswith(before)
+    assert page.read_text("utf-8").endswith(rest.partition("<!-- end -->")[2])
+    rows = [
+        row for row in page.read_text("utf-8").splitlines() if row.startswith("| ")
+    ][1:3]
+    assert [row.split(" | ")[0][2:] for row in rows] == [FIRST.case, SECOND.case]
+    assert "3.0" in rows[0]
+    assert "7.0" in rows[1]

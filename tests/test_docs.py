@@ -153,3 +153,15 @@ def test_commands_are_found() -> None:
     found = [words for page in PAGES for words, alone in commands(page) if alone]
     assert len(found) > 15
     assert ["audit", "--config", "first/gateway.yaml"] in found
+
+
+def test_the_page_of_commands_has_each_once() -> None:
+    """Those that come with the gateway; their options the site takes from themselves."""
+    page = (ROOT / "docs" / "commands.md").read_text()
+    rows = re.findall(r"^\| `gateway ([a-z-]+)", page, re.MULTILINE)
+    ours = {
+        name
+        for name, command in cli.commands().items()
+        if command.module.startswith(("gateway.", "gateway_demo.", "rsio_check."))
+    }
+    assert sorted(rows) == sorted(ours)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,5 +60,66 @@ def test_the_reference_has_the_metrics(site: Path) -> None:
 def test_the_start_is_the_readmes(site: Path) -> None:
     """Nothing is written twice, and code is code there, too."""
     page = (site / "start.html").read_text()
-    assert "Five minutes with Filebeat" in page
+    assert '<h1 id="first-steps">First steps' in page
     assert re.search(r"<pre>((?!</pre>).)*twistd", page, re.DOTALL)
+
+
+def test_the_page_of_commands_has_all_options(site: Path) -> None:
+    """They are made of the commands' own parsers, so they are those of `--help`."""
+    page = (site / "commands.html").read_text()
+    for option in ("--check-config", "--no-such-option"):
+        assert f"<code>{option}" not in page
+    for heading, option in (
+        ("gateway audit", "--chain"),
+        ("gateway send lumberjack", "--connections"),
+        ("gateway spool cat", "--lsn"),
+        ("gateway tap", "--from"),
+        ("gateway rsio-check", "--json"),
+    ):
+        section = page.partition(f"{heading}<a")[2].partition("</table>")[0]
+        assert f"<code>{option}" in section, (heading, option)
+
+
+def test_the_diagram_of_the_front_page_fits_a_phone(site: Path) -> None:
+    """Forty columns of code are as wide as 390 pixels have room for."""
+    page = (site / "index.html").read_text()
+    [diagram] = re.findall(r"<code>((?:(?!</code>).)*─►.*?)</code>", page, re.DOTALL)
+    lines = re.sub(r"<[^>]*>", "", diagram).splitlines()
+    assert len(lines) >= 4
+    assert max(map(len, lines)) <= 40
+
+
+@pytest.mark.needs_node
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("spark down", "symptoms.html#when-spark-is-down"),
+        ("spark is down", "symptoms.html#when-spark-is-down"),
+        ("disk full", "symptoms.html#when-the-disk-is-full"),
+        ("certificate", "security.html#certificates"),
+        ("renew certificate", "security.html#certificates"),
+        ("duplicates", "guarantees.html#duplicates-what-you-can-do-about-them"),
+        ("install", "install.html"),
+        ("upgrade", "upgrade.html"),
+        ("kubernetes", "scale.html#kubernetes"),
+        ("filebeat", "clients/filebeat.html"),
+        ("gateway audit", "commands.html#gateway-audit"),
+        ("gateway_spark_up", "reference/metrics.html"),
+    ],
+)
+def test_the_search_finds_the_right_page_first(
+    words: str, page: str, site: Path
+) -> None:
+    """Asked is the site's own search, as the browser runs it, over the built index."""
+    if shutil.which("node") is None:
+        pytest.skip("no node")
+    [worker] = site.glob("assets/javascripts/workers/search.*.min.js")
+    script = ROOT / "tests" / "plugins" / "site_search.js"
+    done = subprocess.run(
+        ["node", script, worker, site / "search" / "search_index.json", words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found[0] == page or found[0].startswith(f"{page}#"), found[:5]

@@ -1,6 +1,7 @@
 """mkdocs hook: pages of the site that are not in docs/.
 
 - The repository's own pages (README.md is the home page) and the files they link to.
+- The options of all commands, behind the table of docs/commands.md.
 - The configuration reference, from the types that read the file.
 - The metrics reference, from the registry of a daemon with every protocol.
 
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from commands import options
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -24,6 +26,8 @@ from reference import configuration, metrics
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
 _START = "## Five minutes with Filebeat"
+_FOR_DEVELOPERS = ("adr/", "bench/", "CHANGELOG.md", "CONTRIBUTING.md", "design.md")
+"""What a search finds here comes behind what it finds on pages for users."""
 _ALWAYS = ("CHANGELOG.md", "CONTRIBUTING.md", "bench/RESULTS.md", "conf/gateway.yaml")
 
 
@@ -45,7 +49,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links as the site has them."""
+    """Links as the site has them, and what is made of the code behind a page."""
+    if page.file.src_uri == "commands.md":
+        markdown += options()
+    if page.file.src_uri.startswith(_FOR_DEVELOPERS):
+        page.meta["search"] = {"boost": 0.2}
     folder = posixpath.dirname(_in_repository(page.file.src_uri))
     here = posixpath.dirname(page.file.src_uri)
 
@@ -97,7 +105,7 @@ def _start(readme: str) -> str:
     if _START not in readme:
         raise SystemExit(f"README.md has no section {_START!r} any more")
     section = readme.split(_START, 1)[1].split("\n## ", 1)[0]
-    return f"# Five minutes with Filebeat\n{section}"
+    return f"# First steps\n{section}"
 
 
 def _decisions() -> str:

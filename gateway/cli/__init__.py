@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NoReturn
 
 from gateway import __version__
@@ -22,7 +23,7 @@ from gateway.sdk.command import INTERRUPTED, PIPE_CLOSED, WrongUse
 from gateway.sdk.protocol import Command
 from gateway.standard import hold_descriptors
 
-__all__ = ["COMMANDS", "commands", "main"]
+__all__ = ["COMMANDS", "commands", "main", "parser"]
 
 #: The gateway's own.
 COMMANDS: Mapping[str, Command] = {
@@ -113,30 +114,40 @@ def _is_invalid(why: Exception) -> bool:
 
 def _command(argv: Sequence[str]) -> int:
     if not argv or argv[0].startswith("-"):
-        parser = _top()
-        parser.parse_args(argv)  # --help and --version end here, all else is wrong
-        parser.print_help(sys.stderr)
+        top = _top()
+        top.parse_args(argv)  # --help and --version end here, all else is wrong
+        top.print_help(sys.stderr)
         return WRONG_USE
     name, *rest = argv
-    known = commands()
-    if name not in known:
-        _unknown(name)
-    try:
-        module = importlib.import_module(known[name].module)
-    except ModuleNotFoundError as why:
-        raise WrongUse(_missing(name, known[name], why)) from why
-    parser = argparse.ArgumentParser(
+    module = _module(name)
+    return int(module.run(parser(name).parse_args(rest)))
+
+
+def parser(name: str) -> argparse.ArgumentParser:
+    """That of one command, with its words of help."""
+    module = _module(name)
+    made = argparse.ArgumentParser(
         prog=f"gateway {name}",
         description=module.HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.add_arguments(parser)
-    return int(module.run(parser.parse_args(rest)))
+    module.add_arguments(made)
+    return made
+
+
+def _module(name: str) -> ModuleType:
+    known = commands()
+    if name not in known:
+        _unknown(name)
+    try:
+        return importlib.import_module(known[name].module)
+    except ModuleNotFoundError as why:
+        raise WrongUse(_missing(name, known[name], why)) from why
 
 
 def _top() -> argparse.ArgumentParser:
     lines = [f"  {name:<12}{each.help}" for name, each in commands().items()]
-    parser = argparse.ArgumentParser(
+    top = argparse.ArgumentParser(
         prog="gateway",
         usage="gateway [--version] COMMAND [...]",
         description="Events in by their own protocols, Parquet out, exactly once.",
@@ -146,8 +157,8 @@ def _top() -> argparse.ArgumentParser:
         "The daemon itself: twistd -n gateway --config FILE",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"gateway {__version__}")
-    return parser
+    top.add_argument("--version", action="version", version=f"gateway {__version__}")
+    return top
 
 
 _BESIDE = Path(__file__).parents[2]
