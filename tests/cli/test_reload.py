@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 
 from gateway import cli
 from gateway.store.lock import lock
+from small_http import Asked, SmallHttp
 
 FINE = {"applied": True, "problems": [], "changed": [], "restart": [], "job": []}
 
@@ -29,38 +28,19 @@ class AdminPort:
             200,
             FINE,
         )
-        port = self
+        self.server = SmallHttp(self._answer)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                token = self.headers["Authorization"]
-                port.asked.append((self.command, self.path, token))
-                status, answer = port.answer(self.path, token)
-                body = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            do_GET = do_POST  # noqa: N815 - the library's
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.01}
-        )
-        self.thread.start()
+    def _answer(self, asked: Asked) -> tuple[int, Any]:
+        token = asked.headers["Authorization"]
+        self.asked.append((asked.method, asked.path, token))
+        return self.answer(asked.path, token)
 
 
 @pytest.fixture
 def admin() -> Iterator[AdminPort]:
     port = AdminPort()
-    yield port
-    port.server.shutdown()
-    port.server.server_close()
-    port.thread.join()
+    with port.server:
+        yield port
 
 
 @pytest.fixture
@@ -69,7 +49,7 @@ def reload(admin: AdminPort, tmp_path: Path) -> Callable[..., int]:
 
     def run(*arguments: str, more: str = "", token: str = "null") -> int:
         file = tmp_path / "gateway.yaml"
-        where = f"tcp:127.0.0.1:{admin.server.server_port}"
+        where = f"tcp:127.0.0.1:{admin.server.port}"
         file.write_text(
             f"data_dir: {tmp_path}\nadmin: {{listen: '{where}', token: {token}}}\n"
             "listeners: [{name: a, protocol: lumberjack, listen: tcp:1}]\n" + more
@@ -132,8 +112,7 @@ def test_nobody_is_there(
     admin: AdminPort, reload: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It says where it asked."""
-    admin.server.shutdown()
-    admin.server.server_close()
+    admin.server.close()
     assert reload() == 1
     assert "nobody reloads at tcp:127.0.0.1:" in capsys.readouterr().err
 

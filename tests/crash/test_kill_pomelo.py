@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from daemons import ROLLING, listener
 from deadlines import eventually
 from programs import Script
+from small_http import Asked, SmallHttp
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = 6
@@ -66,39 +65,26 @@ reactor.run()
 """
 
 
-class Shop(BaseHTTPRequestHandler):
+class Shop:
     """Answers every request, and writes down what it saw."""
 
-    protocol_version = "HTTP/1.1"
-    seen: ClassVar[dict[int, int]] = {}
-    """Ids of requests by their lsns."""
+    def __init__(self) -> None:
+        self.seen: dict[int, int] = {}
+        """Ids of requests by their lsns."""
 
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        for one in asked["requests"]:
-            assert (
-                self.seen.setdefault(one["lsn"], one["body"]["id"]) == one["body"]["id"]
-            )
-        said = {"answers": [{"code": 200}] * len(asked["requests"])}
-        body = json.dumps(said).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    def __call__(self, asked: Asked) -> tuple[int, object]:
+        for one in asked.said["requests"]:
+            number = one["body"]["id"]
+            assert self.seen.setdefault(one["lsn"], number) == number
+        return 200, {"answers": [{"code": 200}] * len(asked.said["requests"])}
 
 
 @pytest.fixture
-def shop() -> Iterator[str]:
-    """Where it is."""
-    Shop.seen.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/"
-    server.shutdown()
-    server.server_close()
+def shop() -> Iterator[tuple[Shop, str]]:
+    """The service, and where it is."""
+    shop = Shop()
+    with SmallHttp(shop) as server:
+        yield shop, f"{server.url}/"
 
 
 @pytest.mark.slow
@@ -106,7 +92,7 @@ def test_kill_the_daemon_while_it_answers_requests(
     tmp_path: Path,
     prepare: Callable[..., Any],
     free_port: Callable[[], int],
-    shop: str,
+    shop: tuple[Shop, str],
 ) -> None:
     """Six kills: what was answered 200 is in the files once, and nothing is twice; what
     the service saw is there under the lsn that it was told.
@@ -114,7 +100,7 @@ def test_kill_the_daemon_while_it_answers_requests(
     chance = random.Random(SEED)
     port = free_port()
     address = f"tcp:127.0.0.1:{port}"
-    options = {"backends": [{"routes": ["shop.buy"], "url": shop}]}
+    options = {"backends": [{"routes": ["shop.buy"], "url": shop[1]}]}
     web = {"path": "/"}
     game = listener("game", "pomelo", listen=address, websocket=web, options=options)
     daemon = prepare(listeners=[game], **ROLLING)
@@ -153,8 +139,8 @@ def test_kill_the_daemon_while_it_answers_requests(
         for row in rows
         if row["channel"] == "shop.buy"
     }
-    assert len(Shop.seen) > 100
-    assert Shop.seen.items() <= ids.items()
+    assert len(shop[0].seen) > 100
+    assert shop[0].seen.items() <= ids.items()
     _every_session_is_told(rows)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from daemons import Daemon, listener
 from pomelo_npm import CLIENTS, packages, program_of
 from pomelo_shapes import SHAPES
+from small_http import Asked, SmallHttp
 
 pytestmark = pytest.mark.needs_npm
 
@@ -25,37 +24,16 @@ gives a text's length in characters, not in bytes.
 """
 
 
-class _Service(BaseHTTPRequestHandler):
-    """A game's own service."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        """Each request has the answer of its route."""
-        posted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        found = [_ANSWERS[one["route"]] for one in posted["requests"]]
-        body = json.dumps({"answers": found}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+def _answers(asked: Asked) -> tuple[int, object]:
+    """Each request has the answer of its route."""
+    return 200, {"answers": [_ANSWERS[one["route"]] for one in asked.said["requests"]]}
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    """Its URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Service)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/answers"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    """The URL of a game's own service."""
+    with SmallHttp(_answers) as server:
+        yield f"{server.url}/answers"
 
 
 @pytest.fixture(scope="module")

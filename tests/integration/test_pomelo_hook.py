@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
-import socketserver
 import struct
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -16,68 +13,33 @@ import pytest
 
 from daemons import Daemon, listener
 from gateway.protocols.pomelo import wire
+from small_http import Asked, SmallHttp
 
 
-class Login(BaseHTTPRequestHandler):
+def _login(asked: Asked) -> tuple[int, object]:
     """Admits alice, and nobody else; sells whatever is asked for."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/shop":
-            bodies = [one["body"] for one in asked["requests"]]
-            self._say(200, {"answers": [{"bought": body} for body in bodies]})
-            return
-        fine = asked["handshake"]["user"].get("token") == "alice's"
-        said = {"uid": "alice"} if fine else {"msg": "who are you?"}
-        self._say(200 if fine else 403, said)
-
-    def _say(self, code: int, said: Any) -> None:
-        body = json.dumps(said).encode()
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def address_string(self) -> str:
-        """A unix socket's peer has none."""
-        return "peer"
-
-
-class OverUnix(socketserver.ThreadingUnixStreamServer):
-    """With connections that stay open."""
-
-    daemon_threads = True
-
-
-class OverTcp(socketserver.ThreadingTCPServer):
-    """The same."""
-
-    daemon_threads = True
+    if asked.path == "/shop":
+        bodies = [one["body"] for one in asked.said["requests"]]
+        return 200, {"answers": [{"bought": body} for body in bodies]}
+    if asked.said["handshake"]["user"].get("token") == "alice's":
+        return 200, {"uid": "alice"}
+    return 403, {"msg": "who are you?"}
 
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Their URLs by name; one is not there, and one takes connections and never answers."""
-    path = tmp_path / "login.sock"
-    hung = socket.create_server(("127.0.0.1", 0))
-    tcp, unix = OverTcp(("127.0.0.1", 0), Login), OverUnix(str(path), Login)
-    for server in (tcp, unix):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield {
-        "tcp": f"http://127.0.0.1:{tcp.server_address[1]}/game",
-        "unix": f"unix:{path}:/game",
-        "away": f"unix:{tmp_path}/nothing.sock",
-        "hung": f"http://127.0.0.1:{hung.getsockname()[1]}/game",
-    }
-    for server in (tcp, unix):
-        server.shutdown()
-        server.server_close()
-    hung.close()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as hung,
+        SmallHttp(_login) as tcp,
+        SmallHttp(_login, path=tmp_path / "login.sock") as unix,
+    ):
+        yield {
+            "tcp": f"{tcp.url}/game",
+            "unix": f"{unix.url}/game",
+            "away": f"unix:{tmp_path}/nothing.sock",
+            "hung": f"http://127.0.0.1:{hung.getsockname()[1]}/game",
+        }
 
 
 def hear(address: tuple[str, int], token: str) -> dict[str, Any]:

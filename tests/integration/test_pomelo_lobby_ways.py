@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import urllib.request
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,49 +14,29 @@ import pytest
 from daemons import Daemon, free_port, listener
 from deadlines import eventually
 from gateway.protocols.pomelo import wire
-from gateway_testkit.certificates import Authority, Pair
+from gateway_testkit.certificates import Authority
+from small_http import Asked, SmallHttp
 
 HELLO = wire.package(wire.HANDSHAKE, b'{"sys":{},"user":{"uid":"alice"}}')
 
 
-class Elsewhere(BaseHTTPRequestHandler):
+def _done_elsewhere(asked: Asked) -> tuple[int, object]:
     """A gateway that has sent what it was asked for to five clients."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        fine = self.headers["Authorization"] == "Bearer t0k"
-        done = {"gateway": "gw-9", "run": "9", "counts": {"sent": 5, "dropped": 0}}
-        body = json.dumps(done).encode()
-        self.send_response(200 if fine and self.path == "/api/lobby" else 500)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
-
-
-def serve(pair: Pair) -> ThreadingHTTPServer:
-    """One over TLS."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pair.certificate, pair.key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    Thread(target=server.serve_forever, daemon=True).start()
-    return server
+    fine = asked.headers["Authorization"] == "Bearer t0k"
+    done = {"gateway": "gw-9", "run": "9", "counts": {"sent": 5, "dropped": 0}}
+    return 200 if fine and asked.path == "/api/lobby" else 500, done
 
 
 @pytest.fixture
 def elsewhere(authority: Authority, tmp_path: Path) -> Iterator[list[str]]:
     """One whose certificate is signed by the authority, and one by another."""
     stranger = Authority(tmp_path / "stranger", "stranger")
-    servers = [serve(one.issue("gw-9")) for one in (authority, stranger)]
-    yield [f"https://127.0.0.1:{one.server_address[1]}" for one in servers]
-    for one in servers:
-        one.shutdown()
-        one.server_close()
+    near, far = (one.issue("gw-9") for one in (authority, stranger))
+    with (
+        SmallHttp(_done_elsewhere, pair=near) as one,
+        SmallHttp(_done_elsewhere, pair=far) as other,
+    ):
+        yield [one.url, other.url]
 
 
 def connect(port: int) -> socket.socket:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from daemons import Daemon, listener, tls
 from pomelo_npm import packages, program_of
+from small_http import Asked, SmallHttp
 
 pytestmark = pytest.mark.needs_npm
 
@@ -21,39 +20,17 @@ HEARING = ("pomelo-jsclient-websocket", "pinus-robot-plugin")
 """pomelo-nodejsclient-websocket looks for the callback where it is not, and calls none."""
 
 
-class _Login(BaseHTTPRequestHandler):
+def _login(asked: Asked) -> tuple[int, object]:
     """Has something to tell alice."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        uid = asked["handshake"]["user"]["uid"]
-        said: dict[str, Any] = {"uid": uid}
-        if uid == "alice":
-            said["user"] = ALICE
-        body = json.dumps(said, ensure_ascii=False).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+    uid = asked.said["handshake"]["user"]["uid"]
+    return 200, {"uid": uid, "user": ALICE} if uid == "alice" else {"uid": uid}
 
 
 @pytest.fixture
 def login() -> Iterator[str]:
     """Its URL."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Login)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/login"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with SmallHttp(_login) as server:
+        yield f"{server.url}/login"
 
 
 def test_clients_hear_their_user(

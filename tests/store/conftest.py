@@ -12,6 +12,8 @@ from gateway.store.directories import Directories
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark
 from gateway.store.opening import Opened, Start, open_node
+from gateway.store.spool import uploads
+from gateway_testkit.bucket import MemoryBucket
 
 
 def split(body: bytes) -> Rows:
@@ -21,6 +23,18 @@ def split(body: bytes) -> Rows:
 @pytest.fixture
 def directories(tmp_path: Path) -> Directories:
     return Directories.under(tmp_path)
+
+
+@pytest.fixture
+def bucket() -> MemoryBucket:
+    return MemoryBucket()
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that failed is tried again at once."""
+    monkeypatch.setattr(uploads, "_FIRST_PAUSE_SECONDS", 0.0001)
+    monkeypatch.setattr(uploads, "_LONGEST_PAUSE_SECONDS", 0.001)
 
 
 @pytest.fixture

@@ -71,11 +71,6 @@ class Turns:
 
 
 @pytest.fixture
-def bucket() -> MemoryBucket:
-    return MemoryBucket()
-
-
-@pytest.fixture
 def time() -> Time:
     return Time()
 

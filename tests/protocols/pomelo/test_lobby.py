@@ -399,7 +399,7 @@ def test_what_waits_for_one_is_bounded(net: Net) -> None:
     """Calls run at once and wait, up to so many bytes; the others are told so."""
     one = net.gateway("gw-1")
     net.gateway("gw-2")
-    net.connect(requests=2)
+    net.connect(requests=2, timeout="3s")
     net.faults["http://gw-2:8080"] = ["slow"] * 100
     body = "x" * 1_000_000
     waiting = [one.post("push", route="r", body=body, uid="alice") for _ in range(20)]
@@ -408,6 +408,8 @@ def test_what_waits_for_one_is_bounded(net: Net) -> None:
     assert len(errors) == 20 - 16
     assert all("bytes of calls wait for it, limit 16777216" in each for each in errors)
     assert len([to for _, to in net.requests if "gw-2" in to]) == 2
+    net.clock.advance(3)
+    assert all(each.called for each in waiting), "nobody waits for ever"
 
 
 def test_what_is_too_long_for_a_call(net: Net) -> None:
