@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import warm
+from daemons import send
 from deadlines import environment, finish
 
 GATEWAY = (sys.executable, "-m", "gateway")
@@ -90,6 +91,23 @@ def test_who_loses_its_parent_is_not_ours(start: Callable[..., Any]) -> None:
     daemon.kill()
     ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     assert not {*map(str, publishers)} & {*ours}
+
+
+def test_a_publisher_process_is_a_fork_without_its_daemons_files(
+    start: Callable[..., Any],
+) -> None:
+    """Neither journal nor lock nor socket stay open in it; it writes the spool's files."""
+    daemon = start()
+    [publisher] = (
+        Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+    )
+    command = Path(f"/proc/{publisher}/cmdline").read_bytes()
+    assert command == Path(f"/proc/{daemon.pid}/cmdline").read_bytes(), "it is no fork"
+    log = str(daemon._log)
+    assert opened(daemon.pid) & opened(int(publisher)) <= {log, "/dev/null"}
+    send(daemon, b'{"a": 1}')
+    daemon.settled(1)
+    assert len(daemon.rows()) == 1
 
 
 @pytest.mark.parametrize(

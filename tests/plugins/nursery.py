@@ -3,7 +3,8 @@
     python nursery.py FD
 
 Over that socket comes what to run, as JSON with the three standard files; what goes is the
-number of the process.
+number of the process.  The publisher process that a daemon starts with is a fork of the
+daemon, for the same reason: it costs two hundredths of a second instead of half of one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import json
 import os
 import pkgutil
 import runpy
+import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,6 +28,7 @@ from typing import Any
 from twisted.scripts.twistd import run
 
 import gateway
+from gateway.store.spool import process, processes
 from gateway.store.spool.columns import leave_pandas_out
 
 __all__ = ["MOST_BYTES"]
@@ -72,9 +76,55 @@ def _become(order: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())  # type: ignore[union-attr]
 
 
+class _Publisher(subprocess.Popen[bytes]):
+    """A publisher process: a fork of its daemon, if that has no threads yet.
+
+    Those may hold locks that nobody lets go of in the fork: then, and so where the first one
+    is replaced, it starts as anybody's.
+    """
+
+    def _execute_child(  # type: ignore[override]
+        self,
+        args: Any,
+        executable: Any,
+        preexec_fn: Any,
+        close_fds: Any,
+        pass_fds: Sequence[int],
+        *rest: Any,
+    ) -> None:
+        if len([*Path("/proc/self/task").iterdir()]) > 1:
+            start = super()._execute_child
+            start(args, executable, preexec_fn, close_fds, pass_fds, *rest)  # type: ignore[call-arg]
+            return
+        pipes = rest[5:11]
+        if not (pid := os.fork()):
+            try:
+                _publish(pass_fds[0], pipes[0])
+            finally:
+                os._exit(1)
+        self.pid = pid
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def _publish(channel: int, standard_input: int) -> None:
+    """As a publisher process; ends with it."""
+    gc.freeze()  # files of the daemon that nobody needs would close others of their numbers
+    os.dup2(standard_input, 0)
+    os.closerange(3, channel)
+    os.closerange(channel + 1, os.sysconf("SC_OPEN_MAX"))
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.argv = [str(process.__file__), str(channel)]
+    process.main()
+
+
 def _run(words: list[str]) -> None:
     """As the interpreter would, that was started with these words."""
     if Path(words[0]).name == "twistd":
+        starts = ModuleType("subprocess")
+        starts.__dict__.update(vars(subprocess), Popen=_Publisher)
+        processes.subprocess = starts  # type: ignore[attr-defined]
         sys.argv = words
         sys.path[0] = str(Path(words[0]).parent)
         run()

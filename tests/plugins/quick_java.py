@@ -14,10 +14,12 @@ Spark starts as anyone's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
@@ -39,6 +41,7 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} {_shared()}")
 def make() -> None:
     """Run a job over a small spool, and keep the classes that it needed."""
     from spools import SpoolFolder
+    from warm import adopting
 
     with tempfile.TemporaryDirectory() as home:
         spool, made = Path(home, "data", "spool"), Path(home, "classes")
@@ -53,15 +56,17 @@ def make() -> None:
         command = ["gateway.cli", "spark", "--config", str(config), "--once"]
         options = f"{QUICK} -XX:ArchiveClassesAtExit={made}"
         try:
-            said = subprocess.run(
-                [sys.executable, "-m", *command],
-                env={**os.environ, "SPARK_SUBMIT_OPTS": options},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=True,
-                timeout=_SECONDS,
-            ).stdout
+            with adopting():
+                said = subprocess.run(
+                    [sys.executable, "-m", *command],
+                    env={**os.environ, "SPARK_SUBMIT_OPTS": options},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    check=True,
+                    timeout=_SECONDS,
+                ).stdout
+                _wait_for_children()
             classes = made.read_bytes()
         except (subprocess.SubprocessError, OSError) as why:
             said = f"{getattr(why, 'output', None) or ''}\n{why}"
@@ -71,6 +76,15 @@ def make() -> None:
     whole = ARCHIVE.with_suffix(".new")
     whole.write_bytes(classes)
     whole.replace(ARCHIVE)
+
+
+def _wait_for_children() -> None:
+    """Java writes its classes down when Python has ended, whose child it was."""
+    end = time.monotonic() + _SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(0.1)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 import nursery
 from gateway_testkit.daemon import environment
 
-__all__ = ["is_fork", "start"]
+__all__ = ["adopting", "is_fork", "start"]
 
 _TWISTD = str(Path(sys.executable).parent / "twistd")
 _COMMANDS = ("gateway", "gateway.cli")
@@ -141,7 +141,7 @@ class _Nursery:
         assert len(said) <= nursery.MOST_BYTES, (
             f"{len(said)} bytes of arguments and environment"
         )
-        with self._turn, _adopting():
+        with self._turn, adopting():
             number = b""
             with contextlib.suppress(OSError):
                 socket.send_fds(self._channel, [said], descriptors)
@@ -163,7 +163,7 @@ def _nursery() -> _Nursery:
 
 
 @contextlib.contextmanager
-def _adopting() -> Iterator[None]:
+def adopting() -> Iterator[None]:
     """Meanwhile this process becomes the parent of descendants that have lost theirs."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
