@@ -49,7 +49,7 @@ class Node:
             settings=Settings(
                 node="gw",
                 directories=Directories.under(root),
-                spool=options_of(model.Spool, roll_interval=0.01, **spool),
+                spool=options_of(model.Spool, **{"roll_interval": 0.01, **spool}),
                 acknowledge_when_published=ack == "spool",
             ),
             machine=Machine(),

@@ -461,9 +461,8 @@ def test_from_one_way_to_acknowledge_to_the_other(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
     """What was acknowledged from the journal counts, though no file has it yet."""
-    node = Node(
-        tmp_path, bucket, ack="journal", claim=claimed(bucket, tmp_path)
-    ).start()
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine, roll_interval=3600).start()
 
     def refuse(request: str, name: str) -> None:
         if name.startswith("events"):
