@@ -17,10 +17,11 @@ from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-SHARED = {"event", "sdk", "sink", "config", "plugins", "spoken", "standard"}
+SHARED = {"access", "event", "sdk", "sink", "config", "plugins", "spoken", "standard"}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
+    "access": {"config", "sdk"},
     "event": set(),
     "sdk": {"event", "spoken"},
     "plugins": {"sdk"},

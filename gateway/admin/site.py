@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.stream import EventStream
 from gateway.plugins import RAISED
 from gateway.sdk.interfaces import Connection

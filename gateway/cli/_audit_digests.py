@@ -11,6 +11,7 @@ from gateway.audit.content import find_resent
 from gateway.audit.lake import Problem
 from gateway.audit.payloads import compare_payloads
 from gateway.audit.sites import Site
+from gateway.spoken import many
 from gateway.store.directories import Directories
 
 __all__ = ["Part", "chain", "content", "payloads"]
@@ -75,7 +76,7 @@ def _lines(one: Chain) -> Iterable[str]:
         yield f"chain: {one.node}: no file is there"
     else:
         span = f"lsn {one.first or '?'} to {one.last}"
-        yield f"chain: {one.node}: {one.files} files, {span}, link {one.link}"
+        yield f"chain: {one.node}: {many(one.files, 'file')}, {span}, link {one.link}"
 
 
 def content(site: Site, *, node: str | None) -> Part:
@@ -111,8 +112,8 @@ def payloads(site: Site, node: str | None) -> Part:
         site.directories, node=node, access=site.access, bucket=site.bucket
     )
     told = (
-        f"payloads: {found.archived} files of the archive are read; the tables have the"
-        f" {found.events} payloads of {found.in_tables} files as they were published"
+        f"payloads: {many(found.archived, 'file')} of the archive read; the tables have the"
+        f" {many(found.events, 'payload')} of {many(found.in_tables, 'file')} as published"
     )
     lines = [*_told(found.problems), told]
     if found.unknown:
@@ -147,7 +148,7 @@ def payloads(site: Site, node: str | None) -> Part:
         "problems": _problems(found.problems),
     }
     count = len(found.problems)
-    fault = f"{count} files with other payloads, or unreadable ones" if count else ""
+    fault = f"{many(count, 'file')} with other payloads, or unreadable" if count else ""
     return Part("payloads", plain, lines, fault)
 
 

@@ -16,6 +16,7 @@ from gateway.cli import _admin, _audit_accept, _data_dir
 from gateway.cli._columns import table
 from gateway.cli._working import working
 from gateway.sdk.command import WrongUse, printable
+from gateway.spoken import many
 
 if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report
@@ -464,11 +465,13 @@ def _summary(
             f"nobody knows what else was acknowledged ({_some(named, _SHOWN)})"
         )
     if report.problems:
-        parts.append(f"{len(report.problems)} files with problems")
+        parts.append(f"{many(len(report.problems), 'file')} with problems")
     if searched and searched.missing:
-        parts.append(f"{len(searched.missing)} acknowledged ids not found")
+        parts.append(f"{many(len(searched.missing), 'acknowledged id')} not found")
     if searched and searched.unsearched:
-        parts.append(f"{len(searched.unsearched)} files that can not be searched")
+        parts.append(
+            f"{many(len(searched.unsearched), 'file')} that can not be searched"
+        )
     return "; ".join([*parts, *(one.fault for one in more if one.fault)])
 
 

@@ -19,7 +19,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 
 from gateway import config
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
 from gateway.admin.http import METHODS, HttpServer

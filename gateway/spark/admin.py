@@ -12,7 +12,6 @@ right while Java starts and when the job's loop hangs.
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import logging
 import socket
@@ -27,6 +26,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gateway.access import Access
+from gateway.sdk.endpoint import Tcp
 from gateway.store.lake import BEAT, health_path
 
 __all__ = ["Admin", "Numbers", "Told", "serving"]
@@ -147,14 +148,16 @@ class Admin(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, lake: Path, host: str, port: int, token: str | None) -> None:
+    def __init__(self, lake: Path, access: Access) -> None:
+        where = access.where
+        assert isinstance(where, Tcp)  # `spark.admin.listen` takes no other
         self.lake = lake
-        self.token = token
+        self.access = access
         self._room = threading.BoundedSemaphore(_MOST_REQUESTS)
         self.registry = CollectorRegistry()
         self.registry.register(Numbers(lambda: Told.of(lake, time.time())))
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Handler)
+        self.address_family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+        super().__init__((where.host, where.port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """On a thread, if there is room for one more."""
@@ -181,28 +184,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         told = Told.of(self.server.lake, time.time())
-        path = self.path.partition("?")[0]
-        if path == "/healthz":
+        access, path = self.server.access, self.path.partition("?")[0]
+        if not access.knows(self.headers.get_all("Host", [])):
+            self._say(403, "only localhost is answered here; this Host is another name")
+        elif path == "/healthz":
             self._say(200 if told.alive else 503, "ok" if told.alive else "silent")
         elif path == "/readyz":
             why = told.why_not_ready
             self._say(200 if why is None else 503, why or "ok")
         elif path not in ("/metrics", "/api/status"):
             self._say(404, "/healthz, /readyz, /metrics and /api/status are here")
-        elif not self._trusted():
+        elif not access.admits(self.headers.get_all("Authorization", [])):
             self._say(401, "admin.token is asked for: Authorization: Bearer …")
         elif path == "/metrics":
             text = generate_latest(self.server.registry).decode()
             self._say(200, text, "text/plain; version=0.0.4; charset=utf-8")
         else:
             self._say(200, json.dumps(told.words), "application/json")
-
-    def _trusted(self) -> bool:
-        wanted = self.server.token
-        given = self.headers.get("Authorization", "")
-        return wanted is None or hmac.compare_digest(
-            given.encode(), f"Bearer {wanted}".encode()
-        )
 
     def _say(self, status: int, text: str, kind: str = "text/plain") -> None:
         body = f"{text.rstrip()}\n".encode()
@@ -233,12 +231,8 @@ def serving(config: Any) -> Iterator[Admin | None]:
         yield None
         return
     try:
-        admin = Admin(
-            config.data_dir / "lake",
-            listen.host,
-            listen.port,
-            None if token is None else token.get_secret_value(),
-        )
+        secret = None if token is None else token.get_secret_value()
+        admin = Admin(config.data_dir / "lake", Access(listen, secret))
     except OSError as why:
         _log.warning("spark.admin.listen: %s: %s; no metrics", listen, why.strerror)
         yield None

@@ -17,7 +17,7 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import fixed_pages
 from gateway.admin.site import Page, Site

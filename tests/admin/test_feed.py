@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
 from gateway.sdk.endpoint import Tcp

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.http import HttpServer
 from gateway.admin.site import Site
 from gateway.sdk.endpoint import Unix

@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 from twisted.internet import reactor as real_reactor
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import fixed_pages
 from gateway.admin.site import Site

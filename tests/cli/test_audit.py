@@ -233,7 +233,7 @@ def test_a_corrupt_file_in_the_lake_is_named(
     status, out, _ = gateway("audit")
     assert status == 1
     assert f"problem: {bad}: it " in out
-    assert out.splitlines()[-1] == "INCOMPLETE: 1 files with problems"
+    assert out.splitlines()[-1] == "INCOMPLETE: 1 file with problems"
 
 
 def test_a_flipped_bit_in_an_lsn_is_found(system: Any, verdict: Verdict) -> None:
@@ -514,7 +514,7 @@ def test_acknowledged_events_are_looked_for(
     status, out, _ = gateway("audit", "--acknowledged", one, "--acknowledged", two)
     assert status == 1
     assert "missing: acknowledged event d is nowhere" in out
-    assert out.splitlines()[-1] == "INCOMPLETE: 1 acknowledged ids not found"
+    assert out.splitlines()[-1] == "INCOMPLETE: 1 acknowledged id not found"
     report = verdict("--acknowledged", two)
     assert report["acknowledged"]["missing"] == ["d"]
     status, _, err = gateway("audit", "--acknowledged", tmp_path / "none")

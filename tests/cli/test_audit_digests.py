@@ -106,7 +106,7 @@ def test_payloads_are_followed_into_the_tables(
     (node.archive / second.name).unlink()
     status, out, _ = gateway("audit", "--content")
     assert status == 0, out
-    assert "the 110 payloads of 2 files as they were published" in out
+    assert "the 110 payloads of 2 files as published" in out
     (table,) = system.root.rglob(f"part-{second.name}")
     rows = pq.read_table(table).to_pylist()
     rows[7]["body" if body else "payload"] = "{}" if body else b"{}"
@@ -133,7 +133,7 @@ def test_a_row_without_node_or_lsn_is_told(
     status, out, _ = gateway("audit", "--content")
     assert status == 1
     assert f"problem: {table}: an event has no node or no lsn" in out
-    assert "the 20 payloads of 1 files as they were published" in out
+    assert "the 20 payloads of 1 file as published" in out
 
 
 def test_an_lsn_column_of_another_type_is_told(system: Any, gateway: Run) -> None:
@@ -184,7 +184,7 @@ def test_what_is_compared_with_nothing_is_counted(system: Any, gateway: Run) -> 
     other.take(other.publish(count=11))
     status, out, _ = gateway("audit", "--content")
     assert status == 0, out
-    assert "the 18 payloads of 2 files as they were published" in out
+    assert "the 18 payloads of 2 files as published" in out
     assert "note: 5 events in the tables are compared with nothing" in out
     assert content(gateway, "--node", "gw-1")["uncompared"] == 5
     assert content(gateway, "--node", "gw-2")["uncompared"] == 0
@@ -420,7 +420,7 @@ def test_files_of_earlier_versions_may_be_gone(
     if earlier:
         assert status == 0, out
         assert "what had lsn 1 to 7 is in no place, and had no digest that" in out
-        assert "chain: gw-1: 1 files, lsn 8 to 12" in out
+        assert "chain: gw-1: 1 file, lsn 8 to 12" in out
     else:
         assert status == 1
         assert "removed: what had lsn 1 to 7 is in no place" in out

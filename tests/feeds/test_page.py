@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.admin.http import HttpServer
 from gateway.admin.site import Site
 from gateway.feeds.page import tap_page

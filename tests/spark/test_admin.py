@@ -28,9 +28,13 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     """Asks the job of this lake."""
     with started(tmp_path / "data", token="secret") as admin:
 
-        def get(path: str, token: str | None = None) -> tuple[int, str]:
+        def get(
+            path: str, token: str | None = None, host: str | None = None
+        ) -> tuple[int, str]:
             port = admin.server_address[1]
             request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")
+            if host is not None:
+                request.add_header("Host", host)
             if token is not None:
                 request.add_header("Authorization", f"Bearer {token}")
             try:
@@ -100,6 +104,13 @@ def test_only_health_needs_no_token(ask: Ask) -> None:
         assert ask(path, "secret")[0] == 200
     assert ask("/healthz")[0] != 401
     assert ask("/etc/passwd")[0] == 404
+
+
+def test_on_loopback_it_answers_to_no_other_name(ask: Ask) -> None:
+    """A page elsewhere that has its own name resolve to 127.0.0.1 reads nothing."""
+    assert ask("/metrics", "secret", host="evil.example")[0] == 403
+    assert ask("/healthz", host="evil.example:8081")[0] == 403
+    assert ask("/metrics", "secret", host="localhost:8081")[0] == 200
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admin.access import Access
+from gateway.access import Access
 from gateway.sdk.endpoint import Tcp, Unix, parse_endpoint
 
 

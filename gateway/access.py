@@ -1,4 +1,4 @@
-"""Access control of the admin port: token and Host field.  No I/O.
+"""Access control of the admin ports, the daemon's and the job's: token and Host field.  No I/O.
 
 Four rules, because the page shows peers, volumes and failures:
 
