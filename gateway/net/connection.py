@@ -5,15 +5,13 @@
     reading     what its server has not had, and why it is not read: a set of reasons
     writing     its peer does not read what is sent
     holding     what it holds in memory, and whether that comes any further
+    looks       what it is late with, as is looked every few seconds
 
-These do no I/O, but for the set-up, which asks the connection to.  Here is what joins them
-to the transport, the server and the listener.  The way of input:
+These do no I/O; set-up and looks ask the connection to.  Here is what joins them to the
+transport, the server and the listener.  The way of input:
 
     dataReceived ─► (put off) ─► take ─► (TLS) ─► take_plain ─► SetUp.take
                                                       └─► (frames) ─► (read ahead) ─► server
-
-Time is kept without a timer per connection: the listener calls `check_time` on each
-every few seconds, and a received chunk only sets a flag.
 
 A connection ends with FIN and then waits for the peer's, dropping what comes, for
 the listener's `linger` seconds: a socket closed with unread input sends RST, and RST
@@ -30,7 +28,6 @@ from typing import TYPE_CHECKING, cast
 
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IHalfCloseableProtocol, IProtocol, IPushProducer
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -38,6 +35,7 @@ from gateway.event import Origin
 from gateway.net.handshake import SetUp
 from gateway.net.holding import Holding
 from gateway.net.life import FOLLOWS, Life
+from gateway.net.looks import Times
 from gateway.net.read_ahead import STEP, ReadAhead
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Input, Unread
 from gateway.net.seen import Seen
@@ -45,10 +43,8 @@ from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import (
     NO_TRANSPORT,
     LostTransport,
-    Peer,
     Transport,
     has_input,
-    look_at_peer,
     unix_credentials,
 )
 from gateway.net.websocket_frames import (
@@ -57,7 +53,7 @@ from gateway.net.websocket_frames import (
     binary_messages,
     close_frame,
 )
-from gateway.net.writing import OUTPUT_BYTES, STALL_SECONDS, Stall
+from gateway.net.writing import OUTPUT_BYTES, Stall
 from gateway.sdk.interfaces import Publishing, Refusal, Server, Yielding
 
 if TYPE_CHECKING:
@@ -81,13 +77,10 @@ class AcceptedConnection:
     """From its socket up to its protocol's server."""
 
     __slots__ = (
-        "__weakref__", "_active", "_active_at", "_began", "_busy", "_deadline", "_events",
-        "_failed", "_frames", "_held", "_input", "_last_error", "_listener", "_received",
-        "_rejected", "_server", "_setup", "_silent", "_stall", "_tls", "_writing",
-        "counted", "ended_by", "host", "life", "origin", "transport",
+        "__weakref__", "_events", "_failed", "_frames", "_last_error", "_listener",
+        "_rejected", "_server", "_setup", "_tls", "_writing", "counted", "ended_by", "held",
+        "host", "input", "life", "origin", "received", "stall", "times", "transport",
     )  # fmt: skip
-
-    _log = Logger()
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
         self.host = host
@@ -100,6 +93,14 @@ class AcceptedConnection:
             listener.protocol, listener.name, listener.next_session(), peer
         )
         self.life = Life.NEW
+        self.input = Input()
+        self.stall: Stall | None = None
+        """Its peer does not read; None: it does."""
+        self.held: Holding | None = None
+        """None: it never held anything, or waited to."""
+        self.times = Times(listener.clock.seconds())
+        self.received = 0
+        """Bytes, ever, as they came."""
         self.transport: Transport = NO_TRANSPORT
         self._listener = listener
         self._setup: SetUp | None = None
@@ -107,26 +108,12 @@ class AcceptedConnection:
         self._tls: TlsConnection | None = None
         self._frames: FrameDecoder | None = None
         self._server: Server | None = None
-        self._input = Input()
-        self._stall: Stall | None = None
-        """Its peer does not read; None: it does."""
-        self._held: Holding | None = None
-        """None: it never held anything, or waited to."""
-        self._deadline: float | None = None
-        """When set-up must be done; once closing, when the peer's FIN must be there."""
-        self._active_at = self._began = listener.clock.seconds()
-        self._active = False
-        """Something has happened since the last look."""
-        self._silent = True
-        """Its peer has sent nothing at all."""
-        self._busy = False
-        """Its peer waits for us, says its server."""
         self._writing = False
         """A write is under way, whose data is not all in the transport's hands."""
         self._failed = False
         """Something was raised for it, and is in the log."""
-        self._received = self._events = 0
-        """Bytes, and events that became durable, ever."""
+        self._events = 0
+        """That became durable, ever."""
         self._last_error: str | None = None
         self._rejected: Refusal | None = None
         """What is in the log already, before its server comes to refuse for it."""
@@ -143,9 +130,9 @@ class AcceptedConnection:
             self._set_read_bytes()
             return
         self._no_longer_put_off()
-        self._input.drop()
-        if self._input.unread & Unread.ROOM:
-            self._input.unread &= ~Unread.ROOM
+        self.input.drop()
+        if self.input.unread & Unread.ROOM:
+            self.input.unread &= ~Unread.ROOM
             self._holding.account.forget()
 
     # Called by the transport
@@ -162,7 +149,7 @@ class AcceptedConnection:
         listener.connection_log.opened(self.origin)
         header = listener.admission.expects_header(self.host)
         if header or listener.tls or listener.websocket:
-            self._deadline = listener.clock.seconds() + listener.limits.handshake
+            self.times.deadline = listener.clock.seconds() + listener.limits.handshake
         self._setup = SetUp(self, listener)
         self._setup.begin()
 
@@ -171,13 +158,12 @@ class AcceptedConnection:
 
     def dataReceived(self, data: bytes) -> None:
         """See IProtocol."""
-        self._active = True
-        self._silent = False
+        self.times.active = True
         size, listener = len(data), self._listener
         listener.traffic.bytes += size
-        self._received += size
-        if self._input.put_off or (listener.turns.crowded and self.life < _CLOSING):
-            self._input.put_off_more(data)
+        self.received += size
+        if self.input.put_off or (listener.turns.crowded and self.life < _CLOSING):
+            self.input.put_off_more(data)
             listener.turns.put_off_bytes += size
             listener.turns.put_off(self)
             self._read_or_not()
@@ -195,7 +181,7 @@ class AcceptedConnection:
         elif self._layered and self._listener.acknowledges:
             self.transport.loseConnection()
         else:
-            self._input.unread |= Unread.END | Unread.FIN
+            self.input.unread |= Unread.END | Unread.FIN
 
     def writeConnectionLost(self) -> None:
         """Our FIN is out.  See IHalfCloseableProtocol."""
@@ -222,10 +208,10 @@ class AcceptedConnection:
                 server.closed()
             except _CALLBACK_ERRORS as error:
                 self._raised("closed()", error)
-        if self._held is not None:
-            self._held.release()
+        if self.held is not None:
+            self.held.release()
         self._listener.closed(self)
-        if not self._silent:  # many a load balancer only looks whether we are there
+        if self.received:  # many a load balancer only looks whether we are there
             why = self.ended_by or why_lost
             self._listener.connection_log.closed(self.origin, why, lambda: self.seen)
 
@@ -234,24 +220,24 @@ class AcceptedConnection:
 
         It says so again at every write, until all is sent.
         """
-        if self._stall is not None:
+        if self.stall is not None:
             return
         unsent, listener = self.unsent_bytes, self._listener
-        self._stall = Stall(listener.clock.seconds(), unsent, listener.unread_bytes)
-        self._count_output(unsent)
+        self.stall = Stall(listener.clock.seconds(), unsent, listener.unread_bytes)
+        self.count_output(unsent)
         if self.life >= _CLOSING:
             return
         if isinstance(self._server, Publishing):
             self._writable(self._server, ready=False)
         else:
-            self._input.unread |= Unread.STALLED
+            self.input.unread |= Unread.STALLED
             self._read_or_not()
 
     def resumeProducing(self) -> None:
         """All is sent."""
-        self._stall = None
-        self._count_output(0)
-        self._input.unread &= ~Unread.STALLED
+        self.stall = None
+        self.count_output(0)
+        self.input.unread &= ~Unread.STALLED
         self._read_or_not()
         self._ask_to_deliver()
         if isinstance(self._server, Publishing) and self.life < _CLOSING:
@@ -299,7 +285,7 @@ class AcceptedConnection:
                 self._setup.take(data)
         elif self._frames is not None:
             self._unframe(self._frames, data)
-        elif self._input.unread & _KEPT:
+        elif self.input.unread & _KEPT:
             self._keep(data)
         else:
             self._deliver(data)
@@ -312,7 +298,7 @@ class AcceptedConnection:
             return
         if output := frames.output():
             self.send(output)
-        if payload and self._input.unread & _KEPT:
+        if payload and self.input.unread & _KEPT:
             self._keep(payload)
         elif payload:
             self._deliver(payload)
@@ -323,7 +309,7 @@ class AcceptedConnection:
         """Bytes of the protocol's, until the server goes on."""
         if self.life >= _ANSWERING:
             return
-        input_ = self._input
+        input_ = self.input
         ahead = input_.ahead or self._new_ahead()
         input_.keep(ahead)
         had_room = ahead.has_room
@@ -362,7 +348,7 @@ class AcceptedConnection:
 
     def _read_or_not(self) -> None:
         """Tell the transport: here, and nowhere else."""
-        if self.life >= _CLOSING or self._input.is_read():
+        if self.life >= _CLOSING or self.input.is_read():
             self.transport.resumeProducing()
         else:
             self.transport.pauseProducing()
@@ -370,33 +356,33 @@ class AcceptedConnection:
     @property
     def _has_undelivered(self) -> bool:
         """There is, or may be, input that the server has not had or not used."""
-        undelivered = self._input.unread & Unread.UNDELIVERED
+        undelivered = self.input.unread & Unread.UNDELIVERED
         return bool(undelivered) and self.life < _CLOSING
 
     @property
-    def _has_unused(self) -> bool:
+    def has_unused(self) -> bool:
         """There is input that the server may submit yet; maybe part of a message."""
         if self.life >= _ANSWERING:
             return False
-        held = self._held is not None and self._held.unfinished > 0
-        return held or bool(self._input.unread & Unread.TURN) or self.unread_input
+        held = self.held is not None and self.held.unfinished > 0
+        return held or bool(self.input.unread & Unread.TURN) or self.unread_input
 
     def pause(self) -> None:
         """See `interfaces.Connection`."""
-        self._input.unread |= Unread.PAUSED
+        self.input.unread |= Unread.PAUSED
         self._read_or_not()
 
     def resume(self) -> None:
         """See `interfaces.Connection`."""
-        self._input.unread &= ~Unread.PAUSED
-        self._input.closed_since = None
+        self.input.unread &= ~Unread.PAUSED
+        self.input.closed_since = None
         self._ask_to_deliver()
         self._read_or_not()
 
     def take_no_more(self) -> None:
         """See `interfaces.Connection`."""
         if self.life < _CLOSING:
-            self._input.unread |= Unread.PAUSED
+            self.input.unread |= Unread.PAUSED
             self._drop_input()
             self._read_or_not()
 
@@ -405,6 +391,25 @@ class AcceptedConnection:
         if self.life < _ANSWERING:
             self.become(_ANSWERING)
 
+    def read_ahead(self, *, heard: bool) -> None:
+        """Read on while the server takes nothing, as long as the peer was *heard*."""
+        ahead = self.input.ahead
+        if not heard:
+            if ahead is None:
+                return
+            ahead.rest()
+        else:
+            ahead = ahead or self._new_ahead()
+            if not ahead.take_room():
+                return
+            self.input.keep(ahead)
+            self._set_read_bytes()
+            self.transport.read_bytes = min(STEP, self.transport.read_bytes)
+        self._read_or_not()
+
+    def _new_ahead(self) -> ReadAhead:
+        return ReadAhead(self._holding.account, self._listener.limits.read_ahead_bytes)
+
     def room(self) -> int:
         """As many bytes may be read now; 0: none, and it is not read for a while."""
         most, turns = self._room_in_memory(), self._listener.turns
@@ -412,22 +417,22 @@ class AcceptedConnection:
 
     def _room_in_memory(self) -> int:
         """So many bytes may be read of it, for all that is held; 0: it waits for room."""
-        unread = self._input.unread
+        unread = self.input.unread
         if unread & Unread.PAUSED or self._server is None or self.life >= _CLOSING:
             return READ_BYTES  # what is read while paused has room already
         most = self._listener.memory.plenty or self._holding.account.room(
             self._room_again
         )
         if not most:
-            self._input.unread |= Unread.ROOM
+            self.input.unread |= Unread.ROOM
             self._read_or_not()
         elif unread:
-            self._input.unread &= ~Unread.ROOM
+            self.input.unread &= ~Unread.ROOM
         return most
 
     def _room_again(self) -> None:
-        self._input.unread &= ~Unread.ROOM
-        if self._input.unread & Unread.TURN:
+        self.input.unread &= ~Unread.ROOM
+        if self.input.unread & Unread.TURN:
             self._listener.turns.add(self)
         else:
             self._read_or_not()
@@ -436,12 +441,12 @@ class AcceptedConnection:
     @property
     def waits_for_room(self) -> bool:
         """See `interfaces.Connection`; `memory` says who waits."""
-        return bool(self._input.unread & Unread.ROOM)
+        return bool(self.input.unread & Unread.ROOM)
 
     @property
     def unread_input(self) -> bool:
         """See `interfaces.Connection`."""
-        input_ = self._input
+        input_ = self.input
         ahead = input_.ahead is not None and input_.ahead.size > 0
         return ahead or bool(input_.put_off) or has_input(self.transport)
 
@@ -449,8 +454,8 @@ class AcceptedConnection:
 
     def again(self) -> None:
         """See `interfaces.Connection`."""
-        if self.life < _CLOSING and not self._input.unread & Unread.TURN:
-            self._input.unread |= Unread.TURN
+        if self.life < _CLOSING and not self.input.unread & Unread.TURN:
+            self.input.unread |= Unread.TURN
             # What it has begun holds memory until it is done.
             self._listener.turns.add(self, first=self._listener.memory.tight)
             self._read_or_not()
@@ -459,13 +464,13 @@ class AcceptedConnection:
         """See `interfaces.Connection`."""
         if self.life >= _CLOSING or self._room_in_memory():
             return True
-        self._input.unread |= Unread.TURN
+        self.input.unread |= Unread.TURN
         self._read_or_not()
         return False
 
     def take_turn(self) -> None:
         """It is this connection's turn."""
-        input_, turns = self._input, self._listener.turns
+        input_, turns = self.input, self._listener.turns
         if input_.put_off:
             self._serve_read(self._no_longer_put_off())
             if input_.unread & (Unread.TURN | Unread.ROOM) == Unread.TURN:
@@ -486,30 +491,30 @@ class AcceptedConnection:
         self._ask_to_deliver()
 
     def _no_longer_put_off(self) -> bytes:
-        data = self._input.take_put_off()
+        data = self.input.take_put_off()
         self._listener.turns.put_off_bytes -= len(data)
         return data
 
     @property
     def _may_deliver(self) -> bool:
         """Nothing is against it to deliver what was read ahead."""
-        return self.life < _CLOSING and not self._input.unread & Unread.HELD
+        return self.life < _CLOSING and not self.input.unread & Unread.HELD
 
     def _ask_to_deliver(self) -> None:
         """Wait for a turn, if something was read ahead that may be delivered."""
-        if self._input.unread & (Unread.AHEAD | Unread.END) and self._may_deliver:
+        if self.input.unread & (Unread.AHEAD | Unread.END) and self._may_deliver:
             self._listener.turns.add(self)
 
     def _deliver_ahead(self) -> bool:
         """Deliver one read of it; false: there is nothing left."""
-        data = b"" if self._input.ahead is None else self._input.ahead.take()
+        data = b"" if self.input.ahead is None else self.input.ahead.take()
         if data:
             self._deliver(data)
         return bool(data)
 
     def _all_delivered(self) -> None:
         """The server has had all input: read again, unless there was an end behind it."""
-        over = self._input.delivered()
+        over = self.input.delivered()
         self._set_read_bytes()
         if not over:
             self._read_or_not()
@@ -522,8 +527,8 @@ class AcceptedConnection:
 
     def _input_over(self) -> None:
         """All that came before the peer's FIN is delivered."""
-        if self._busy and self.life < _CLOSING and not self._layered:
-            self._input.unread |= Unread.FIN
+        if self.times.busy and self.life < _CLOSING and not self._layered:
+            self.input.unread |= Unread.FIN
         else:
             self.transport.loseConnection()
 
@@ -536,7 +541,7 @@ class AcceptedConnection:
         """
         self._ended_by_peer()
         if self._has_undelivered and not self._listener.acknowledges:
-            self._input.unread |= Unread.END
+            self.input.unread |= Unread.END
             self._read_or_not()
         else:
             self.end()
@@ -548,13 +553,13 @@ class AcceptedConnection:
     def _outlives(self, reason: Failure) -> bool:
         """Its transport is lost: whether it goes on, for what nobody sends again."""
         acknowledges = self._listener.acknowledges
-        if acknowledges or not self._has_undelivered or not self._has_unused:
+        if acknowledges or not self._has_undelivered or not self.has_unused:
             return False
         later = self._listener.clock.callLater
         self.transport = LostTransport(lambda: later(0, self.connectionLost, reason))
-        self._stall = None
-        self._input.unread |= Unread.END | Unread.FIN
-        self._input.unread &= ~Unread.STALLED
+        self.stall = None
+        self.input.unread |= Unread.END | Unread.FIN
+        self.input.unread &= ~Unread.STALLED
         self._ask_to_deliver()
         return True
 
@@ -562,14 +567,14 @@ class AcceptedConnection:
 
     def serve(self) -> None:
         """Make the server, once the peer is known."""
-        self._deadline = None
-        self._active = True
+        self.times.deadline = None
+        self.times.active = True
         try:
             self._server = self._listener.accept(self)
         except _CALLBACK_ERRORS as error:
             self._raised("accept()", error)
         if isinstance(self._server, Publishing):
-            self._input.unread &= ~Unread.STALLED
+            self.input.unread &= ~Unread.STALLED
 
     def _writable(self, server: Publishing, *, ready: bool) -> None:
         try:
@@ -632,10 +637,10 @@ class AcceptedConnection:
         self._send_pieces((data,))
 
     def _send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        if self._stall is not None:
+        if self.stall is not None:
             size = sum(map(len, pieces))
-            if self._stall.grows(size, self.unsent_bytes):
-                self._cut_off(READ_BYTES + self._listener.unread_bytes)
+            if self.stall.grows(size, self.unsent_bytes):
+                self.cut_off(READ_BYTES + self._listener.unread_bytes)
                 return
         self._writing = True
         try:
@@ -648,127 +653,32 @@ class AcceptedConnection:
             self._writing = False
         unsent = self.transport.unsent_bytes
         if unsent > OUTPUT_BYTES:
-            self._count_output(unsent)
+            self.count_output(unsent)
 
-    def _cut_off(self, limit: str | int) -> None:
+    def cut_off(self, limit: str | int) -> None:
+        """Drop a peer that does not read what it is sent."""
         why = Refusal("peer does not read what we send", limit=limit)
         self._listener.reject(self, why, "unread")
         self.abort()
 
     # Time
 
-    def check_time(self, now: float) -> None:
-        """Look whether this connection is late with something.  The listener calls it."""
-        self._count_output(self.unsent_bytes)
-        unread, stall, held = self._input.unread, self._stall, self._held
-        paused = bool(unread & Unread.PAUSED)
-        if held is not None:
-            since = None if stall is None else stall.since
-            held.look(now, self._received, since, paused=paused)
-        if self._deadline is not None and now >= self._deadline:
-            self._deadline_passed()
-        elif self.life >= _CLOSING:
-            return
-        elif stall is not None and self._is_stuck(stall, now):
-            self._cut_off(f"{STALL_SECONDS:g} s")
-        elif self._is_unwatched and self._gave_up(now):
-            self.abort()
-        elif held is not None and self._is_too_slow(held, now):
-            limit = f"{self._listener.limits.minimum_rate} bytes/s"
-            rule = f"{held.unfinished} bytes of an unfinished message, and no progress"
-            self._give_up(Refusal(rule, limit=limit, key="limits.minimum_rate"))
-        elif self._active or self._busy or unread & (Unread.PAUSED | Unread.ROOM):
-            self._active = False
-            self._active_at = now
-            if self._frames is not None:
-                self._frames.tick()
-            if unread & Unread.HELD == Unread.ROOM:
-                self._still_waits()
-        elif now - self._active_at >= self._listener.limits.idle:
-            self._listener.count_rejection("idle")
-            self.ended_by = "idle"
-            self._log.debug("{peer} was idle for too long", peer=self.origin.peer)
-            self.close()
-
-    def _is_stuck(self, stall: Stall, now: float) -> bool:
-        """Whether the peer has taken nothing for long of what waits for it."""
-        if stall.shrinks(now, self.unsent_bytes):
-            self._active = True
-        return stall.is_long(now)
-
-    @property
-    def _is_unwatched(self) -> bool:
-        """The reactor does not tell what happens to its peer."""
-        unread = self._input.unread & (Unread.PAUSED | Unread.ROOM | Unread.FIN)
-        return bool(unread) or self._stall is not None
-
-    def _gave_up(self, now: float) -> bool:
-        """Ask the socket of a peer that is not read; read ahead if it has more to say.
-
-        True: nobody waits any more for what its server has not submitted.
-        """
-        peer, input_ = look_at_peer(self.transport), self._input
-        unread = input_.unread & (Unread.PAUSED | Unread.STALLED | Unread.REFUSED)
-        if unread == Unread.PAUSED and self.life < _ANSWERING:
-            self._read_ahead(peer)
-        acknowledges = self._listener.acknowledges
-        return input_.gave_up(
-            peer, now, unused=self._has_unused, acknowledges=acknowledges
-        )
-
-    def _read_ahead(self, peer: Peer) -> None:
-        """Read on while the server takes nothing, as long as the peer sends."""
-        input_ = self._input
-        ahead = input_.ahead
-        if peer is not Peer.HEARD:
-            if ahead is None:
-                return
-            ahead.rest()
-        else:
-            ahead = ahead or self._new_ahead()
-            if not ahead.take_room():
-                return
-            input_.keep(ahead)
-            self._set_read_bytes()
-            self.transport.read_bytes = min(STEP, self.transport.read_bytes)
-        self._read_or_not()
-
-    def _new_ahead(self) -> ReadAhead:
-        return ReadAhead(self._holding.account, self._listener.limits.read_ahead_bytes)
-
-    def _still_waits(self) -> None:
-        """Call its server, which may have to tell its peer, and may begin after all."""
-        self._input.unread &= ~Unread.TURN
-        self._deliver(b"")
-        self._read_or_not()
-
-    def _is_too_slow(self, held: Holding, now: float) -> bool:
-        """Whether a message that has begun does not come any further."""
-        unread = self._input.unread & (Unread.UNDELIVERED | Unread.ROOM)
-        if not held.unfinished or unread or self._stall is not None:
-            held.rests()
-            return False
-        return held.too_slow(now, self._received, self._listener.limits.minimum_rate)
-
-    def _deadline_passed(self) -> None:
-        if self.life >= _CLOSING:
-            self.transport.abortConnection()
-            return
-        limit = f"{self._listener.limits.handshake:g} s"
-        if self._silent:  # many a load balancer keeps a port open and says nothing
-            self._listener.count_rejection("handshake")
-            self._log.debug("{peer} says nothing", peer=self.origin.peer)
-            self.end()
-            return
-        why = Refusal("handshake not finished", limit=limit, key="limits.handshake")
-        self.reject(why, "handshake")
+    def not_idle(self) -> None:
+        """Something has happened since the last look, or is for others to do."""
+        if self._frames is not None:
+            self._frames.tick()
+        if self.input.unread & Unread.HELD == Unread.ROOM:
+            # Its server may have to tell its peer, and may begin after all.
+            self.input.unread &= ~Unread.TURN
+            self._deliver(b"")
+            self._read_or_not()
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
-        self._busy = waiting
+        self.times.busy = waiting
         if not waiting:
-            self._active = True
-            if self._input.unread & (Unread.FIN | Unread.END) == Unread.FIN:
+            self.times.active = True
+            if self.input.unread & (Unread.FIN | Unread.END) == Unread.FIN:
                 # After the acknowledgement that this may stand right before.
                 self._listener.clock.callLater(0, self.close)
 
@@ -776,21 +686,22 @@ class AcceptedConnection:
 
     @property
     def _holding(self) -> Holding:
-        if self._held is None:
-            self._held = Holding(self._listener.memory.account(self, self.host))
-        return self._held
+        if self.held is None:
+            self.held = Holding(self._listener.memory.account(self, self.host))
+        return self.held
 
     def hold(self, size: int, unsent: int = 0) -> None:
         """See `interfaces.Connection`."""
-        held = self._held
+        held = self.held
         if held is None:
             if self.life is _LOST or not (size or unsent):
                 return
             held = self._holding
         held.hold(size, unsent)
 
-    def _count_output(self, unsent: int) -> None:
-        if self._held is not None or unsent:
+    def count_output(self, unsent: int) -> None:
+        """So much is written, and the peer has not taken it."""
+        if self.held is not None or unsent:
             self._holding.unsent(unsent)
 
     def let_go(self, why: Refusal) -> None:
@@ -803,9 +714,9 @@ class AcceptedConnection:
             self._listener.reject(self, why, "memory")
             self.abort()
         else:
-            self._give_up(why)
+            self.give_up(why)
 
-    def _give_up(self, why: Refusal) -> None:
+    def give_up(self, why: Refusal) -> None:
         """The server drops what it holds, answers what is complete, and refuses.
 
         That may take as long as the disk does; the log has it at once.
@@ -837,10 +748,10 @@ class AcceptedConnection:
             return
         self.become(_CLOSING)
         listener = self._listener
-        self._deadline = listener.clock.seconds() + listener.linger
+        self.times.deadline = listener.clock.seconds() + listener.linger
         if self._tls is not None:
             self._tls.close()
-        if self._input.unread & Unread.FIN:
+        if self.input.unread & Unread.FIN:
             self.transport.loseConnection()
         else:
             self.transport.loseWriteConnection()
@@ -863,7 +774,7 @@ class AcceptedConnection:
             self._answer_refused(why)
             return
         self.become(_REFUSING)
-        self._input.unread |= Unread.REFUSED
+        self.input.unread |= Unread.REFUSED
         self._read_or_not()
         self._listener.clock.callLater(seconds, self._answer_refused, why)
 
@@ -895,8 +806,8 @@ class AcceptedConnection:
         """See `interfaces.Connection`."""
         self._listener.traffic.events += events
         self._events += events
-        if self._held is not None:
-            self._held.account.served()
+        if self.held is not None:
+            self.held.account.served()
 
     @property
     def seen(self) -> Seen:
@@ -907,10 +818,10 @@ class AcceptedConnection:
             session=origin.session,
             peer=origin.peer,
             principal=origin.principal,
-            seconds=self._listener.clock.seconds() - self._began,
-            bytes=self._received,
+            seconds=self._listener.clock.seconds() - self.times.began,
+            bytes=self.received,
             events=self._events,
             unacknowledged=origin.unacknowledged,
-            paused=bool(self._input.unread & Unread.PAUSED),
+            paused=bool(self.input.unread & Unread.PAUSED),
             last_error=self._last_error,
         )

@@ -39,6 +39,7 @@ from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.connection_log import ConnectionLog
+from gateway.net.looks import Looks
 from gateway.net.loops import Loops
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties
@@ -57,9 +58,8 @@ __all__ = ["CannotListen", "Listener"]
 
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
+_DRAINING_LOOK_SECONDS = 0.1
 _TLS_CHECK_SECONDS = 5.0
-_CHECKED_AT_ONCE = 256
-"""Connections whose time is looked at before the reactor serves others."""
 
 
 class Listener:
@@ -137,8 +137,7 @@ class Listener:
         self._served = port
         self._rejections = self.traffic.rejections
         self._connections: dict[AcceptedConnection, None] = {}
-        self._unchecked: list[AcceptedConnection] = []
-        """Those that this look at all of them has not reached yet."""
+        self.looks = Looks(self, self._connections)
         self._port: IListeningPort | None = None
         self._flush: Callable[[], None] | None = None
         """Of the port."""
@@ -228,8 +227,7 @@ class Listener:
 
     def start_timers(self) -> None:
         """Begin to check deadlines and certificate files; `start` does."""
-        shortest = min(self.limits.handshake, self.limits.idle)
-        self._loops.every(min(2.5, max(0.05, shortest / 4)), self._check_times)
+        self._loops.every(self.looks.seconds, self.looks.look_at_all)
         if self.tls is not None:
             self._loops.every(_TLS_CHECK_SECONDS, self.tls.check)
 
@@ -266,7 +264,7 @@ class Listener:
             self._draining = True
             self.linger = _DRAINING_LINGER_SECONDS
             self._loops.stop()
-            self._loops.every(0.1, self._check_times)
+            self._loops.every(_DRAINING_LOOK_SECONDS, self.looks.look_at_all)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)
             self._log.info(
                 "{listener}: stopping, connections to end: {count}",
@@ -295,21 +293,6 @@ class Listener:
             self._drain_deadline = None
         self._loops.stop()
         self._ended.callback(None)
-
-    def _check_times(self) -> None:
-        self.memory.look()
-        if not self._unchecked:
-            self._unchecked.extend(reversed(self._connections))
-            self._check_some()
-
-    def _check_some(self) -> None:
-        now, unchecked = self.clock.seconds(), self._unchecked
-        try:
-            for _ in range(min(len(unchecked), _CHECKED_AT_ONCE)):
-                unchecked.pop().check_time(now)
-        finally:  # what fails for one ends no other's look
-            if unchecked:
-                self.clock.callLater(0, self._check_some)
 
     # Admission
 

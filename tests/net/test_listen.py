@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.net.connection import AcceptedConnection
+from gateway.net.looks import Looks
 from gateway.sdk.interfaces import Refusal
 
 Make = Callable[..., Any]
@@ -131,16 +132,16 @@ def test_one_whose_look_fails_ends_no_others(
 ) -> None:
     """All that come behind it in that look are looked at."""
     net, left = in_the_middle_of_a_look(make_net)
-    look = AcceptedConnection.check_time
+    look = Looks.look
     failed: list[AcceptedConnection] = []
 
-    def fails_once(self: AcceptedConnection, now: float) -> None:
+    def fails_once(self: Looks, connection: AcceptedConnection, now: float) -> None:
         if not failed:
-            failed.append(self)
+            failed.append(connection)
             raise ZeroDivisionError("planted")
-        look(self, now)
+        look(self, connection, now)
 
-    monkeypatch.setattr(AcceptedConnection, "check_time", fails_once)
+    monkeypatch.setattr(Looks, "look", fails_once)
     with pytest.raises(ZeroDivisionError):
         net.clock.calls.pop(0).func()
     net.clock.calls.pop(0).func()

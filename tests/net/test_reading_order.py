@@ -211,7 +211,9 @@ def test_who_has_to_wait_is_not_read(late: tuple[Any, list[Any]]) -> None:
     assert last.connection.room() == 0
     assert last.transport.producerState == "paused"
     for tenths in range(100):
-        last.connection.check_time(net.clock.seconds() + tenths * PROGRESS_SECONDS / 10)
+        net.listener.looks.look(
+            last.connection, net.clock.seconds() + tenths * PROGRESS_SECONDS / 10
+        )
     assert not last.transport.finished
     for other in others:
         other.connection.hold(0)
@@ -246,15 +248,15 @@ def test_the_server_of_who_waits_is_asked_again_and_again(
     net, (*_, last) = late
     server = net.servers[-1]
     server.chunks.clear()
-    last.connection.check_time(net.clock.seconds())
+    net.listener.looks.look(last.connection, net.clock.seconds())
     assert server.chunks == []
     assert last.connection.room() == 0
     assert last.connection.waits_for_room
-    last.connection.check_time(net.clock.seconds())
-    last.connection.check_time(net.clock.seconds())
+    net.listener.looks.look(last.connection, net.clock.seconds())
+    net.listener.looks.look(last.connection, net.clock.seconds())
     assert server.chunks == [b"", b""]
     last.connection.pause()
-    last.connection.check_time(net.clock.seconds())
+    net.listener.looks.look(last.connection, net.clock.seconds())
     assert server.chunks == [b"", b""]
 
 
@@ -274,7 +276,7 @@ def test_who_is_asked_again_may_begin_after_all(
             connection.again()
 
     server.act = begin
-    last.connection.check_time(net.clock.seconds())
+    net.listener.looks.look(last.connection, net.clock.seconds())
     assert began == [True]
     assert last.transport.producerState == "paused"
     net.clock.advance(0)

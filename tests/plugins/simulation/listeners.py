@@ -311,9 +311,9 @@ class Listeners:
     def _look_at(self, listener: Listener) -> None:
         most = listener.limits.read_ahead_bytes
         for one in listener._connections:
-            if (ahead := one._input.ahead) is not None:
-                assert one._held is not None
-                account = one._held.account
+            if (ahead := one.input.ahead) is not None:
+                assert one.held is not None
+                account = one.held.account
                 if account.ahead != ahead.size + ahead._room:
                     raise Broken(f"{account.ahead} bytes count as read ahead")
                 if ahead.size != sum(map(len, ahead._pieces)):
@@ -325,7 +325,7 @@ class Listeners:
 
     def _look_at_stalled(self, one: AcceptedConnection) -> None:
         """Whoever reads nothing; once all calls that were due have been made."""
-        reactor, stall = self._life.reactor, one._stall
+        reactor, stall = self._life.reactor, one.stall
         now = reactor.seconds()
         late = bool(reactor.calls) and reactor.calls[0].getTime() <= now
         if stall is None or late or one.life >= Life.CLOSING or self._stopping:
