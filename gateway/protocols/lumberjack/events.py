@@ -3,7 +3,7 @@
     body   = u8 format (4), u8 wire version, varint window, varint message_bytes,
              (sizes,) pieces
     piece  = a `D` or `J` frame as it came: one event, or those of a JSON array
-           | a `C` frame as it came; a `W` frame in it is skipped
+           | a `C` frame as it came; frames of `frames.BARE` in it are skipped
            | "2R", u32 skip, u32 take: of the events of the `C` frame that follows, *skip*
              belong to another batch, and the next *take* to this one
     sizes  = "2S", u32 bytes, and for each event a u16, little-endian: all that follows is
@@ -32,6 +32,7 @@ import msgspec
 
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.frames import BARE
 from gateway.sdk.payload import check, flaw_of
 from gateway.sdk.varint import varint
 
@@ -49,7 +50,7 @@ _NUMBERS = struct.Struct(">II")
 _VERSION2 = b"2"[0]
 _SPACE = b" \t\n\r"
 _JSON = frozenset(int.from_bytes(kind) for kind in (b"1J", b"2J"))
-_COMPRESSED, _PART, _SIZES, _WINDOW = b"CRSW"
+_COMPRESSED, _DATA, _PART, _SIZES = b"CDRS"
 _PIECES = (_COMPRESSED, _PART)
 _BRACE, _BRACKET = b"{["
 
@@ -265,11 +266,14 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
     while at <= last:
         kind, seq, size = head(frames, at)
         if kind not in json:
-            if frames[at + 1] in _PIECES:
+            letter = frames[at + 1]
+            if letter in _PIECES:
                 break
-            if frames[at + 1] == _WINDOW:
+            if letter in BARE:
                 at += 6
                 continue
+            if letter != _DATA:
+                raise ValueError(f"Lumberjack batch has a frame {letter:#x}")
             stop = _data(frames, at, size, rows, message_bytes)
             if not stop:
                 break
@@ -290,7 +294,7 @@ def _walk(frames: bytes, at: int, decoding: _Decoding) -> int:
         add(payload)
         add_seq(seq)
         _odd(payload, seq, decoding)
-    if last < at <= end - 6 and frames[at + 1] == _WINDOW:
+    if last < at <= end - 6 and frames[at + 1] in BARE:
         at += 6
     return at
 

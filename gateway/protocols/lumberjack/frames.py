@@ -18,9 +18,11 @@ from msgspec import Struct
 from gateway.sdk.interfaces import Refusal
 
 __all__ = [
+    "BARE",
     "MOST_SIZES",
     "A",
     "Array",
+    "Bare",
     "C",
     "Compressed",
     "CompressedHeader",
@@ -31,11 +33,13 @@ __all__ = [
     "NoRoom",
     "Stream",
     "W",
-    "Window",
 ]
 
 _VERSIONS = b"12"
 A, C, D, J, W = b"ACDJW"
+BARE = bytes((W,))
+"""The types of frames that a writer sends with a number and no event, six bytes long.  They
+may stand between events, in a `C` too, and are skipped where stored events are read."""
 _BRACE = ord("{")
 
 _U32 = struct.Struct(">I")
@@ -83,11 +87,12 @@ class NoRoom(Exception):
     """The next frame is too much for what its window holds: store that before."""
 
 
-class Window(Struct):
-    """A `W` frame."""
+class Bare(Struct):
+    """A frame of a type in `BARE`."""
 
+    kind: int
     version: int
-    size: int
+    number: int
     inside: bool
     """It came inside a compressed frame."""
 
@@ -220,7 +225,7 @@ class Stream:
 
     def next(
         self, most_events: int, budget: int
-    ) -> Window | Frames | Array | CompressedHeader | None:
+    ) -> Bare | Frames | Array | CompressedHeader | None:
         """The next token, with at most *most_events* events; None if it has not all arrived.
 
         *budget* is how many bytes a frame may have beside what its window holds.
@@ -240,20 +245,20 @@ class Stream:
             return self._json(version, most_events, budget)
         if kind == D:
             return self._data(version, most_events, budget)
-        if kind == W:
-            return self._window(version)
+        if kind in BARE:
+            return self._bare(kind, version)
         if kind == C:
             return self._compressed()
         if kind == A:
             raise Refusal("acknowledgement from a writer")
         raise Refusal(f"unknown frame type {_printable(kind)}")
 
-    def _window(self, version: int) -> Window | None:
+    def _bare(self, kind: int, version: int) -> Bare | None:
         if not self._has(6):
             return None
-        (size,) = _U32.unpack_from(self._buffer, self._at + 2)
+        (number,) = _U32.unpack_from(self._buffer, self._at + 2)
         self._taken(self._at + 6)
-        return Window(version, size, self._inside)
+        return Bare(kind, version, number, self._inside)
 
     def _compressed(self) -> CompressedHeader | None:
         if self._inside:

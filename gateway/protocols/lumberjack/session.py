@@ -35,12 +35,12 @@ from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.pieces import Cutter, Piece
 from gateway.protocols.lumberjack.wire import (
     Array,
+    Bare,
     Compressed,
     Frames,
     Inflated,
     Limits,
     NoRoom,
-    Window,
 )
 from gateway.sdk.batches import Ready
 from gateway.sdk.costs import BYTE, EVENT, FRAME, REPLY
@@ -280,17 +280,18 @@ class Session:
         if isinstance(token, Frames):
             self._cost += _PAIR * token.pairs
             self._events(token, token.count, token.size, token.frames)
-        elif isinstance(token, Window):
+        elif isinstance(token, Bare):
+            assert token.kind == wire.W, "frames.BARE has no other"
             self._announced(token)
         elif isinstance(token, Compressed):
             self._compressed(token)
         elif isinstance(token, Array):
             self._array(token)
 
-    def _announced(self, token: Window) -> None:
-        if token.size > self._limits.window_events:
+    def _announced(self, token: Bare) -> None:
+        if token.number > self._limits.window_events:
             raise Refusal(
-                f"window of {token.size} events",
+                f"window of {token.number} events",
                 limit=self._limits.window_events,
                 key="options.window_events",
             )
@@ -298,13 +299,18 @@ class Session:
         if window is not None:
             self._cut_short(window)
         self._close_loose()
+        if token.number:
+            self._cost += REPLY
+            self._window = self._open(token.version, token.number)
+        else:
+            self._answer(token, wire.ack(token.version, 0))
+
+    def _answer(self, token: Bare, reply: bytes) -> None:
+        """Answer a frame that brings nothing, after what came before it."""
         self._cost += REPLY
-        if token.size:
-            self._window = self._open(token.version, token.size)
-            return
         self._control += 1
         empty = _Open(token.version, 0, 0, 0)
-        empty.acks.append(wire.ack(token.version, 0))
+        empty.acks.append(reply)
         empty.within = token.inside
         if token.inside:
             self._count_inside(1)

@@ -10,7 +10,7 @@ Every frame starts with its version, `1` or `2`, and its type; numbers are unsig
 32 bits, big-endian.  No I/O, no clock, no policy on windows: that is `session`.
 
 A window has thousands of events, so there is no object for each frame: `Decoder.next`
-returns a *run*, all adjacent frames of one kind.  A compressed frame is inflated as its
+returns a *run*, all adjacent frames of one kind; `frames` finds them.  A compressed frame is inflated as its
 bytes arrive, at most `_INFLATE_STEP` bytes in each call of `next`, and the inflated bytes
 are dropped once its frames were found.  What is kept is the compressed form, a seventh of
 the size.  It is not inflated before much of it has arrived, or all: an inflater takes more
@@ -33,6 +33,7 @@ from gateway.protocols.lumberjack.frames import (
     MOST_SIZES,
     A,
     Array,
+    Bare,
     C,
     Compressed,
     CompressedHeader,
@@ -43,13 +44,13 @@ from gateway.protocols.lumberjack.frames import (
     NoRoom,
     Stream,
     W,
-    Window,
 )
 from gateway.sdk.costs import inflating
 from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "Array",
+    "Bare",
     "Compressed",
     "Decoder",
     "Frames",
@@ -57,7 +58,7 @@ __all__ = [
     "Limits",
     "NoRoom",
     "Token",
-    "Window",
+    "W",
     "ack",
     "compressed",
     "data",
@@ -96,7 +97,7 @@ class Inflated:
 
 _INFLATED = Inflated()
 
-Token = Window | Frames | Array | Compressed | Inflated
+Token = Bare | Frames | Array | Compressed | Inflated
 
 
 def _inflater() -> Any:
@@ -141,7 +142,7 @@ class _Inflation:
         else:
             self._parts.append(bytearray(deflated))
 
-    def next(self, most_events: int, budget: int) -> Window | Frames | Array | None:
+    def next(self, most_events: int, budget: int) -> Bare | Frames | Array | None:
         """The next token in it; None if more must be inflated first."""
         token = self.frames.next(most_events, budget)
         if token is None:

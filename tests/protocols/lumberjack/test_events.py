@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gateway.event import Rows
 from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.events import decode
+from gateway.protocols.lumberjack.frames import BARE
 from gateway.protocols.lumberjack.session import Limits, Session
 
 _V1, _V2 = b"12"
@@ -95,6 +96,23 @@ def test_deep_arrays_do_not_recurse() -> None:
     """An array too deep to parse is one event."""
     rows = _rows(b"[" * 100_000 + b"]" * 100_000)
     assert rows.flaws == {0: "too-deep"}
+
+
+@pytest.mark.parametrize("letter", BARE)
+@pytest.mark.parametrize("place", range(4))
+def test_frames_without_an_event_are_skipped(letter: int, place: int) -> None:
+    """Wherever they stand in a compressed frame that is stored as it came."""
+    frames = [wire.json(_V2, 1, b"{}"), wire.data(_V2, 2, []), wire.json(_V2, 3, b"5")]
+    frames.insert(place, bytes((_V2, letter)) + b"\0\0\0\7")
+    rows = decode(events.pack(_V2, 1, 100) + wire.compressed(_V2, b"".join(frames)))
+    assert rows.payloads == [b"{}", b"{}", b"5"]
+    assert list(rows.seqs or ()) == [1, 2, 3]
+
+
+def test_frames_of_no_known_type_are_not_taken_for_others() -> None:
+    """What a decoder does not know is an error, and no event."""
+    with pytest.raises(ValueError, match="has a frame 0x58"):
+        decode(events.pack(_V2, 1, 100) + b"2X" + bytes(8))
 
 
 def test_data_frames() -> None:
