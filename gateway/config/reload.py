@@ -7,8 +7,10 @@ of that: `python -m gateway.config.reload` prints its table.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, get_args, get_origin
 
 from gateway import plugins
@@ -174,13 +176,36 @@ def _sections(annotation: Any) -> list[type[Section]]:
 
 
 def table() -> str:
-    """Markdown: each key and what a reload does with it."""
+    """Markdown: what a reload does with each key.
+
+    What most keys of a section have in common is one row, so that one more needs none.
+    """
     lines = ["| key | reload |", "|---|---|"]
-    for key, rule in rules():
+    for key, rule, but in _rows(list(rules()), 0):
         when = {"job": "restart of the Spark job"}.get(rule.when, rule.when)
         why = f": {rule.why}" if rule.why else ""
-        lines.append(f"| `{key}` | {when}{why} |")
+        lines.append(f"| `{key}`{but} | {when}{why} |")
     return "\n".join(lines) + "\n"
+
+
+def _rows(
+    found: list[tuple[str, Reload]], depth: int
+) -> Iterator[tuple[str, Reload, str]]:
+    """Rows of keys that have the first *depth* names in common."""
+    own = [rule for key, rule in found if key.count(".") == depth]
+    usual = Counter(own or (rule for _, rule in found)).most_common(1)[0][0]
+    if depth:
+        section = ".".join(found[0][0].split(".")[:depth])
+        alike = all(rule == usual for _, rule in found)
+        yield f"{section}.*", usual, "" if alike else ", but for what follows"
+    for _, group in groupby(found, lambda row: row[0].split(".")[: depth + 1]):
+        match list(group):
+            case [(key, rule)]:
+                if not depth or rule != usual:
+                    yield key, rule, ""
+            case rows:
+                if not depth or any(rule != usual for _, rule in rows):
+                    yield from _rows(rows, depth + 1)
 
 
 if __name__ == "__main__":
