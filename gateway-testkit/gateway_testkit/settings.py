@@ -1,11 +1,10 @@
 """One of `listeners` for a test, without a configuration file and without its bounds.
 
-settings(Options, {"message_bytes": 1 << 16}, heartbeat=0.05, token="t0k")
+settings(Options, message_bytes=1 << 16, heartbeat=0.05, token="t0k")
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -19,17 +18,20 @@ __all__ = ["options_of", "settings"]
 _Section = TypeVar("_Section", bound=Section)
 
 
-def settings(
-    kind: type[Section], limits: Mapping[str, Any] | None = None, **options: Any
-) -> Any:
-    """Limits with their defaults but for *limits*, and *options* of this *kind*.
+def settings(kind: type[Section], **values: Any) -> Any:
+    """Limits and options, those of this *kind*, with their defaults but for *values*.
 
     Implements `gateway.sdk.protocol.Settings`.
     """
+    limits = {
+        key: values.pop(key)
+        for key in Limits.model_fields.keys() - kind.model_fields
+        if key in values
+    }
     return SimpleNamespace(
         name="test",
-        limits=Limits.model_construct(**limits or {}),
-        options=options_of(kind, **options),
+        limits=Limits.model_construct(**limits),
+        options=options_of(kind, **values),
     )
 
 

@@ -28,6 +28,7 @@ from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 from gateway_testkit.certificates import Authority
 
@@ -170,16 +171,8 @@ class Net:
 
 
 def settings(**changes: Any) -> SimpleNamespace:
-    """One listener's configuration, all defaults."""
-    limits = {
-        "connections": 10_000,
-        "connections_per_peer": 1000,
-        "idle": 900.0,
-        "handshake": 10.0,
-        "message_bytes": 1 << 24,
-        "minimum_rate": 100,
-        "read_ahead_bytes": 1 << 20,
-    }
+    """One listener's configuration: defaults, but for what tests count on."""
+    limits = {"minimum_rate": 100, "read_ahead_bytes": 1 << 20}
     limits.update(changes.pop("limits", {}))
     defaults = {
         "name": "beats",
@@ -190,7 +183,8 @@ def settings(**changes: Any) -> SimpleNamespace:
         "proxy_protocol": None,
         "tls": None,
     }
-    return SimpleNamespace(limits=SimpleNamespace(**limits), **(defaults | changes))
+    limited = Limits.model_construct(**limits)
+    return SimpleNamespace(limits=limited, **(defaults | changes))
 
 
 MakeNet = Callable[..., Net]
@@ -420,6 +414,7 @@ from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.net import Listener, CannotListen, raise_descriptor_limit
+from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 
 class Echo:
@@ -436,15 +431,13 @@ class Echo:
         self.connection.close()
 
 def make(accept=Echo, keywords=None, limits=None, **changes):
-    every = dict(connections=10000, connections_per_peer=1000, idle=900.0,
-                 handshake=10.0, message_bytes=1 << 24)
-    every.update(limits or {})
+    limits = Limits.model_construct(**limits or {})
     base = dict(name="beats", protocol="lumberjack", listen="tcp:127.0.0.1:0",
                 reuse_port=False, websocket=None, proxy_protocol=None, tls=None)
     base.update(changes)
     base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))
-    return Listener(SimpleNamespace(limits=SimpleNamespace(**every), **base), Port(accept=accept),
+    return Listener(SimpleNamespace(limits=limits, **base), Port(accept=accept),
                     reactor, lambda: f"s{next(number)}", **(keywords or {}))
 
 def serve(accept=Echo, **changes):

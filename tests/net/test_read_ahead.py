@@ -17,10 +17,12 @@ from gateway.net.read_ahead import STEP
 from gateway.sdk.batches import BatchListener, Ready
 from gateway.sdk.interfaces import Refusal, Yielding
 from gateway.sdk.pressure import Valve
+from gateway.sdk.section import Section
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.reactor import QueuedReactor
+from gateway_testkit.settings import settings
 from sections import journal_settings
 
 Make = Callable[..., Any]
@@ -639,13 +641,11 @@ def test_servers_that_end_say_so() -> None:
     """All that may owe answers then: else their input would be read ahead for nothing."""
     connection = FakeConnection()
     journal = ManualJournal()
-    settings = SimpleNamespace(
-        limits=SimpleNamespace(unacknowledged_bytes=1000, control_messages=100)
-    )
+    asked = settings(Section, unacknowledged_bytes=1000, control_messages=100)
     session = SimpleNamespace(
         held_bytes=0, received=lambda data: iter([Ready(1, data, 1, b"ack")])
     )
-    listener = BatchListener(settings, journal, Clock(), lambda *_: session)
+    listener = BatchListener(asked, journal, Clock(), lambda *_: session)
     connection.serve(listener(connection))
     connection.deliver(b"x")
     connection.drain()

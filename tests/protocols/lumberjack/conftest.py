@@ -16,10 +16,12 @@ from doubles import OneConnection
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.events import decode
+from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.server import accept
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
+from gateway_testkit.settings import settings as settings_of
 
 
 @dataclass
@@ -84,23 +86,16 @@ def _outcome() -> Callable[..., Outcome]:
     return outcome
 
 
-def settings(**changes: Any) -> SimpleNamespace:
+def settings(**changes: Any) -> Any:
     """A listener's configuration; keyword arguments change limits or options."""
-    values = {
+    usual = {
         "message_bytes": 1 << 20,
         "inflated_bytes": 8 << 20,
         "unacknowledged_bytes": 1 << 20,
-        "control_messages": 1 << 14,
         "stall_timeout": 60.0,
-        "keepalive_interval": 3.0,
-        "window_events": 65536,
         "compressed_bytes": 8 << 20,
-        "pairs": 1024,
-        "inflate_ratio": 400,
-        "window_pause": 1.0,
-    } | changes
-    both = SimpleNamespace(**values)
-    return SimpleNamespace(limits=both, options=both)
+    }
+    return settings_of(Options, **usual | changes)
 
 
 @pytest.fixture

@@ -157,10 +157,13 @@ def settings(**changes: Any) -> Any:
 
     Its clients are taken for who they say, and their sessions leave no events.
     """
-    changes = {"session_events": False, "trust_uid": True} | changes
-    limits = {"message_bytes": 1 << 16, "unacknowledged_bytes": 1 << 20}
-    own = {key: changes.pop(key) for key in list(changes) if key in limits}
-    return settings_of(Options, limits | own, **changes)
+    usual = {
+        "session_events": False,
+        "trust_uid": True,
+        "message_bytes": 1 << 16,
+        "unacknowledged_bytes": 1 << 20,
+    }
+    return settings_of(Options, **usual | changes)
 
 
 class Reader(OneConnection):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
+from gateway_testkit.settings import settings
 
 NODE = {"type": "js-websocket", "version": "1"}
 PITAYA = {"platform": "mac", "libVersion": "1"}
@@ -172,10 +172,8 @@ def test_one_registry_for_several_listeners(make_reader: Any, pomelo: Any) -> No
     """A gateway may have it so."""
     registry = Registry()
     reader = make_reader()
-    limits = SimpleNamespace(message_bytes=1 << 16, unacknowledged_bytes=1 << 20)
-    settings = SimpleNamespace(limits=limits, options=Options())
     for _ in range(2):
-        listener = accept(settings, reader.journal, reader.clock, registry)
+        listener = accept(settings(Options), reader.journal, reader.clock, registry)
         connection, _ = reader.connect()
         listener(connection).received(pomelo.hello())
     assert len(registry) == 2

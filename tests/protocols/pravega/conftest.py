@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +13,13 @@ from twisted.internet.task import Clock
 from gateway.protocols.pravega.codec import REPLIES, Message, decode, encode
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.frames import MAX_LENGTH, Frames
+from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.records import decode as decode_rows
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.server import accept
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
+from gateway_testkit.settings import settings as settings_of
 
 from .places import Places
 
@@ -86,23 +87,20 @@ def _block() -> Callable[..., bytes]:
     return block
 
 
-def settings(**changes: Any) -> SimpleNamespace:
+def settings(**changes: Any) -> Any:
     """A listener's configuration; keyword arguments change limits or options."""
-    values = {
+    usual = {
         "message_bytes": MAX_LENGTH,
         "unacknowledged_bytes": 1 << 20,
-        "control_messages": 1 << 14,
         "segments": 1000,
         "transaction_bytes": 1 << 20,
         "internal_bytes": 1 << 20,
-        "retained_bytes": None,
         "table_bytes": 1 << 20,
         "numbers": 1000,
         "writers": 100,
         "reads": 100,
-    } | changes
-    both = SimpleNamespace(**values)
-    return SimpleNamespace(limits=both, options=both)
+    }
+    return settings_of(Options, **usual | changes)
 
 
 class Peer:

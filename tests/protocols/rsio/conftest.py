@@ -25,14 +25,8 @@ HELLO = messages.ClientHello(0, ())
 
 def settings(**changes: Any) -> Any:
     """A listener's configuration; keyword arguments change limits or options."""
-    limits = {
-        name: changes.pop(name, default)
-        for name, default in (
-            ("message_bytes", 1 << 24),
-            ("unacknowledged_bytes", 1 << 25),
-        )
-    }
-    return settings_of(Options, limits, **changes)
+    usual = {"message_bytes": 1 << 24, "unacknowledged_bytes": 1 << 25}
+    return settings_of(Options, **usual | changes)
 
 
 class Gate(OneConnection):
