@@ -47,7 +47,7 @@ class Budget:
 
 def keep(connection: Connection, data: bytes) -> None:
     """A server whose peer only ever begins messages."""
-    held = getattr(connection, "_held", None)
+    held = getattr(connection, "held", None)
     connection.hold((held.unfinished if held else 0) + len(data))
 
 
