@@ -1,6 +1,6 @@
 """An in-memory disk for crash tests: it records every step and fails on command.
 
-`RecordingDisk` is a `gateway.store.disk.Disk`.  It keeps a `Moment` for every step that was
+`RecordingDisk` is a `gateway.sdk.disk.Disk`.  It keeps a `Moment` for every step that was
 taken on it: what is durable, and what is at risk.  `gateway_testkit.crashes` makes of a
 moment the disks that a power cut may leave; `RecordingDisk.after_kill` is the one that
 kill -9 leaves, with nothing lost and nothing made durable either.
@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gateway.store.disk import File
+from gateway.sdk.disk import File
 
 __all__ = [
     "Change",
@@ -215,7 +215,7 @@ class RecordingDisk:
         """What was noted, in all lives."""
         return self._marks
 
-    # -- gateway.store.disk.Disk ----------------------------------------------------
+    # -- gateway.sdk.disk.Disk ----------------------------------------------------
 
     def create(self, path: Path) -> File:
         """See `Disk`."""

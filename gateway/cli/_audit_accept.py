@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from gateway.cli import _data_dir
 from gateway.sdk.command import WrongUse, printable
-from gateway.store.disk import RealDisk, replace_file
+from gateway.sdk.disk import replace_file
+from gateway.store.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.audit import Node, Report

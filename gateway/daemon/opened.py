@@ -28,8 +28,8 @@ from gateway.daemon.protocols import Protocols
 from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
+from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Context
-from gateway.store.disk import Disk
 from gateway.store.finder import Finder
 from gateway.store.journal import Commit
 from gateway.store.spool import Published

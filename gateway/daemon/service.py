@@ -26,9 +26,10 @@ from gateway.daemon.reload import Outcome, Reloads
 from gateway.daemon.running import Running
 from gateway.daemon.terminal import Terminal
 from gateway.net import CannotListen
+from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Unusable
 from gateway.store.checkpoint import Unreadable
-from gateway.store.disk import Disk, what_to_do
+from gateway.store.disk import what_to_do
 from gateway.store.journal import segment
 from gateway.store.lock import Locked, wait_for
 

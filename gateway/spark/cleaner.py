@@ -18,9 +18,9 @@ from pathlib import Path
 
 from attrs import define
 
+from gateway.sdk.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import SpoolFile
-from gateway.store.disk import Disk
 
 __all__ = ["Cleaner"]
 

@@ -38,11 +38,11 @@ from typing import Protocol, TypeVar
 
 from attrs import define
 
+from gateway.sdk.disk import Disk
 from gateway.spark import footers
 from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.store import word
 from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere, StoredObject
-from gateway.store.disk import Disk
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 

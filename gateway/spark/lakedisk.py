@@ -9,7 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from gateway.store.disk import Disk, RealDisk
+from gateway.sdk.disk import Disk
+from gateway.store.disk import RealDisk
 
 __all__ = ["Lake", "LakeDisk", "sync"]
 

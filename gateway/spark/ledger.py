@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gateway.store.disk import Disk, replace_file
+from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.names import parse_file_name
 

@@ -49,8 +49,9 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.plugins import RAISED, failure
+from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.interfaces import Memory
-from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.store.disk import read_patiently
 from gateway.store.journal import Segment, segment
 from gateway.store.room import Room
 

@@ -29,9 +29,9 @@ import msgspec
 from attrs import define
 from twisted.logger import Logger
 
+from gateway.sdk.disk import Disk
 from gateway.store import incarnation, word
 from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed
-from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Holder, Reached, Word, encode, name_of

@@ -11,15 +11,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.sdk.disk import Disk, File, replace_file
+from gateway.sdk.disk import Disk, File
 
 __all__ = [
     "NO_ROOM",
-    "Disk",
-    "File",
     "RealDisk",
     "read_patiently",
-    "replace_file",
     "what_to_do",
 ]
 

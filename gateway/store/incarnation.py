@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.sdk.disk import Disk
 from gateway.store import statefile
-from gateway.store.disk import Disk
 from gateway.store.statefile import StateFile
 
 __all__ = ["INCARNATION", "KEY", "Incarnation", "decode", "read"]

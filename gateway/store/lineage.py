@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.sdk.disk import Disk
 from gateway.store import digests, incarnation
-from gateway.store.disk import Disk
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
 from gateway.store.names import parse_file_name

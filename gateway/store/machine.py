@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.store.disk import Disk, RealDisk
+from gateway.sdk.disk import Disk
+from gateway.store.disk import RealDisk
 from gateway.store.threads import RealThreads, Threads
 
 __all__ = ["Machine"]

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 from attrs import define, field
 
+from gateway.sdk.disk import Disk
 from gateway.store import statefile
-from gateway.store.disk import Disk
 from gateway.store.journal.segment import parse_name
 from gateway.store.statefile import StateFile
 from gateway.store.threads import RealThreads, Threads

@@ -30,13 +30,14 @@ from pathlib import Path
 import msgspec
 
 from gateway.event import Decode
+from gateway.sdk.disk import Disk
 from gateway.store import in_bucket, incarnation, lineage
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.claim import Standing
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk, read_patiently
+from gateway.store.disk import read_patiently
 from gateway.store.in_bucket import Asked
 from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Segment, Synced

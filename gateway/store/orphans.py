@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.event import Decode
+from gateway.sdk.disk import Disk
 from gateway.store.checkpoint import saved_names
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk
 from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from attrs import define
 
+from gateway.sdk.disk import Disk
 from gateway.store.claim import Claim
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
 
 __all__ = ["Owners"]

@@ -16,7 +16,8 @@ import msgspec
 from attrs import define
 
 from gateway.sdk import summed
-from gateway.store.disk import Disk, read_patiently, replace_file
+from gateway.sdk.disk import Disk, replace_file
+from gateway.store.disk import read_patiently
 
 __all__ = ["StateFile", "decode"]
 

@@ -27,13 +27,13 @@ from twisted.internet.threads import deferToThread
 from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
+from gateway.sdk.disk import Disk
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store.bucket import Bucket
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.claim import REQUEST_SECONDS, Claim, Standing, claimed
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lake import End
 from gateway.store.lock import Locked, is_locked, lock, lock_directory

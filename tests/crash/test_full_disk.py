@@ -16,8 +16,9 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 
 from gateway.config import model
 from gateway.event import Batch, Origin, Rows, Stored
+from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk, RealDisk
+from gateway.store.disk import RealDisk
 from gateway.store.journal import Log
 from gateway.store.journal import journal as journal_module
 from gateway.store.machine import Machine

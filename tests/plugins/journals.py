@@ -9,7 +9,8 @@ from typing import Any
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
-from gateway.store.disk import File, RealDisk
+from gateway.sdk.disk import File
+from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment, segment
 from sections import journal_settings
 

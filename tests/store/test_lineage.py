@@ -15,9 +15,10 @@ import pytest
 from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk import summed
+from gateway.sdk.disk import Disk, File
 from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk, File, RealDisk
+from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
 from gateway.store.journal import Loss
 from gateway.store.machine import Machine

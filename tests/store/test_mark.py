@@ -9,8 +9,9 @@ import pytest
 
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk import summed
+from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
-from gateway.store.disk import Disk, RealDisk
+from gateway.store.disk import RealDisk
 from gateway.store.journal import Synced, segment
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker, decode

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway.store.disk import Disk
+from gateway.sdk.disk import Disk
 from gateway.store.journal import segment
 
 __all__ = ["AHEAD_BYTES", "EARLY_BYTES", "begin", "in_time"]

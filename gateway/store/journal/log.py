@@ -36,7 +36,8 @@ from pathlib import Path
 from attrs import Factory, define
 
 from gateway.event import Batch
-from gateway.store.disk import NO_ROOM, Disk, File
+from gateway.sdk.disk import Disk, File
+from gateway.store.disk import NO_ROOM
 from gateway.store.journal import segment
 from gateway.store.journal.spares import Spares
 from gateway.store.room import Room

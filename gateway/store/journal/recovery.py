@@ -43,7 +43,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.store.disk import Disk, File, read_patiently
+from gateway.sdk.disk import Disk, File
+from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.ahead import in_time
 from gateway.store.journal.log import Segment, Synced

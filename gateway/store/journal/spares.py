@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from gateway.store.disk import Disk, File
+from gateway.sdk.disk import Disk, File
 from gateway.store.journal import segment
 from gateway.store.shared import SharedDeque
 

@@ -20,9 +20,10 @@ from pathlib import Path
 
 import msgspec
 
+from gateway.sdk.disk import Disk, File, replace_file
 from gateway.sdk.summed import encode
 from gateway.store.digests import Link
-from gateway.store.disk import Disk, File, read_patiently, replace_file
+from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.names import file_name

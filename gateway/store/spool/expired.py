@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 from attrs import define
 
+from gateway.sdk.disk import Disk
 from gateway.store import statefile
-from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
 from gateway.store.statefile import StateFile
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from attrs import define
 
-from gateway.store.disk import NO_ROOM, Disk
+from gateway.sdk.disk import Disk
+from gateway.store.disk import NO_ROOM
 from gateway.store.names import parse_file_name
 from gateway.store.spool.retained import Retained
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.store.disk import Disk
+from gateway.sdk.disk import Disk
 from gateway.store.statefile import StateFile
 
 __all__ = ["NAME", "Kept", "kept_until"]

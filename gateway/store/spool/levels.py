@@ -15,8 +15,8 @@ from pathlib import Path
 
 from attrs import define
 
+from gateway.sdk.disk import Disk
 from gateway.spoken import size
-from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
 
 __all__ = ["Level", "Levels"]

@@ -24,7 +24,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
-from gateway.store.disk import Disk
+from gateway.sdk.disk import Disk
 from gateway.store.names import hidden_name
 from gateway.store.silence import Silence
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile

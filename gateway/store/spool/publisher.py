@@ -24,8 +24,8 @@ from attrs import Factory, define, field
 from twisted.logger import Logger
 
 from gateway.event import LOST, Batch
+from gateway.sdk.disk import Disk
 from gateway.store.digests import NOTHING, Link
-from gateway.store.disk import Disk
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares

@@ -34,7 +34,8 @@ import pyarrow as pa
 from attrs import define, field
 from twisted.logger import Logger
 
-from gateway.store.disk import Disk, RealDisk, replace_file
+from gateway.sdk.disk import Disk, replace_file
+from gateway.store.disk import RealDisk
 from gateway.store.names import kept_name, parse_file_name, parse_kept_name
 from gateway.store.spool import selection
 from gateway.store.spool.selection import Damaged, Needed

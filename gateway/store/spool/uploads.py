@@ -26,8 +26,8 @@ from typing import Protocol
 from attrs import define, field
 from twisted.logger import Logger
 
+from gateway.sdk.disk import Disk
 from gateway.store.bucket import Bucket, BucketError, Conflict, commit, probe
-from gateway.store.disk import Disk
 from gateway.store.names import parse_file_name
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gateway.event import Batch, Decode
-from gateway.store.disk import Disk, File, read_patiently
+from gateway.sdk.disk import Disk, File
+from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gateway.store.disk import File
+from gateway.sdk.disk import File
 from gateway_testkit.crashes import random_content, random_names
 from gateway_testkit.disk import Change, Directory, Inode, NameChange
 from simulation.scheduler import Killed, Scheduler
@@ -239,7 +239,7 @@ class SimulatedDisk:
 
 
 class Session:
-    """The disk as one life has it; implements `gateway.store.disk.Disk`."""
+    """The disk as one life has it; implements `gateway.sdk.disk.Disk`."""
 
     def __init__(
         self,

@@ -11,7 +11,8 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.event import BATCH_BYTES, Batch
-from gateway.store.disk import File, RealDisk
+from gateway.sdk.disk import File
+from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment
 from gateway.store.journal.holding import HoldingLog
 from sections import journal_settings

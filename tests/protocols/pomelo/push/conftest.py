@@ -9,7 +9,8 @@ import pytest
 
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.pushed import PushedNames
-from gateway.store.disk import Disk, RealDisk
+from gateway.sdk.disk import Disk
+from gateway.store.disk import RealDisk
 
 DAY = 86_400.0
 

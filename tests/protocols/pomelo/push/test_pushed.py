@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
-from gateway.store.disk import Disk, RealDisk
+from gateway.sdk.disk import Disk
+from gateway.store.disk import RealDisk
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 

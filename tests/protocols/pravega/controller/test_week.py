@@ -27,8 +27,9 @@ from gateway.event import Stored
 from gateway.protocols.pravega import records, snapshot
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.reads import Found, Read
+from gateway.sdk.disk import File
 from gateway.store.directories import Directories
-from gateway.store.disk import File, RealDisk
+from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
 from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
