@@ -663,6 +663,14 @@ class AcceptedConnection:
 
     # Time
 
+    def begun(self) -> str:
+        """What its server says of the message that has begun; empty: nothing."""
+        try:
+            return self._server.begun() if isinstance(self._server, Yielding) else ""
+        except _CALLBACK_ERRORS as error:
+            self._raised("begun()", error)
+            return ""
+
     def not_idle(self) -> None:
         """Something has happened since the last look, or is for others to do."""
         if self._frames is not None:

@@ -107,7 +107,9 @@ class Looks:
             connection.abort()
         elif held is not None and self._is_too_slow(connection, held, now):
             limit = f"{self._limits.minimum_rate} bytes/s"
-            rule = f"{held.unfinished} bytes of an unfinished message, and no progress"
+            begun = connection.begun()
+            what = begun or f"{held.unfinished} bytes of an unfinished message"
+            rule = f"{what}, and no progress"
             why = Refusal(rule, limit=limit, key="limits.minimum_rate")
             connection.give_up(why)
         elif times.active or times.busy or unread & (Unread.PAUSED | Unread.ROOM):

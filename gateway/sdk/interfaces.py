@@ -343,6 +343,13 @@ class Yielding:
         """Drop unfinished input, answer what is complete, then `Connection.refuse`."""
         raise NotImplementedError
 
+    def begun(self) -> str:
+        """The message that has begun and not ended, for the log, in the protocol's words:
+        `block of writer 17: 100 bytes announced, 60 came`; empty: nobody knows more than
+        how many bytes there are.
+        """
+        return ""
+
 
 class Accept(Protocol):
     """Makes the server of one connection: what a protocol gives to a listener."""

@@ -239,6 +239,37 @@ def test_a_message_that_has_begun_must_go_on(
     assert "no progress, limit 100 bytes/s (limits.minimum_rate)" in line
 
 
+def test_what_has_begun_is_named_in_its_words(
+    make_net: MakeNet, warnings: Callable[[], list[str]]
+) -> None:
+    """The log says which message does not go on, where its server knows."""
+    net = make_net(keep)
+    peer = net.peer()
+    said = "block of writer 17: 100 bytes announced, 60 came"
+    net.server.declare(
+        Yielding, give_up=net.server.connection.refuse, begun=lambda: said
+    )
+    peer.send(bytes(60))
+    net.pass_time(2 * PROGRESS_SECONDS)
+    assert peer.transport.finished
+    [line] = warnings()
+    assert f"{said}, and no progress, limit 100 bytes/s (limits.minimum_rate)" in line
+
+
+def test_a_server_that_can_not_say_it(
+    make_net: MakeNet, logged: list[dict[str, Any]]
+) -> None:
+    """What it raises is logged as its failure, and its connection ends all the same."""
+    net = make_net(keep)
+    peer = net.peer()
+    broken = {"give_up": net.server.connection.refuse, "begun": lambda: str(1 // 0)}
+    net.server.declare(Yielding, **broken)
+    peer.send(bytes(60))
+    net.pass_time(2 * PROGRESS_SECONDS)
+    assert peer.transport.disconnected or peer.transport.aborting
+    assert "begun()" in str(logged)
+
+
 def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> None:
     """At `limits.minimum_rate` it would hold for minutes what it holds, and so would who
     reads nothing: they go before somebody who holds more and is soon done with it.

@@ -32,6 +32,7 @@ from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.spoken import of_writer
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     NEVER,
@@ -105,6 +106,21 @@ class Appends:
         """Size of an append block whose end has not come, or that is not stored yet."""
         held = 0 if self._block is None else len(self._block.data)
         return held if self._rest is None else held + len(self._rest.data)
+
+    @property
+    def begun(self) -> str:
+        """The block whose end has not come, for the log; empty if there is none."""
+        block = self._block
+        if block is None:
+            return ""
+        segment = self._writers[block.writer].segment
+        what = of_writer("append block", block.writer, segment)
+        return f"{what}: {len(block.data)} bytes came, and not its end"
+
+    def segment_of(self, writer: bytes) -> str | None:
+        """The segment that a writer is set up on."""
+        found = self._writers.get(writer)
+        return None if found is None else found.segment
 
     @property
     def unfinished(self) -> bool:

@@ -23,11 +23,15 @@ from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_internal, is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
-from gateway.protocols.pravega.tokens import NAME_IN_LOGS, TokenCheck, allow_all
+from gateway.protocols.pravega.spoken import NAME_IN_LOGS, of_writer
+from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.protocols.pravega.wire import NEVER
 from gateway.sdk.interfaces import Refusal
 
 __all__ = ["DraftSession"]
+
+_END_HEADER = wire.block(wire.END_BLOCK, b"\0" * 16, 0, 0)[:HEADER_BYTES]
+_END_BYTES = len(wire.block(wire.END_BLOCK, b"\0" * 16, 0, 0))
 
 #: How much one SegmentRead carries; more comes in several.
 _REPLY_BYTES = 1 << 18
@@ -64,6 +68,26 @@ class DraftSession:
         """How many bytes of an incomplete message or block are buffered."""
         held = self._frames.held_bytes + self._message.size + len(self._area or b"")
         return held if self._block is None else held + self._block.size
+
+    @property
+    def begun(self) -> str:
+        """The append block, or other message, that has begun: see `Yielding.begun`."""
+        block, frame_begun = self._block, self._frames.begun
+        if block is not None:
+            name = self._segments[block.begin.writer]
+            what = of_writer("append block", block.begin.writer, name)
+            if frame_begun is None or frame_begun[0] != RAW:
+                came = block.size + self._message.size + len(self._area or b"")
+                return f"{what}: {came} bytes came, and not its end"
+            _, announced, data = frame_begun
+            # The one mistake that its writer can not see: the end counts as data.
+            ended = _END_HEADER + block.begin.writer in data[-_END_BYTES:]
+            end = ", the last of them its EndAppendBlock" if ended else ""
+            return f"{what}: {announced} bytes announced, {len(data)} came{end}"
+        if frame_begun is None:
+            return ""
+        kind, announced, data = frame_begun
+        return f"message of type {kind}: {announced} bytes announced, {len(data)} came"
 
     @property
     def replies_pending(self) -> bool:

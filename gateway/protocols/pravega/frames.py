@@ -59,6 +59,14 @@ class Frames:
         """How many bytes are buffered, of an incomplete frame or of one that is given."""
         return len(self._buffer) + self._given
 
+    @property
+    def begun(self) -> tuple[int, int, bytes] | None:
+        """Of the frame whose payload is not complete: type, size, and what has come."""
+        if self._begun is None or not self._buffer:
+            return None
+        kind, start = self._begun
+        return kind, self._need - start, bytes(memoryview(self._buffer)[start:])
+
     def discard(self) -> None:
         """Forget what is buffered: nothing more will be taken."""
         self._buffer = b""

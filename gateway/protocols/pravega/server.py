@@ -71,6 +71,8 @@ class _Session(Protocol):
     reports: list[Refusal]
     """What was refused by a reply, for the log."""
 
+    @property
+    def begun(self) -> str: ...
     def received(self, data: bytes, now: int) -> Iterator[Step]: ...
     def due(self) -> bytes: ...
     def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]: ...
@@ -357,6 +359,10 @@ class PravegaServer(Closing, Yielding):
         if not (self._ending or self._closed):
             self._refusal = why
             self._end()
+
+    def begun(self) -> str:
+        """See `interfaces.Yielding`."""
+        return "" if self._session is None else self._session.begun
 
     def _end(self) -> None:
         """Take no more; close as soon as no reply is pending."""

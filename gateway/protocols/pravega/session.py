@@ -29,10 +29,15 @@ from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
+from gateway.protocols.pravega.spoken import of_writer
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     OLDEST,
     VERSION,
+    AppendBlock,
+    AppendBlockEnd,
+    ConditionalAppend,
+    ConditionalBlockEnd,
     Hello,
     KeepAlive,
     NoSuchSegment,
@@ -59,6 +64,9 @@ __all__ = ["Session", "Step"]
 _EVENT, _PADDING, _PARTIAL = 0, -1, -2
 #: Those three come only inside of append blocks, which are not cut into frames.
 _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}
+
+_OF_A_WRITER = (AppendBlock, AppendBlockEnd, ConditionalAppend, ConditionalBlockEnd)
+"""Commands that begin with a writer's id."""
 
 _MERGES = frozenset(
     code for code in REQUESTS if REQUESTS[code] in (MergeSegments, MergeSegmentsBatch)
@@ -114,6 +122,19 @@ class Session:
     def held_bytes(self) -> int:
         """How many bytes of an incomplete frame or append block are buffered."""
         return self._frames.held_bytes + self._appends.held_bytes
+
+    @property
+    def begun(self) -> str:
+        """The append block, or other message, that has begun: see `Yielding.begun`."""
+        frame = self._frames.begun
+        if frame is None:
+            return self._appends.begun
+        kind, announced, data = frame
+        what = REQUESTS[kind].__name__
+        name = self._appends.segment_of(data[:16])
+        if name is not None and REQUESTS[kind] in _OF_A_WRITER:
+            what = of_writer(what, data[:16], name)
+        return f"{what}: {announced} bytes announced, {len(data)} came"
 
     @property
     def replies_pending(self) -> bool:

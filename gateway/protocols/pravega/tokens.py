@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.spoken import NAME_IN_LOGS
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["NAME_IN_LOGS", "TokenCheck", "allow_all", "check_token"]
+__all__ = ["TokenCheck", "allow_all", "check_token"]
 
 _EXPIRED = 1
-
-#: Segment names, which may have 64 KiB, are cut to so many characters in logs.
-NAME_IN_LOGS = 100
 
 TokenCheck: TypeAlias = Callable[[str, str], int | None]
 """`check(token, segment)` gives the code of `AuthTokenCheckFailed`, or None if valid."""

@@ -300,3 +300,26 @@ def test_what_is_not_there_is_not_acknowledged(
     assert peer.ask(bare(data, 2, 2)) == []
     assert "only those that are stored" in peer.refused
     assert store.peer().setup() == 1
+
+
+def test_what_has_begun_is_named(store: Any, block: Block) -> None:
+    """For the log of a connection that goes no further: the block, and its writer."""
+    peer = store.peer()
+    peer.setup()
+    assert peer.server.begun() == ""
+    sent = encode(AppendBlock(W, block(b"one")))
+    peer.connection.deliver(sent[:-3])
+    told = f"of writer {W.hex()} to 's'"
+    size = len(sent) - 8
+    assert peer.server.begun() == (
+        f"AppendBlock {told}: {size} bytes announced, {size - 3} came"
+    )
+    peer.connection.deliver(sent[-3:])
+    assert peer.server.begun() == (
+        f"append block {told}: 11 bytes came, and not its end"
+    )
+    peer.connection.deliver(encode(AppendBlockEnd(W, 11, b"", 1, 1)))
+    assert peer.server.begun() == ""
+    # Of a writer that is not set up nothing is known but its message.
+    peer.connection.deliver(encode(AppendBlock(X, block(b"one")))[:-3])
+    assert peer.server.begun().startswith("AppendBlock: ")

@@ -649,3 +649,49 @@ def test_a_writer_believes_no_impossible_level() -> None:
     writer = DraftWriter(W, "s")
     with pytest.raises(Refusal):
         writer.received(wire.append_setup("s", W, 5))
+
+
+def begun(peer: Peer) -> str:
+    """What the log is told when the network finds that nothing more comes."""
+    return str(peer.inner.server.begun())
+
+
+def test_a_block_that_ends_early_is_named(peer: Peer, block: Block) -> None:
+    """Writer, segment, how many bytes were announced and how many came."""
+    peer.setup("plant/hall/0")
+    data = block(b"one", b"two")
+    assert begun(peer) == ""
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, 100))
+    peer.send(data)
+    who = f"append block of writer {W.hex()} to 'plant/hall/0'"
+    assert begun(peer) == f"{who}: 100 bytes announced, {len(data)} came"
+    peer.send(bytes(100 - len(data)))
+    assert begun(peer) == f"{who}: 100 bytes came, and not its end"
+    peer.send(wire.block(wire.END_BLOCK, W, 0, len(data)))
+    assert begun(peer) == ""
+    peer.store.store()
+    assert content(peer.store, "plant/hall/0") == data
+
+
+def test_an_end_that_counts_as_data_is_told(peer: Peer, block: Block) -> None:
+    """It came too early: the writer waits for an answer, and can not see why."""
+    peer.setup()
+    end = wire.block(wire.END_BLOCK, W, 0, 11)
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, 100) + block(b"one") + end)
+    told = f"100 bytes announced, {11 + len(end)} came, the last of them its EndAppend"
+    assert told in begun(peer)
+    peer.send(b"more")
+    assert begun(peer).endswith(f"{15 + len(end)} came")
+
+
+def test_an_open_block_without_an_end_is_named(peer: Peer, block: Block) -> None:
+    """With what came of it; and another message with what it announced."""
+    peer.send(wire.read_segment("s", 0, 8)[:10])
+    assert begun(peer) == "message of type 8: 15 bytes announced, 2 came"
+    peer.send(wire.read_segment("s", 0, 8)[10:])
+    peer.setup()
+    peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN) + block(b"one"))
+    who = f"append block of writer {W.hex()} to 's'"
+    assert begun(peer) == f"{who}: 11 bytes came, and not its end"
+    peer.send(wire.partial(wire.BEGIN, b"four"))
+    assert begun(peer) == f"{who}: 15 bytes came, and not its end"
