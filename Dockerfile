@@ -8,13 +8,20 @@
 # What is installed is what requirements/*.txt name, by their hashes; `make lock` renews
 # them.  The base is named by its version; to pin it for good, name it by its digest:
 #   docker build --build-arg BASE=python@sha256:… .
+#
+# Of a release, for amd64 and arm64, with its version on it: `make release` says the line
+# that begins with `docker buildx bake` (docker-bake.json).
 ARG BASE=python:3.13.9-slim-bookworm
+ARG VERSION=unreleased
+ARG REVISION=
+ARG CREATED=
+ARG SOURCE=
 
 FROM ${BASE} AS wheel
 WORKDIR /src
 COPY requirements/build.txt ./requirements/
 RUN pip install --no-cache-dir --require-hashes -r requirements/build.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY gateway ./gateway
 COPY twisted ./twisted
 COPY conf ./conf
@@ -41,12 +48,25 @@ RUN groupadd --system --gid 10001 gateway \
  && useradd --system --uid 10001 --gid 10001 --home-dir /var/lib/gateway --shell /usr/sbin/nologin gateway \
  && install -d -o 10001 -g 10001 -m 0750 /var/lib/gateway
 COPY conf/gateway.yaml /etc/gateway/gateway.yaml
+ARG BASE
+ARG VERSION
+ARG REVISION
+ARG CREATED
+ARG SOURCE
+LABEL org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.revision=$REVISION \
+      org.opencontainers.image.created=$CREATED \
+      org.opencontainers.image.source=$SOURCE \
+      org.opencontainers.image.base.name=$BASE \
+      org.opencontainers.image.licenses=Apache-2.0
 ENV PATH=/opt/gateway/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 10001:10001
 WORKDIR /var/lib/gateway
 VOLUME /var/lib/gateway
 
 FROM runtime AS spark
+LABEL org.opencontainers.image.title=gateway-spark \
+      org.opencontainers.image.description="The Spark job of gateway: spool files to tables."
 COPY --from=build-spark /opt/gateway /opt/gateway
 # The job leaves word every few seconds that it runs, which the gateway reads, too.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=120s CMD \
@@ -57,6 +77,8 @@ CMD ["spark", "--config", "/etc/gateway/gateway.yaml"]
 
 # The last stage is what `docker build` makes when nobody names one.
 FROM runtime AS gateway
+LABEL org.opencontainers.image.title=gateway \
+      org.opencontainers.image.description="Log shippers, stream writers and game clients in, Spark tables out."
 COPY --from=build /opt/gateway /opt/gateway
 # Beats; the others are for those who add listeners: Pomelo, Pravega with its
 # controller (and options.advertise), RS.io.

@@ -13,7 +13,7 @@ BESIDE  = gateway-demo gateway-testkit rsio-check
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test lowest simulate weeks mutants pressure check format bench docs lock clean
+.PHONY: help demo demo-cluster test lowest simulate weeks mutants pressure check format bench docs lock release clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
 	@echo "make lock    renews requirements/, what the image installs"
 	@echo "make docs    the documentation as a site, in site/"
+	@echo "make release  packages, notes, lists of parts, in dist/, and a look at them all"
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.13, and found none on the PATH."; \
@@ -36,7 +37,7 @@ $(PY):
 		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # One stamp per set of packages; a changed pyproject.toml installs again.
-$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check: pyproject.toml $(BESIDE:=/pyproject.toml) examples/syslog/pyproject.toml | $(PY)
+$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check $(VENV)/.release: pyproject.toml $(BESIDE:=/pyproject.toml) examples/syslog/pyproject.toml | $(PY)
 	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
 		-e '.[$(EXTRAS)]' $(PACKAGES) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
@@ -44,7 +45,9 @@ $(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check: pyproject.toml $(BES
 $(VENV)/.run:     EXTRAS = spark
 $(VENV)/.cluster: EXTRAS = iceberg,s3
 $(VENV)/.test:    EXTRAS = spark,test,docs
-$(VENV)/.check:   EXTRAS = spark,test,docs,check
+$(VENV)/.check:   EXTRAS = spark,test,docs,check,release
+$(VENV)/.release: EXTRAS = release
+$(VENV)/.release: PACKAGES =
 PACKAGES = $(BESIDE:%=-e %)
 $(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
 $(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) -e examples/syslog
@@ -130,5 +133,9 @@ docs: $(VENV)/.test
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(CURDIR) $(VENV)/bin/mkdocs build --strict
 	@echo "site/index.html; its search needs a server: $(PY) -m http.server -d site"
 
+# ARGS=--final refuses what is not ready; ARGS=--spark installs and runs the job, too.
+release: $(VENV)/.release
+	@$(PY) release $(ARGS)
+
 clean:
-	rm -rf site $(VENV) .venv-lowest .venv-cluster demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site dist $(VENV) .venv-lowest .venv-cluster demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -28,7 +28,13 @@ _LINK = re.compile(r"\]\(([^)\s#]+)((?:#[^)\s]*)?)\)")
 _START = "## Five minutes with Filebeat"
 _FOR_DEVELOPERS = ("adr/", "bench/", "CHANGELOG.md", "CONTRIBUTING.md", "design.md")
 """What a search finds here comes behind what it finds on pages for users."""
-_ALWAYS = ("CHANGELOG.md", "CONTRIBUTING.md", "bench/RESULTS.md", "conf/gateway.yaml")
+_ALWAYS = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "bench/RESULTS.md",
+    "conf/gateway.yaml",
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -33,6 +33,10 @@ def test_what_is_in_it_and_its_container(
 def nothing_that_its_user_may_change(image: Image) -> None:
     """The wheel, its programs and packages belong to root; the data to 10001."""
     assert image.user == "10001:10001"
+    standard = "org.opencontainers.image."
+    assert image.labels[f"{standard}title"] == "gateway"
+    assert image.labels[f"{standard}version"] == "unreleased"
+    assert image.labels[f"{standard}base.name"].startswith("python:3.")
     opt = image.root / "opt" / "gateway"
     assert {"gateway", "twistd"} <= {path.name for path in (opt / "bin").iterdir()}
     [conf] = opt.glob("lib/python*/site-packages/gateway/conf/gateway.yaml")

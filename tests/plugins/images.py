@@ -97,6 +97,10 @@ class Image:
     entrypoint: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     health: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+    """What stands before the first stage; a stage that says so knows it, too."""
+    known: dict[str, str] = field(default_factory=dict)
 
     def enter(self, *command: str, own_network: bool) -> list[str]:
         """A command line that runs *command* in it."""
@@ -133,8 +137,12 @@ def build(context: Path, home: Path, target: str) -> Image:
     )
     stages: dict[str, list[tuple[str, str]]] = {}
     based: dict[str, str] = {}
+    given: dict[str, str] = {}
     for word, rest in _instructions(text):
-        if word == "FROM":
+        if word == "ARG" and not stages:
+            name, _, value = rest.partition("=")
+            given[name] = value
+        elif word == "FROM":
             base, _, name = rest.split()
             based[name], stages[name] = base, []
         elif stages:
@@ -147,6 +155,7 @@ def build(context: Path, home: Path, target: str) -> Image:
             image = (
                 _copy(make(base), home / name) if base in stages else _base(home / name)
             )
+            image.given = given
             made[name] = image
             for word, rest in stages[name]:
                 _do(image, word, rest, context, make)
@@ -187,6 +196,7 @@ def _copy(image: Image, root: Path) -> Image:
     return Image(
         root, dict(image.environment), image.directory, image.user,
         list(image.entrypoint), list(image.command), list(image.health),
+        dict(image.labels),
     )  # fmt: skip
 
 
@@ -197,6 +207,11 @@ def _do(image: Image, word: str, rest: str, context: Path, make: Make) -> None:
         for name, value in (pair.split("=", 1) for pair in shlex.split(rest)):
             known = image.variables()
             image.environment[name] = Template(value).substitute(known)
+    elif word == "ARG":
+        image.known[rest] = image.given[rest]
+    elif word == "LABEL":
+        for name, value in (pair.split("=", 1) for pair in shlex.split(rest)):
+            image.labels[name] = Template(value).substitute(image.known)
     elif word == "COPY":
         _bring(image, rest.split(), context, make)
     elif word == "WORKDIR":

@@ -1,0 +1,236 @@
+"""A release: what it is built of, what keeps it from going out, and that faults are seen."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hatchling", reason="the extra `test` is not installed")
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "release"), str(ROOT)]
+
+import checks  # noqa: E402
+import notes  # noqa: E402
+import parts  # noqa: E402
+
+import hatch_build  # noqa: E402
+
+del sys.path[:2]
+
+RELEASE = parts.Release.of_tree()
+READY = replace(
+    RELEASE, version="0.2.0", source="https://forge.org/gateway", changed=False,
+    tag="v0.2.0",
+)  # fmt: skip
+needs_tools = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("twine", "cyclonedx_py"))),
+    reason="the extra `release` is not installed",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The source distribution, and the wheels that are built from it."""
+    home = tmp_path_factory.mktemp("release")
+    (home / "dist").mkdir()
+    return parts.packages(home / "dist", home)
+
+
+def test_wheels_that_are_built_from_the_source_are_whole(made: list[Path]) -> None:
+    """Every module, one version, address and license, for all four packages."""
+    assert len(made) == 5
+    checks.whole(made, RELEASE)
+
+
+@needs_tools
+def test_an_index_can_show_them(made: list[Path]) -> None:
+    """Twine finds nothing, and no link of their pages leads into nothing."""
+    checks.described(made)
+
+
+def test_the_page_has_whole_addresses_of_files_of_that_version(
+    made: list[Path],
+) -> None:
+    """The README's picture among them; nothing relative is left."""
+    page = str(checks._metadata(named(made, "gateway")).get_payload())
+    at = f"{RELEASE.source}/raw/v{RELEASE.version}/docs/live-page.png"
+    assert f"]({at})" in page
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert len(links) > 20
+    assert all(link.startswith(("https://", "http://")) for link in links)
+
+
+def test_a_link_into_nowhere_is_seen(made: list[Path]) -> None:
+    """A relative one, and one to a file that the release does not have."""
+    said = checks._metadata(named(made, "gateway"))
+    place = f"{RELEASE.source}/blob/v{RELEASE.version}"
+    said.set_payload(f"[a](docs/a.md) [b]({place}/docs/no.md) [c]({place}/docs/adr)")
+    assert [*checks.astray(said, made)] == ["docs/a.md", f"{place}/docs/no.md"]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "gets", "says"),
+    [
+        ("gateway/event.py", None, "has no gateway/event.py"),
+        (None, "tests/test_x.py", "has tests, too"),
+    ],
+)
+def test_a_wheel_that_is_not_whole_is_seen(
+    lacks: str | None, gets: str | None, says: str, made: list[Path], tmp_path: Path
+) -> None:
+    """A module that is not in it, and a file that does not belong there."""
+    spoiled = tmp_path / named(made, "gateway").name
+    with (
+        zipfile.ZipFile(named(made, "gateway")) as whole,
+        zipfile.ZipFile(spoiled, "w") as less,
+    ):
+        for name in whole.namelist():
+            if name != lacks:
+                less.writestr(name, whole.read(name))
+        if gets:
+            less.writestr(gets, "")
+    others = [path for path in made if path.name != spoiled.name]
+    with pytest.raises(parts.Failed, match=re.escape(says)):
+        checks.whole([*others, spoiled], RELEASE)
+
+
+def test_another_version_is_seen(made: list[Path]) -> None:
+    with pytest.raises(parts.Failed, match=r"says version"):
+        checks.whole(made, replace(RELEASE, version="9.9"))
+
+
+def named(made: list[Path], name: str) -> Path:
+    [found] = [path for path in made if path.name.startswith(f"{name}-")
+               and path.suffix == ".whl"]  # fmt: skip
+    return found
+
+
+@needs_tools
+def test_what_an_image_has_is_listed(tmp_path: Path) -> None:
+    """Every package of the lock, by version, of the image's name and version."""
+    parts.bills(RELEASE, tmp_path)
+    lock = (ROOT / "requirements" / "daemon.txt").read_text()
+    wanted = set(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    bill = json.loads((tmp_path / f"gateway-{RELEASE.version}.cdx.json").read_text())
+    assert {(one["name"], one["version"]) for one in bill["components"]} == wanted
+    assert bill["metadata"]["component"]["version"] == RELEASE.version
+    assert (tmp_path / f"gateway-spark-{RELEASE.version}.cdx.json").exists()
+
+
+def tree(home: Path, changelog: str) -> Path:
+    """A folder with what is read of one."""
+    for name in ("gateway/__init__.py", "pyproject.toml"):
+        (home / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, home / name)
+    (home / "CHANGELOG.md").write_text(changelog)
+    return home
+
+
+def test_nothing_keeps_back_what_is_ready(tmp_path: Path) -> None:
+    ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
+    assert [*READY.obstacles(ready)] == []
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (replace(READY, source="https://gateway.example/gateway"), "which is nobody's"),
+        (replace(READY, source=""), "which is nobody's"),
+        (replace(READY, version="0.2.1", tag="v0.2.1"), "no heading '## 0.2.1 ("),
+        (replace(READY, changed=True), "what no commit has"),
+        (replace(READY, tag=""), "git tag --sign v0.2.0"),
+        (replace(READY, tag="v0.1.0"), "git tag --sign v0.2.0"),
+    ],
+)
+def test_what_is_not_ready_is_named(
+    one: parts.Release, says: str, tmp_path: Path
+) -> None:
+    ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
+    [obstacle] = one.obstacles(ready)
+    assert says in obstacle
+
+
+def test_a_tree_that_is_no_clone_can_be_rehearsed(tmp_path: Path) -> None:
+    """As that of the source distribution."""
+    release = parts.Release.of_tree(tree(tmp_path, ""))
+    assert release.version == RELEASE.version
+    assert (release.revision, release.tag) == ("", "")
+
+
+def test_final_refuses_before_it_builds(tmp_path: Path) -> None:
+    """Exit status 1, with each reason on a line, and nothing in the folder."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "release", "--final", "--directory", tmp_path / "dist"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "  the commit has no tag: git tag --sign v" in done.stderr
+    assert not (tmp_path / "dist").exists()
+
+
+CHANGELOG = """\
+# Changelog
+
+## Unreleased
+
+- [Later](docs/later.md).
+
+## 0.2.0 (2027-01-31)
+
+- Takes 5<!-- beats.rate --> events/s ([figures](docs/performance.md)).
+
+## 0.1.0 (2026-12-01)
+
+- First.
+"""
+
+
+def test_notes_are_the_section_of_the_version() -> None:
+    """Without what is for our scripts, and with addresses that work elsewhere."""
+    place = f"{READY.source}/blob/v0.2.0/docs/performance.md"
+    assert notes.cut(CHANGELOG, READY) == (
+        f"# gateway 0.2.0\n\n- Takes 5 events/s ([figures]({place})).\n"
+    )
+
+
+def test_notes_of_a_rehearsal_are_what_is_unreleased() -> None:
+    assert "[Later](" in notes.cut(CHANGELOG, replace(READY, version="0.3.0"))
+
+
+def test_notes_of_nothing_are_an_error() -> None:
+    with pytest.raises(parts.Failed, match=r"says nothing of 0\.2\.0"):
+        notes.cut("# Changelog\n\n## Unreleased\n", READY)
+
+
+def test_links_that_are_whole_or_within_the_page_stay() -> None:
+    text = "[a](https://a.org) [b](#b) ![c](d.png) [`e`](e/f.md#g)"
+    wanted = "[a](https://a.org) [b](#b) ![c](I:d.png) [`e`](F:e/f.md#g)"
+    assert hatch_build.absolute(text, lambda path, i: "FI"[i] + ":" + path) == wanted
+
+
+def test_the_images_are_stages_with_the_labels_of_a_release() -> None:
+    """docker-bake.json names stages of the Dockerfile, which take all that it gives."""
+    bake = json.loads((ROOT / "docker-bake.json").read_text())
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert {*bake["group"]["default"]["targets"]} == {*bake["target"]}
+    for target in bake["target"].values():
+        assert f" AS {target['target']}\n" in dockerfile
+        assert target["platforms"] == ["linux/amd64", "linux/arm64"]
+        assert target["args"].keys() == bake["variable"].keys()
+        for name in target["args"]:
+            assert re.search(rf"^ARG {name}=", dockerfile, re.MULTILINE)
+            assert f"=${name}" in dockerfile
+    given = RELEASE.publish(Path("dist"))[1]
+    assert {*re.findall(r"([A-Z]+)=", given)} == bake["variable"].keys()
