@@ -17,7 +17,10 @@ from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
-SHARED = {"access", "event", "sdk", "sink", "config", "plugins", "spoken", "standard"}
+SHARED = {
+    *("access", "conditions", "config", "event", "plugins", "sdk", "sink", "spoken"),
+    "standard",
+}
 
 #: What each room may import of the others; itself, and what is not listed, is free.
 MAY: dict[str, set[str]] = {
@@ -28,6 +31,7 @@ MAY: dict[str, set[str]] = {
     "spoken": set(),
     "standard": set(),
     "sink": set(),
+    "conditions": set(),
     "config": {"plugins", "sdk", "sink"},
     "store": SHARED,
     "net": SHARED,

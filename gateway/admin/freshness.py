@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gateway.conditions import advice
 from gateway.spoken import duration, size
 
 __all__ = [
@@ -129,7 +130,7 @@ class Facts:
     limit_bytes: int | None = None
     """`spool.max_bytes`."""
     free_bytes: int | None = None
-    """Of the disk, for more of that."""
+    """Of the disk, for more of that, before senders are held back."""
     growth: float | None = None
     """Bytes a second by which `waiting_bytes` grows."""
     job: Job | None = None
@@ -181,6 +182,10 @@ class Freshness:
     """Who holds senders back, as in `Facts`."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
+    condition: str | None = None
+    """What the sentence is about, by its name in `gateway.conditions`; None where
+    all is well, or no alert is about it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,7 @@ class _Finding:
     sentence: str
     level: Level
     stands: Stage | None = None
+    condition: str | None = None
 
 
 def judge(facts: Facts) -> Freshness:
@@ -207,6 +213,7 @@ def judge(facts: Facts) -> Freshness:
         listeners=facts.listeners,
         reasons=tuple(facts.reasons),
         certificates=facts.certificates,
+        condition=found.condition,
     )
 
 
@@ -251,12 +258,14 @@ def _phase(facts: Facts) -> Iterator[_Finding]:
             "acknowledged to the spool.",
             "bad",
             "listeners",
+            "GatewayNotReady",
         )
     elif facts.phase is not None:
         yield _Finding(
             f"The gateway is not ready, senders wait: {facts.phase}.",
             "bad",
             "listeners",
+            "GatewayNotReady",
         )
 
 
@@ -265,10 +274,10 @@ def _held(facts: Facts) -> Iterator[_Finding]:
     reasons = facts.reasons
     if why := reasons.get("disk"):
         yield _Finding(
-            f"Senders wait, because {why}; make room elsewhere on that disk, and delete "
-            "nothing in journal/, spool/ or state/.",
+            f"Senders wait, because {why}; {advice('GatewayDiskFull')}.",
             "bad",
             "journal",
+            "GatewayDiskFull",
         )
     if why := reasons.get("commit"):
         yield _Finding(
@@ -276,13 +285,15 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             "at dmesg.",
             "bad",
             "journal",
+            "GatewayDiskFails",
         )
     if facts.disk_wait >= facts.stall_after:
         yield _Finding(
             "Senders wait, because the disk does not answer: a batch has waited "
-            f"{duration(facts.disk_wait)} to be synced; dmesg says more about the disk.",
+            f"{duration(facts.disk_wait)} to be synced; {advice('GatewayDiskHangs')}.",
             "bad",
             "journal",
+            "GatewayDiskHangs",
         )
     if why := reasons.get("stall"):
         fails = facts.publish_error and f"it fails with {_short(facts.publish_error)}"
@@ -291,6 +302,7 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             f"Senders wait, because {why}; {what}.",
             "bad",
             "spool",
+            "GatewayFilesLate",
         )
     if why := reasons.get("memory"):
         yield _Finding(
@@ -298,13 +310,15 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             "itself.",
             "bad",
             "journal",
+            "GatewayHoldsBack",
         )
     if facts.bucket and (why := reasons.get("spool")):
         yield _Finding(
             f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
-            f"the bucket does: {_TRY_THE_BUCKET}.",
+            f"the bucket does: {advice('GatewayBucketAway')}.",
             "bad",
             "spool",
+            "GatewaySpoolFull",
         )
     if "spool" in reasons:
         limit = size(facts.limit_bytes or facts.waiting_bytes)
@@ -313,12 +327,10 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             f"{_why_the_job_is_behind(facts.job or Job())}.",
             "bad",
             "spool",
+            "GatewaySpoolFull",
         )
     for why in reasons.values():
         yield _Finding(f"Senders wait, because {why}.", "bad", "journal")
-
-
-_TRY_THE_BUCKET = "gateway doctor tries network, credentials and rights"
 
 
 def _short(why: str) -> str:
@@ -329,7 +341,7 @@ def _short(why: str) -> str:
 
 def _why_the_job_is_behind(job: Job) -> str:
     if job.failures >= _AGAIN_AND_AGAIN:
-        return f"{_fails(job)}; mend that, and it catches up by itself"
+        return f"{_fails(job)}; {advice('GatewaySparkFails')}"
     if not job.up:
         return f"{_silence(job)}; start it, and it catches up by itself"
     if job.batch_seconds is None:
@@ -363,9 +375,10 @@ def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
         if left <= 0:
             yield _Finding(
                 f"The certificate of listener {name} ended {duration(-left)} ago, and "
-                "peers refuse it: put a new one in its place, it is read by itself.",
+                f"peers refuse it: {advice('GatewayCertificateEnded')}.",
                 "bad",
                 "listeners",
+                "GatewayCertificateEnded",
             )
 
 
@@ -373,9 +386,10 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
     if facts.bucket_error is not None:
         yield _Finding(
             f"The bucket takes no files: {_short(facts.bucket_error)}; "
-            f"{_how_much(facts)}; {_TRY_THE_BUCKET}.",
+            f"{_how_much(facts)}; {advice('GatewayBucketAway')}.",
             "bad",
             "spool",
+            "GatewayBucketAway",
         )
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
@@ -383,8 +397,8 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
             why = f"{facts.publish_silence}."
         elif facts.publish_error is not None:
             why = (
-                f"writing them fails with {_short(facts.publish_error)}: look at that "
-                "disk's room and permissions."
+                f"writing them fails with {_short(facts.publish_error)}: "
+                f"{advice('GatewayFilesLate')}."
             )
         else:
             why = "the machine is too slow for what comes."
@@ -393,6 +407,7 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
             f"{duration(facts.unpublished)} old, and safe in the journal; {why}",
             "bad" if facts.unpublished > _BEHIND_SECONDS else "warning",
             "spool",
+            "GatewayFilesLate",
         )
 
 
@@ -404,24 +419,24 @@ def _job(facts: Facts) -> Iterator[_Finding]:
     if job.failures >= _AGAIN_AND_AGAIN and age is not None:
         told = _fails(job)
         yield _Finding(
-            f"{told[0].upper()}{told[1:]}; {_how_much(facts)}; mend that, and it catches "
-            "up by itself.",
+            f"{told[0].upper()}{told[1:]}; {_how_much(facts)}; "
+            f"{advice('GatewaySparkFails')}.",
             "bad",
             "spark",
+            "GatewaySparkFails",
         )
     if not job.up:
         silence = _silence(job)
         told = silence[0].upper() + silence[1:]
         much = _how_much(facts) if age is not None else "nothing waits for it"
         ended = job.state in ("", "stopped", "failed")
-        start = "start it with gateway spark"
-        advice = (
-            start if ended else f"it was killed, or hangs: see its log, and {start}"
-        )
+        start = advice("GatewaySparkDown")
+        cause = "" if ended else "it was killed, or hangs: see its log, and "
         yield _Finding(
-            f"{told}; {much}; {advice}.",
+            f"{told}; {much}; {cause}{start}.",
             "bad" if age is not None else "warning",
             "spark",
+            "GatewaySparkDown",
         )
     elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "runs and is behind"
@@ -432,6 +447,7 @@ def _job(facts: Facts) -> Iterator[_Finding]:
             f"{duration(age)} old; {_how_much(facts)}.",
             "warning",
             "spark",
+            "GatewayLakeLags",
         )
 
 
@@ -449,6 +465,7 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
             "which, and gateway audit what the tables lack; what comes now is taken.",
             "warning",
             "journal",
+            "GatewayDiskFails",
         )
     if facts.reload is not None:
         yield _reload(facts.reload)
@@ -458,22 +475,25 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
             f"{duration(one.seconds)}; the last was {one.peer}: {_short(one.why)}.",
             "warning",
             "listeners",
+            "GatewayTurnsAway",
         )
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left < _ENDS_SOON_SECONDS:
             yield _Finding(
-                f"The certificate of listener {name} ends in {duration(left)}: put a new "
-                "one in its place, it is read by itself.",
+                f"The certificate of listener {name} ends in {duration(left)}: "
+                f"{advice('GatewayCertificateEnds')}.",
                 "warning",
                 "listeners",
+                "GatewayCertificateEnds",
             )
     if facts.job is not None and facts.job.holes:
         files = "file" if facts.job.holes == 1 else "files"
         yield _Finding(
-            f"Spark could not read {facts.job.holes} spool {files}: the reason lies "
-            "beside each in poison/; all the rest is in the table.",
+            f"Spark could not read {facts.job.holes} spool {files}: "
+            f"{advice('GatewaySparkMovedFiles')}; all the rest is in the table.",
             "warning",
             "tables",
+            "GatewaySparkMovedFiles",
         )
     if facts.job is not None and facts.job.ended:
         yield _Finding(
@@ -486,10 +506,11 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
     flawed, events = facts.flawed
     if flawed > events / 2:
         yield _Finding(
-            f"Most events are flawed, {flawed:,} of the last {events:,}: column flaw of "
-            "their rows says why, listener and peer who sends them.",
+            f"Most events are flawed, {flawed:,} of the last {events:,}: "
+            f"{advice('GatewayFlawedEvents')}.",
             "warning",
             "senders",
+            "GatewayFlawedEvents",
         )
     for trouble in filter(None, map(_short, facts.troubles)):
         yield _Finding(f"All events go their way, but {trouble}.", "warning")
@@ -505,9 +526,10 @@ def _reload(last: Reload) -> _Finding:
     )
     return _Finding(
         f"The last reload, {duration(last.seconds)} ago, {what}: {_short(first)}{others}; "
-        "mend that, and run gateway reload.",
+        f"{advice('GatewayReloadFailed')}.",
         "warning",
         "listeners",
+        "GatewayReloadFailed",
     )
 
 

@@ -295,6 +295,9 @@ def _build(status: Status) -> Metric:
 def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
     labels = ["listener", "protocol"]
     connections = GaugeMetricFamily("gateway_connections", "Open now.", labels=labels)
+    most = GaugeMetricFamily(
+        "gateway_connections_limit", "limits.connections.", labels=labels
+    )
     events = CounterMetricFamily(
         "gateway_events_total", "Events made durable.", labels=labels
     )
@@ -309,11 +312,13 @@ def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
     for one in listeners:
         which = [one.name, one.protocol]
         connections.add_metric(which, one.connections)
+        if one.connections_limit is not None:
+            most.add_metric(which, one.connections_limit)
         events.add_metric(which, one.events)
         received.add_metric(which, one.bytes)
         for reason, count in one.rejected.items():
             rejected.add_metric([*which, reason], count)
-    yield from (connections, events, received, rejected)
+    yield from (connections, most, events, received, rejected)
 
 
 def _stores(status: Status) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.admin.freshness import Freshness
+from gateway.conditions import runbook
 from gateway.sdk.protocol import Statistics
 
 __all__ = [
@@ -49,6 +50,8 @@ class ListenerStatus:
     """Read from the network since the start."""
     rejected: Mapping[str, int] = field(default_factory=dict)
     """Connections rejected before their protocol began, by reason; few reasons."""
+    connections_limit: int | None = None
+    """`limits.connections`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,8 @@ def as_json(status: Status) -> bytes:
     del fields["more"]
     fresh = fields.pop("freshness")
     if fresh is not None:
+        about = fresh["condition"]
+        fresh["runbook"] = None if about is None else runbook(about)
         fields |= {"sentence": fresh.pop("sentence"), "freshness": fresh}
     head = {name: fields.pop(name) for name in ("node", "version")}
     more = {

@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"well": well, **found, "sentence": sentence}))
     else:
         print(printable(sentence))
+        if (more := (found.get("freshness") or {}).get("runbook")) is not None:
+            print(f"More: {printable(more)}")
         if "node" in found:
             print("\n".join(map(printable, lines(found))))
     return 0 if well else 1

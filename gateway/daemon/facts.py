@@ -15,6 +15,7 @@ from gateway import config
 from gateway.admin.freshness import Facts, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
+from gateway.daemon.statistics import room_bytes
 from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
@@ -190,7 +191,7 @@ def collect(
         addresses={one.name: one.address for one in sources},
         waiting_bytes=spool.levels.spool.bytes + spool.backlog_bytes,
         limit_bytes=settings.spool.max_bytes,
-        free_bytes=_free_bytes(settings, storage),
+        free_bytes=room_bytes(storage, settings.spool.after),
         growth=growth,
         job=lake.job if has_job else None,
         bucket=uploads is not None,
@@ -204,17 +205,6 @@ def collect(
         flawed=flawed,
         troubles=[*_troubles(storage, settings.node, sections, now)],
     )
-
-
-def _free_bytes(settings: config.Config, storage: Storage) -> int | None:
-    """What there is for files of the spool."""
-    levels = storage.spool.levels
-    free = levels.free_bytes
-    if free is not None and (
-        settings.spool.after == "archive" or storage.spool.uploads
-    ):
-        free += levels.archive.bytes  # it goes when the disk is short
-    return free
 
 
 def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:

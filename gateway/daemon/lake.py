@@ -89,6 +89,12 @@ _OF_JOB = (
         counter=True,
     ),
     Statistic(
+        "failures",
+        "How often the job ended, unasked, since its last batch.",
+        None,
+        "gateway_spark_failures",
+    ),
+    Statistic(
         "holes",
         "Spool files that the job could not read and moved aside.",
         None,

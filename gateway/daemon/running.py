@@ -179,6 +179,7 @@ class Running:
             more=[
                 *self._reloads.statistics(),
                 *protocols,
+                statistics.of_disk(storage, self.settings.spool.after),
                 statistics.of_memory(opened.network.memory),
                 *statistics.of_retained(storage.retained),
                 *statistics.of_uploads(storage.spool.uploads),

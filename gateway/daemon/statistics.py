@@ -28,6 +28,7 @@ from gateway.store.storage import Storage
 
 __all__ = [
     "Stores",
+    "of_disk",
     "of_feeds",
     "of_listeners",
     "of_memory",
@@ -35,6 +36,7 @@ __all__ = [
     "of_state",
     "of_storage",
     "of_uploads",
+    "room_bytes",
 ]
 
 
@@ -58,6 +60,7 @@ def of_listeners(listeners: Iterable[Listener]) -> list[ListenerStatus]:
             events=one.traffic.events,
             bytes=one.traffic.bytes,
             rejected=dict(one.rejected),
+            connections_limit=one.limits.connections,
         )
         for one in listeners
     ]
@@ -87,6 +90,44 @@ def of_storage(storage: Storage, spool_bytes: int) -> Stores:
         ArchiveStatus(levels.archive.files, levels.archive.bytes),
         ChainStatus(*storage.link),
     )
+
+
+def of_disk(storage: Storage, after: str) -> Statistics:
+    """How much room there is; *after* is `spool.after`."""
+    return Statistics(
+        "disk",
+        "Disk of data_dir",
+        [
+            Statistic(
+                "free_bytes",
+                "Free on the disk of data_dir.",
+                storage.spool.levels.free_bytes,
+                "gateway_disk_free_bytes",
+                card="free",
+                unit="bytes",
+            ),
+            Statistic(
+                "room_bytes",
+                "What events may still take there before senders are held back.",
+                room_bytes(storage, after),
+                "gateway_disk_room_bytes",
+                card="room for events",
+                unit="bytes",
+            ),
+        ],
+    )
+
+
+def room_bytes(storage: Storage, after: str) -> int | None:
+    """Free on the disk, with what leaves the archive when it is short, and without what
+    is kept for events that are acknowledged; None before the first look.
+    """
+    levels = storage.spool.levels
+    if levels.free_bytes is None:
+        return None
+    goes = after == "archive" or storage.spool.uploads is not None
+    archive = levels.archive.bytes if goes else 0
+    return max(0, levels.free_bytes + archive - storage.spool.room.reserved_bytes)
 
 
 def of_memory(memory: MemoryBudget) -> Statistics:

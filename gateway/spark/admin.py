@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -156,6 +156,7 @@ class Admin(ThreadingHTTPServer):
         self._room = threading.BoundedSemaphore(_MOST_REQUESTS)
         self.registry = CollectorRegistry()
         self.registry.register(Numbers(lambda: Told.of(lake, time.time())))
+        ProcessCollector(registry=self.registry)
         self.address_family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
         super().__init__((where.host, where.port), _Handler)
 

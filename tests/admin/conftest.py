@@ -57,6 +57,7 @@ class Daemon:
                     events=4096,
                     bytes=1_000_000,
                     rejected={"limits.connections": 2},
+                    connections_limit=10_000,
                 )
             ],
             journal=JournalStatus(durable_lsn=4096, bytes=500_000),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,12 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "deploy"))
+
+import monitoring  # noqa: E402
+
+sys.path.remove(str(ROOT / "deploy"))
+
 CONF = ROOT / "conf"
 RULES: dict[str, Any] = {
     rule["alert"]: rule
@@ -39,7 +46,22 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     'gateway_journal_failures_total{operation="sync"}': (0, 0),
     "gateway_journal_corrupt_records_total": (0, 0),
     "gateway_spark_up": (1, 0),
+    "gateway_spark_failures": (0, 0),
     'up{job="gateway-spark"}': (1, 0),
+    'process_start_time_seconds{job="gateway"}': (1000, 0),
+    'process_start_time_seconds{job="gateway-spark"}': (1000, 0),
+    'process_open_fds{job="gateway"}': (50, 0),
+    'process_max_fds{job="gateway"}': (1000, 0),
+    'gateway_connections{listener="beats"}': (40, 0),
+    'gateway_connections_limit{listener="beats"}': (1000, 0),
+    "gateway_disk_room_bytes": (5e11, 0),
+    "gateway_disk_free_bytes": (1e11, -1e6),
+    "gateway_retained_bytes": (1e9, 1e6),
+    "gateway_pravega_retained_bytes": (1e9, 0),
+    "gateway_pravega_retained_limit_bytes": (1e10, 0),
+    'gateway_freshness_seconds{node="gw-1"}': (2, 0),
+    'gateway_freshness_held{by="spool"}': (0, 0),
+    "gateway_bucket_stuck_files": (0, 0),
     "gateway_spark_waiting_seconds": (2, 0),
     "gateway_spark_holes": (0, 0),
     'gateway_lake_lag_seconds{node="gw-1"}': (2, 0),
@@ -129,6 +151,62 @@ FAULTS = {
     "job elsewhere that lags": Fault(
         "GatewayLakeLags", 6, {"gateway_spark_waiting_seconds": (61, 1)}, 4.5
     ),
+    "job that fails at each start": Fault(
+        "GatewaySparkFails",
+        2,
+        {"gateway_spark_up": (0, 0), "gateway_spark_failures": (2, 0)} | lagging(90),
+        0.5,
+    ),
+    "job that fails and leaves word of a start": Fault(
+        "GatewaySparkFails", 2, {"gateway_spark_failures": (3, 0)} | lagging(90)
+    ),
+    "spool files that are not written": Fault(
+        "GatewayFilesLate",
+        6.5,
+        {
+            'gateway_freshness_seconds{node="gw-1"}': (61, 15),
+            'gateway_freshness_held{by="spool"}': (1, 0),
+        }
+        | lagging(61),
+        4.5,
+    ),
+    "file that the bucket refuses": Fault(
+        "GatewayBucketStuck", 12, {"gateway_bucket_stuck_files": (1, 0)}, 9
+    ),
+    "disk that is full within the hour": Fault(
+        "GatewayDiskFillsSoon", 18, {"gateway_disk_room_bytes": (5e11, -5e9)}, 9
+    ),
+    "disk that is full within the day": Fault(
+        "GatewayDiskFills", 80, {"gateway_disk_room_bytes": (5e11, -1.5e8)}, 55
+    ),
+    "streams that keep what they may": Fault(
+        "GatewayRetainedGrows", 32, {"gateway_pravega_retained_bytes": (8.1e9, 0)}, 28
+    ),
+    "streams that keep more than there is room for": Fault(
+        "GatewayRetainedGrows", 32, {"gateway_retained_bytes": (6e11, 1e6)}, 28
+    ),
+    "listener that is nearly full": Fault(
+        "GatewayConnectionsNearLimit",
+        6,
+        {'gateway_connections{listener="beats"}': (950, 0)},
+        4.5,
+    ),
+    "descriptors that are nearly used up": Fault(
+        "GatewayConnectionsNearLimit",
+        6,
+        {'process_open_fds{job="gateway"}': (950, 0)},
+        4.5,
+    ),
+    "gateway that starts again and again": Fault(
+        "GatewayRestarts",
+        1,
+        {'process_start_time_seconds{job="gateway"}': (2000, 15)},
+    ),
+    "job elsewhere that starts again and again": Fault(
+        "GatewayRestarts",
+        1,
+        {'process_start_time_seconds{job="gateway-spark"}': (2000, 15)},
+    ),
     "lagging node": Fault(
         "GatewayLakeLags", 6, {'gateway_lake_lag_seconds{node="gw-1"}': (61, 1)}, 4.5
     ),
@@ -190,6 +268,82 @@ def _named(series: str) -> str:
     return f'{name}{{instance="gw-1:8080"{"," + labels if labels else "}"}'
 
 
+JOB_ELSEWHERE = 'instance="gateway-job:8081",job="gateway-spark"'
+
+
+def flat(value: float, minutes: float) -> str:
+    """It stays so."""
+    return f"{value}+0x{round(minutes * _MINUTE) - 1}"
+
+
+def healthy_but(**series: str) -> dict[str, str]:
+    """All is well for eight hours, but for these, by the names of the metrics."""
+    found = {}
+    for name, (start, step) in HEALTHY.items():
+        metric = name.partition("{")[0]
+        values = f"{start}+{step}x{8 * 60 * _MINUTE}".replace("+-", "-")
+        found[_named(name)] = series.get(metric, values)
+    return found
+
+
+def restarted() -> dict[str, str]:
+    """A gateway is away for a minute and a half, as in a deployment, and counts anew."""
+    found = {}
+    for name, (start, step) in HEALTHY.items():
+        before = f"{start}+{step}x47".replace("+-", "-")
+        if name == 'up{job="gateway"}':
+            found[_named(name)] = f"{before} 0+0x5 1+0x480"
+        elif "gateway-spark" in name:
+            found[_named(name)] = f"{start}+{step}x540"
+        elif name == 'process_start_time_seconds{job="gateway"}':
+            found[_named(name)] = f"{before} _x6 {start + 800}+0x480"
+        elif step and not name.startswith("gateway_certificate"):
+            found[_named(name)] = f"{before} _x6 0+{step}x480".replace("+-", "-")
+        else:
+            found[_named(name)] = f"{before} _x6 {start}+{step}x480".replace("+-", "-")
+    return found
+
+
+SILENCE: dict[str, dict[str, str]] = {
+    "job that starts for two minutes, over what waited": healthy_but(
+        gateway_spark_up=f"{flat(1, 5)} 0 {flat(1, 60)}",
+        gateway_lake_lag_seconds=f"{flat(2, 5)} 2+15x15 {flat(2, 60)}",
+        gateway_freshness_seconds=f"{flat(2, 5)} 2+15x15 {flat(2, 60)}",
+    ),
+    "job elsewhere that starts, before a day's files": {
+        f"up{{{JOB_ELSEWHERE}}}": flat(1, 60),
+        f"gateway_spark_up{{{JOB_ELSEWHERE}}}": flat(1, 60),
+        f"gateway_spark_ready{{{JOB_ELSEWHERE}}}": f"{flat(0, 2)} {flat(1, 58)}",
+        f"gateway_spark_failures{{{JOB_ELSEWHERE}}}": flat(0, 60),
+        f"gateway_spark_waiting_seconds{{{JOB_ELSEWHERE}}}": f"86400+15x15 {flat(2, 56)}",
+        f"process_start_time_seconds{{{JOB_ELSEWHERE}}}": flat(1000, 60),
+    },
+    "gateway that is stopped and started again": restarted(),
+    "gateway that was taken out of service": {
+        _named(name): f"{start}+{step}x47 stale".replace("+-", "-")
+        for name, (start, step) in HEALTHY.items()
+    },
+    "gateways without a job of their own": {
+        _named(name): f"{start}+{step}x480".replace("+-", "-")
+        for name, (start, step) in HEALTHY.items()
+        if "spark" not in name and "lake" not in name
+    },
+    "idle night": healthy_but(
+        gateway_ack_seconds_bucket=f"{flat(48000, 480)}",
+        gateway_retained_bytes=flat(1e9, 480),
+        gateway_freshness_seconds=flat(0, 480),
+        gateway_lake_lag_seconds=flat(0, 480),
+    ),
+    "night in which the archive takes the disk": healthy_but(
+        gateway_disk_free_bytes="4e11-1.5e8x1920"
+    ),
+    "spool that fills and is emptied again": healthy_but(
+        gateway_disk_room_bytes=" ".join(["5e11-1e9x19 4.81e11+1e9x19"] * 40)
+    ),
+}
+"""What happens by day and night, and is nobody's to hear of."""
+
+
 def _values(series: str, fault: Fault) -> str:
     start, step = HEALTHY[series]
     healthy = f"{start}+{step}x{_HEALTHY - 1}".replace("+-", "-")
@@ -243,6 +397,42 @@ def test_each_fault_has_its_alert_and_no_other(tmp_path: Path) -> None:
 
 
 @needs_promtool
+@pytest.mark.parametrize("name", SILENCE)
+def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
+    """A job that starts, a gateway that was stopped, an idle night: not one alert fires,
+    at any time of it.
+    """
+    heard = {
+        "expr": 'count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[9h]))',
+        "eval_time": "8h",
+        "exp_samples": [],
+    }
+    written = {
+        "rule_files": [str(CONF / "alerts.yml")],
+        "evaluation_interval": "15s",
+        "tests": [
+            {
+                "interval": "15s",
+                "input_series": [
+                    {"series": series, "values": values}
+                    for series, values in SILENCE[name].items()
+                ],
+                "promql_expr_test": [heard],
+            }
+        ],
+    }
+    path = tmp_path / "silence_test.yml"
+    path.write_text(yaml.safe_dump(written))
+    done = subprocess.run(
+        [str(PROMTOOL), "test", "rules", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
 @pytest.mark.parametrize("file", ["prometheus.yml"])
 def test_prometheus_takes_its_configuration(file: str) -> None:
     """With the alerts that it names."""
@@ -262,6 +452,31 @@ def test_each_says_what_is_wrong_and_what_to_do() -> None:
             re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings
         }
         assert anchor in kept, name
+
+
+@pytest.mark.parametrize("path", [*monitoring.written()], ids=lambda path: path.name)
+def test_what_watches_is_what_the_table_gives(path: Path) -> None:
+    """`python deploy/monitoring.py` would change nothing."""
+    assert path.read_text("utf-8") == monitoring.written()[path]
+
+
+def test_the_operator_has_the_same_rules() -> None:
+    """As one object, which kubectl applies."""
+    found = yaml.safe_load(monitoring.OPERATOR.read_text())
+    assert (found["kind"], found["apiVersion"]) == (
+        "PrometheusRule",
+        "monitoring.coreos.com/v1",
+    )
+    assert found["spec"] == yaml.safe_load((CONF / "alerts.yml").read_text())
+
+
+def test_the_first_sentence_speaks_of_conditions_that_there_are() -> None:
+    """By their names in the one table; and so the page and `status` name its sections."""
+    source = (ROOT / "gateway" / "admin" / "freshness.py").read_text()
+    named = set(re.findall(r'"(Gateway\w+)"', source))
+    named |= set(re.findall(r"advice\(['\"](\w+)", source))
+    assert len(named) > 12
+    assert named <= set(RULES)
 
 
 def test_the_manual_lists_them() -> None:

@@ -55,6 +55,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
             publish_silence=None,
             troubles=["the mark in state/ can not be written: no space"],
             backlog_bytes=7,
+            room=SimpleNamespace(reserved_bytes=30),
             levels=SimpleNamespace(
                 spool=SimpleNamespace(bytes=100),
                 archive=SimpleNamespace(bytes=50),
@@ -101,7 +102,7 @@ def test_with_a_job(tmp_path: Path) -> None:
     assert facts.newest is None
     assert facts.job is not None
     assert facts.trigger_seconds == 30
-    assert (facts.waiting_bytes, facts.free_bytes, facts.growth) == (107, 550, 4.0)
+    assert (facts.waiting_bytes, facts.free_bytes, facts.growth) == (107, 520, 4.0)
     assert (facts.roll_seconds, facts.disk_wait, facts.durable_lsn) == (4.0, 3.0, 20)
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})
     assert facts.addresses == {"beats": "tcp:1", "games": "tcp:2"}
@@ -116,7 +117,7 @@ def test_without_a_job(tmp_path: Path) -> None:
     assert round(facts.unpublished, 1) == 6.4
     assert facts.listeners["beats"] == 0
     assert round(facts.newest, 1) == 7.9
-    assert facts.free_bytes == 500
+    assert facts.free_bytes == 470
 
 
 def test_with_a_bucket(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_with_a_bucket(tmp_path: Path) -> None:
     assert facts == collected(tmp_path, "archive", uploads)
     assert (facts.job, facts.bucket, facts.bucket_error) == (None, True, "503")
     assert round(facts.unpublished, 1) == 6.4
-    assert facts.free_bytes == 550
+    assert facts.free_bytes == 520
 
 
 def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ function show({ status, sample }) {
   document.title = (status.freshness?.level === "good" ? "" : "● ") + status.node + " · gateway";
   put(at("node"), status.node);
   put(at("about"), `gateway ${status.version} · up ${duration(status.uptime_seconds)}`);
-  banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.");
+  banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.", status.freshness?.runbook);
   peers.show(status);
   way(status, sample, peers.unacknowledged);
   hour.add(sample);

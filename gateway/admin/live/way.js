@@ -8,10 +8,11 @@ const HOLDERS = { sender: "no event waits", journal: "journal", spool: "spool", 
 let said = "";
 
 /** The sentence on top.  Screen readers are told when it is another one, not each second. */
-export function banner(level, sentence) {
+export function banner(level, sentence, runbook) {
   at("banner").dataset.level = level;
   put(at("level"), LEVELS[level]);
   put(at("sentence"), sentence);
+  put(at("runbook"), runbook ? `More: ${runbook}` : "");
   const gist = level + sentence.replace(/[\d.,]+ ?\w+/g, "#");
   if (gist !== said) put(at("said"), sentence);
   said = gist;

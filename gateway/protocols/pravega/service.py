@@ -93,6 +93,13 @@ class PravegaService(Service):
                 return name.strip("[]"), int(port)
         raise LookupError("no listener has a controller")
 
+    @property
+    def _retained_limit(self) -> int | None:
+        """As in force now; the same in all listeners."""
+        return next(
+            (one.options.retained_bytes for one in self._context.listeners), None
+        )
+
     def start(self) -> None:
         """Let the controller read its state from the container, which is restored."""
         self._lookups.start()
@@ -143,6 +150,13 @@ class PravegaService(Service):
                     container.state.retained_bytes,
                     "gateway_pravega_retained_bytes",
                     card="events that streams keep",
+                    unit="bytes",
+                ),
+                Statistic(
+                    "retained_limit",
+                    "How much they may be: options.retained_bytes.",
+                    self._retained_limit,
+                    "gateway_pravega_retained_limit_bytes",
                     unit="bytes",
                 ),
                 Statistic(
