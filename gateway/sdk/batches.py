@@ -12,6 +12,10 @@ acknowledgements they are empty, and all else is the same.
 One connection's input is taken a turn at a time (`turn`): what a session yields is
 consumed lazily, batch by batch, while the turn is not over and the connection may feed
 the journal.  The rest waits in the session, and what arrives meanwhile behind it.
+
+Pomelo answers in any order, Pravega once all before it in its container is durable, and RS.io
+by demand: their servers share with this one what is not about the order, `closing`,
+`pressure` and `costs`.
 """
 
 from __future__ import annotations

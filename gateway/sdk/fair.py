@@ -1,4 +1,11 @@
-"""A queue whose clients take turns, so that nobody waits behind all that another has put."""
+"""A queue whose clients take turns, so that nobody waits behind all that another has put.
+
+What is fair otherwise is no such queue, each for one reason:
+
+    net.memory             takes away instead of giving: from whoever holds most
+    store.journal.shares   its queue keeps the order of events, so a crowd is not let in
+    pravega.lookups        whoever is furthest behind is next, so that all read one group
+"""
 
 from __future__ import annotations
 

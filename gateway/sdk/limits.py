@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -10,9 +11,13 @@ from gateway.sdk.fields import ByteCount, Count, Seconds
 from gateway.sdk.section import Section
 from gateway.sdk.units import Size
 
-__all__ = ["Limits"]
+if TYPE_CHECKING:
+    from gateway.sdk.protocol import Settings
+
+__all__ = ["Limits", "limits_of"]
 
 _MiB = 2**20
+_Kind = TypeVar("_Kind")
 
 
 class Limits(Section):
@@ -57,3 +62,14 @@ class Limits(Section):
         default=1 << 14,
         description="Messages that move no data, at once (number); 100 more each second",
     )
+
+
+def limits_of(kind: type[_Kind], settings: Settings[Any]) -> _Kind:
+    """The limits that a protocol's own dataclass names, of one listener.
+
+    A field has the value of the option of its name, or of the key of `Limits`; what is
+    neither keeps its default.
+    """
+    known = dict(settings.limits) | dict(settings.options)
+    names = [each.name for each in fields(kind) if each.name in known]  # type: ignore[arg-type]
+    return kind(**{name: known[name] for name in names})

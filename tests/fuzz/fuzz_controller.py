@@ -25,6 +25,7 @@ with atheris.instrument_imports(include=["gateway.protocols.pravega.controller",
     from gateway.protocols.pravega.controller.controller import Controller
     from gateway.protocols.pravega.controller.grpc import Calls, Failed
     from gateway.protocols.pravega.controller.methods import Caller
+    from gateway.protocols.pravega.options import Options
     from gateway.sdk.costs import Turn
     from gateway.sdk.interfaces import Refusal
     from gateway.testing import ManualJournal
@@ -54,7 +55,7 @@ def _controller(journal: ManualJournal, before: ManualJournal | None) -> Control
     container = Container(journal, clock)
     for stored in before.stored if before is not None else ():
         container.replay(stored)
-    made = Controller(container, clock, advertise=lambda host: (host, 1), segments=50)
+    made = Controller(container, clock, Options(segments=50), lambda host: (host, 1))
     container.start()
     made.start()
     journal.store_all()

@@ -24,6 +24,7 @@ from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import BatchListener, BatchServer
 from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.interfaces import Connection, Journal, Refusal
+from gateway.sdk.limits import limits_of
 from gateway.sdk.protocol import Settings
 
 __all__ = ["Lumberjack", "LumberjackServer", "accept"]
@@ -45,17 +46,9 @@ class Lumberjack(BatchListener):
         figures: Figures | None = None,
     ) -> None:
         """*figures* count what all listeners' connections do."""
-        limits, options = settings.limits, settings.options
-        frames = Limits(
-            message_bytes=limits.message_bytes,
-            inflated_bytes=limits.inflated_bytes,
-            compressed_bytes=options.compressed_bytes,
-            window_events=options.window_events,
-            pairs=options.pairs,
-            inflate_ratio=options.inflate_ratio,
-        )
+        limits, options = limits_of(Limits, settings), settings.options
         super().__init__(
-            settings, journal, clock, lambda settings, clock: Session(frames, figures)
+            settings, journal, clock, lambda settings, clock: Session(limits, figures)
         )
         self.stall_timeout = options.stall_timeout
         self.reminders: Deadlines[LumberjackServer] = Deadlines(

@@ -25,6 +25,7 @@ from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BYTE, ControlBudget, Turn
 from gateway.sdk.interfaces import Connection, Refusal, Yielding
+from gateway.sdk.limits import limits_of
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
 
@@ -90,18 +91,8 @@ class PravegaListener:
         check: TokenCheck = allow_all,
     ) -> None:
         """*check* is asked about the token of each request and append."""
-        limits, options = settings.limits, settings.options
-        self.limits = Limits(
-            message_bytes=limits.message_bytes,
-            segments=options.segments,
-            transaction_bytes=options.transaction_bytes,
-            internal_bytes=options.internal_bytes,
-            retained_bytes=options.retained_bytes,
-            table_bytes=options.table_bytes,
-            numbers=options.numbers,
-            writers=options.writers,
-            reads=options.reads,
-        )
+        limits = settings.limits
+        self.limits = limits_of(Limits, settings)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.change_bytes = batch_bytes(limits.unacknowledged_bytes)
         self.control_messages = limits.control_messages

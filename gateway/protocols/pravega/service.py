@@ -9,8 +9,6 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
 from gateway.protocols.pravega import controller
 from gateway.protocols.pravega.container import PROTOCOL, Container
 from gateway.protocols.pravega.controller.controller import Controller
@@ -52,18 +50,8 @@ class PravegaService(Service):
             writer_retention=options.writer_retention,
             synchronizers_are_rows=options.synchronizers == "rows",
         )
-        tokens = _revealed(options.tokens)
         self.controller = Controller(
-            self.container,
-            context.reactor,
-            advertise=self._advertise,
-            users=_revealed(options.users),
-            tokens={token: name for name, token in tokens.items()},
-            token_lifetime=options.token_lifetime,
-            segments=options.segments,
-            table_bytes=options.table_bytes,
-            internal_bytes=options.internal_bytes,
-            stream_retention=options.stream_retention,
+            self.container, context.reactor, options, self._advertise
         )
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
@@ -197,7 +185,3 @@ def _largest(sizes: Mapping[str, int], total: int) -> dict[str, float]:
     """The largest of them, and what is left for `others`."""
     found = dict(nlargest(_STREAMS_SHOWN, sizes.items(), key=itemgetter(1)))
     return {**found, "others": total - sum(found.values())}
-
-
-def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: secret.get_secret_value() for name, secret in secrets.items()}

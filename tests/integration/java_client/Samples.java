@@ -92,12 +92,7 @@ final class Samples {
     List<String> written = new ArrayList<>();
     try (Controller controller = controller();
         var writer = client.writer("t", EventWriterConfig.builder().build());
-        TransactionalEventStreamWriter<String> transactional =
-            client.events.createTransactionalEventWriter(
-                "w",
-                "t",
-                new UTF8StringSerializer(),
-                EventWriterConfig.builder().transactionTimeoutTime(60_000).build())) {
+        var transactional = transactional()) {
       Transaction<String> open = transactional.beginTxn();
       for (int n = 0; n < 10; n++) {
         written.add("0: staged " + n);
@@ -166,12 +161,7 @@ final class Samples {
     try (Controller controller = controller();
         var readers = client.new Readers("g", 1);
         var writer = client.writer("t", EventWriterConfig.builder().build());
-        TransactionalEventStreamWriter<String> transactional =
-            client.events.createTransactionalEventWriter(
-                "w",
-                "t",
-                new UTF8StringSerializer(),
-                EventWriterConfig.builder().transactionTimeoutTime(120_000).build())) {
+        var transactional = transactional()) {
       more(writer, written);
       writer.flush();
       List<Transaction<String>> open = new ArrayList<>();
@@ -197,6 +187,12 @@ final class Samples {
       inOrder(read, written);
     }
     System.out.println("events " + written.size());
+  }
+
+  private TransactionalEventStreamWriter<String> transactional() {
+    var config = EventWriterConfig.builder().transactionTimeoutTime(120_000).build();
+    return client.events.createTransactionalEventWriter(
+        "w", "t", new UTF8StringSerializer(), config);
   }
 
   private Controller controller() {

@@ -178,8 +178,8 @@ class Commits:
         ended = {
             each.id
             for part, source in staged
-            if there[source].length and len(active.under(part)) > 1
-            for each in active.under(part)
+            if there[source].length and len(sharing := active.under(part)) > 1
+            for each in sharing
         }
         return [part for part in active.parts if part.id in ended]
 

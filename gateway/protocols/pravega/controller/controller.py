@@ -30,6 +30,7 @@ from gateway.protocols.pravega.controller.streams import Streams
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.controller.watermarks import Watermarks
+from gateway.protocols.pravega.options import Options
 
 __all__ = ["Controller"]
 
@@ -57,34 +58,18 @@ class Controller:
         self,
         container: Container,
         clock: IReactorTime,
-        *,
+        options: Options,
         advertise: Callable[[str], tuple[str, int]],
-        users: Mapping[str, str] | None = None,
-        tokens: Mapping[str, str] | None = None,
-        token_lifetime: float = 600.0,
-        segments: int = 100_000,
-        table_bytes: int = 64 << 20,
-        internal_bytes: int = 64 << 20,
-        stream_retention: float | None = None,
     ) -> None:
         """*advertise* gives host and port of the segment store, for a client that
         addressed the controller by a host.
-
-        *users* are passwords by name, *tokens* names by bearer token; without both, no
-        credentials are required.  A delegation token is valid for *token_lifetime*
-        seconds.  The container may have *segments* segments, and *table_bytes* in all
-        its tables, those of the controller included, and *internal_bytes* in internal
-        segments.  *stream_retention*, in seconds, is
-        that of streams without a policy; None: they are kept.
         """
         self.container = container
-        self._segments = segments
-        self._table_bytes = table_bytes
-        self._internal_bytes = internal_bytes
-        self.credentials = Credentials(users or {}, tokens or {})
+        self._options = options
+        self.credentials = Credentials(options.users, options.tokens)
         self.tokens = DelegationTokens(
             clock.seconds,
-            lifetime=token_lifetime,
+            lifetime=options.token_lifetime,
             required=self.credentials.required,
         )
         self._catalog = Catalog(container)
@@ -102,7 +87,7 @@ class Controller:
             self._catalog, self.transactions, scalings, check_room=self._check_segments
         )
         self._rounds = (
-            Retention(self._catalog, clock, stream_retention).rounds,
+            Retention(self._catalog, clock, options.stream_retention).rounds,
             Autoscale(self._catalog, clock, scalings).rounds,
         )
         self._watermarks = Watermarks(
@@ -173,21 +158,19 @@ class Controller:
     def _check_tables(self, size: int) -> None:
         """Raise `Failed` if the tables have no room for so many bytes more."""
         size += self.container.state.table_bytes
-        if size > self._table_bytes:
-            raise over_limit(
-                f"{size} bytes in tables", self._table_bytes, "options.table_bytes"
-            )
+        most = self._options.table_bytes
+        if size > most:
+            raise over_limit(f"{size} bytes in tables", most, "options.table_bytes")
 
     def _check_segments(self, count: int) -> None:
         """Raise `Failed` if the container has no room for so many segments more."""
-        there = len(self.container.state.segments)
-        if there + count > self._segments:
-            raise over_limit(
-                f"{there} segments and {count} more", self._segments, "options.segments"
-            )
+        there, most = len(self.container.state.segments), self._options.segments
+        if there + count > most:
+            what = f"{there} segments and {count} more"
+            raise over_limit(what, most, "options.segments")
 
     def _internal_room(self) -> int:
-        return self._internal_bytes - self.container.state.kept_bytes
+        return self._options.internal_bytes - self.container.state.kept_bytes
 
     def _create_internal(self, scope: str, name: str) -> None:
         self._streams.create_internal(scope, name)

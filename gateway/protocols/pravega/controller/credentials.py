@@ -7,16 +7,22 @@ import hmac
 from base64 import b64decode
 from collections.abc import Mapping
 
+from pydantic import SecretStr
+
 __all__ = ["Credentials"]
 
 
 class Credentials:
     """The callers that are known."""
 
-    def __init__(self, users: Mapping[str, str], tokens: Mapping[str, str]) -> None:
-        """*users* are passwords by name, *tokens* names by token."""
-        self._users = {name.encode(): word.encode() for name, word in users.items()}
-        self._tokens = {token.encode(): name for token, name in tokens.items()}
+    def __init__(
+        self, users: Mapping[str, SecretStr], tokens: Mapping[str, SecretStr]
+    ) -> None:
+        """*users* are passwords by name, *tokens* bearer tokens by name; without both, no
+        credentials are required.
+        """
+        self._users = {name.encode(): _bytes(word) for name, word in users.items()}
+        self._tokens = {_bytes(token): name for name, token in tokens.items()}
 
     @property
     def required(self) -> bool:
@@ -49,3 +55,7 @@ class Credentials:
             if hmac.compare_digest(known, token):
                 found = name
         return found
+
+
+def _bytes(secret: SecretStr) -> bytes:
+    return secret.get_secret_value().encode()

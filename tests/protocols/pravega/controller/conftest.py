@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,9 +23,11 @@ from twisted.internet.task import Clock
 from gateway.event import Stored
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller import Controller, accept
+from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.testing import FakeConnection, ManualJournal
+from gateway_testkit.settings import settings
 from pravega_messages import decode, new
 
 SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
@@ -205,8 +206,7 @@ class Service:
         clock: Clock | None = None,
         reader: Any = None,
         replayed: Iterable[Stored] = (),
-        message_bytes: int = 1 << 24,
-        control_messages: int = 1 << 14,
+        advertise: Any = lambda host: (host, 12345),
         **more: Any,
     ) -> None:
         self.clock = clock or Clock()
@@ -218,17 +218,12 @@ class Service:
         self.container.state = state or self.container.state
         for stored in replayed:
             self.container.replay(stored)
-        self.settings = SimpleNamespace(
-            limits=SimpleNamespace(
-                message_bytes=message_bytes, control_messages=control_messages
-            )
-        )
+        self.advertise = advertise
+        self.settings = settings(Options, **more)
 
     def start(self) -> Service:
         self.controller = Controller(
-            self.container,
-            self.clock,
-            **{"advertise": lambda host: (host, 12345), **self.more},
+            self.container, self.clock, self.settings.options, self.advertise
         )
         self.accept = accept(self.settings, self.controller)
         self.container.start()
@@ -251,7 +246,9 @@ class Service:
         clock = Clock()
         clock.advance(self.clock.seconds() + later)
         replayed = self.journal.stored[:changes]
-        return Service(clock=clock, replayed=replayed, **self.more).start()
+        return Service(
+            clock=clock, replayed=replayed, advertise=self.advertise, **self.more
+        ).start()
 
     def append(self, name: str, data: bytes, number: int = 1) -> None:
         """A block of some writer."""

@@ -26,7 +26,9 @@ def basic(name: str, password: str) -> str:
 @pytest.fixture
 def guarded(make_service: Make) -> Any:
     """A controller with a user and a bearer's token."""
-    return make_service(users={"ann": "s3cret:ä"}, tokens={"t0ken": "bot"})
+    return make_service(
+        users={"ann": "s3cret:ä"}, tokens={"bot": "t0ken"}, token_lifetime=600.0
+    )
 
 
 @pytest.mark.parametrize(
