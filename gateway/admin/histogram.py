@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
 __all__ = ["BulkHistogram"]
@@ -20,13 +20,21 @@ __all__ = ["BulkHistogram"]
 class BulkHistogram(Collector):
     """Counts values by bucket."""
 
-    def __init__(self, name: str, text: str, buckets: Sequence[float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        buckets: Sequence[float],
+        registry: CollectorRegistry | None = None,
+    ) -> None:
         """*buckets* are their upper bounds, rising; a last one, +Inf, is added."""
         self._name = name
         self._text = text
         self._bounds = list(buckets)
         self._counts = [0] * (len(self._bounds) + 1)
         self._sum = 0.0
+        if registry is not None:
+            registry.register(self)
 
     def observe(self, values: Iterable[float]) -> None:
         """Count all of them."""

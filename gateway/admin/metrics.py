@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import ClassVar, get_args
 
 import prometheus_client
@@ -49,8 +50,7 @@ _COMMIT = (
     *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1),
     *(0.25, 0.5, 1, 2.5, 5, 10),
 )
-_PUBLISH = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_UPLOAD = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_FILE = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _LAG = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _EVENTS = (1, 10, 50, 100, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
 _BYTES = tuple(1024 * 4**n for n in range(9))  # 1 KiB .. 64 MiB
@@ -63,15 +63,10 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         registry.register(_Probed(probe))
         ProcessCollector(registry=registry)
-
-        def histogram(name: str, text: str, buckets: Iterable[float]) -> Histogram:
-            return Histogram(name, text, buckets=tuple(buckets), registry=registry)
-
-        def bulk(name: str, text: str, buckets: Sequence[float]) -> BulkHistogram:
-            made = BulkHistogram(name, text, buckets)
-            registry.register(made)
-            return made
-
+        histogram = partial(Histogram, registry=registry)
+        bulk = partial(BulkHistogram, registry=registry)
+        counter = partial(Counter, registry=registry)
+        few = partial(_Few, registry)
         self._commit_seconds = bulk(
             "gateway_journal_commit_seconds",
             "One group commit of the journal: write and fdatasync.",
@@ -91,54 +86,48 @@ class Metrics:
         self._publish_seconds = histogram(
             "gateway_spool_publish_seconds",
             "Decode, write, fsync and rename one Parquet file.",
-            _PUBLISH,
+            buckets=_FILE,
         )
         self._upload_seconds = histogram(
             "gateway_bucket_upload_seconds",
             "Put one Parquet file into the bucket, when that went well.",
-            _UPLOAD,
+            buckets=_FILE,
         )
         self._lag_seconds = histogram(
             "gateway_reactor_lag_seconds",
             "How late a call that the reactor owed every second came.",
-            _LAG,
+            buckets=_LAG,
         )
-        self._corrupt = Counter(
+        self._corrupt = counter(
             "gateway_journal_corrupt_records_total",
             "Journal records whose checksum did not match.",
-            registry=registry,
         )
-        self._flawed = _Few(
-            "gateway_flawed_events_total",
-            "Events stored with a flaw (invalid-json, oversized, ...).",
-            "flaw",
-            registry,
-        )
-        self._refusals = _Few(
-            "gateway_refusals_total",
-            "Connections closed for what they sent, by the limit's configuration key.",
-            "key",
-            registry,
-        )
-        self._wrong_credentials = _Few(
-            "gateway_wrong_credentials_total",
-            "Wrong tokens and passwords; at the admin port too.",
-            "listener",
-            registry,
-        )
-        self._failures = Counter(
+        self._failures = counter(
             "gateway_journal_failures_total",
             "Writes and syncs of the journal that failed, but for a full disk.",
             ["operation"],
-            registry=registry,
         )
         for operation in ("write", "sync"):  # `increase` does not see a first value
             self._failures.labels(operation)
-        self._protocol_failures = _Few(
+        self._flawed = few(
+            "gateway_flawed_events_total",
+            "Events stored with a flaw (invalid-json, oversized, ...).",
+            "flaw",
+        )
+        self._refusals = few(
+            "gateway_refusals_total",
+            "Connections closed for what they sent, by the limit's configuration key.",
+            "key",
+        )
+        self._wrong_credentials = few(
+            "gateway_wrong_credentials_total",
+            "Wrong tokens and passwords; at the admin port too.",
+            "listener",
+        )
+        self._protocol_failures = few(
             "gateway_protocol_failures_total",
             "Calls of the daemon to a protocol's plug-in that raised.",
             "protocol",
-            registry,
         )
 
     def committed(self, seconds: float, events: int, size: int) -> None:
@@ -235,7 +224,7 @@ class _Few:
     """A counter with one label of few values, its children bound on first use."""
 
     def __init__(
-        self, name: str, text: str, label: str, registry: CollectorRegistry
+        self, registry: CollectorRegistry, name: str, text: str, label: str
     ) -> None:
         self._counter = Counter(name, text, [label], registry=registry)
         self._children: dict[str, Counter] = {}

@@ -505,30 +505,13 @@ def _plain(
                 "in_spool": node.in_spool,
                 "in_journal": node.in_journal,
                 "aside": _spans(node.aside),
-                "holes": [
-                    {
-                        "first": hole.first,
-                        "last": hole.last,
-                        "archive": hole.archive,
-                        "note": hole.note,
-                        "incarnation": hole.incarnation,
-                    }
-                    for hole in report.holes.get(node.node, [])
-                ],
-                "doubles": [
-                    {
-                        "first": two.first,
-                        "last": two.last,
-                        "files": two.files,
-                        "incarnation": two.incarnation,
-                    }
-                    for two in report.doubles.get(node.node, [])
-                ],
+                "holes": list(map(asdict, report.holes.get(node.node, []))),
+                "doubles": list(map(asdict, report.doubles.get(node.node, []))),
                 "incarnations": [_life(life) for life in node.lives],
             }
             for node in report.nodes
         ],
-        "problems": [_problem(problem) for problem in report.problems],
+        "problems": list(map(asdict, report.problems)),
         "unknown": [
             {
                 "node": one.node,
@@ -543,15 +526,8 @@ def _plain(
             for one in report.unknown
         ],
         "lost": report.lost,
-        "accepted": [asdict(one) for one in report.accepted],
-        "acknowledged": searched
-        and {
-            "ids": searched.ids,
-            "missing": searched.missing,
-            "resent": searched.resent,
-            "copies": searched.copies,
-            "unsearched": [_problem(problem) for problem in searched.unsearched],
-        },
+        "accepted": list(map(asdict, report.accepted)),
+        "acknowledged": searched and asdict(searched),
         "content": found.get("content"),
         "payloads": found.get("payloads"),
         "chain": found.get("chain"),
@@ -575,7 +551,3 @@ def _life(life: Life) -> dict[str, Any]:
 
 def _spans(ranges: Ranges) -> list[dict[str, int]]:
     return [{"first": first, "last": last} for first, last in ranges]
-
-
-def _problem(problem: Any) -> dict[str, str]:
-    return {"file": problem.file, "why": problem.why}

@@ -13,9 +13,8 @@ One connection's input is taken a turn at a time (`turn`): what a session yields
 consumed lazily, batch by batch, while the turn is not over and the connection may feed
 the journal.  The rest waits in the session, and what arrives meanwhile behind it.
 
-Pomelo answers in any order, Pravega once all before it in its container is durable, and RS.io
-by demand: their servers share with this one what is not about the order, `closing`,
-`pressure` and `costs`.
+Who answers in any order, by demand, or once all of a shared state is durable has a server of
+its own, and shares with this one what is not about that: `closing`, `pressure`, `costs`.
 """
 
 from __future__ import annotations

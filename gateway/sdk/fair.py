@@ -1,10 +1,8 @@
 """A queue whose clients take turns, so that nobody waits behind all that another has put.
 
-What is fair otherwise is no such queue, each for one reason:
-
-    net.memory             takes away instead of giving: from whoever holds most
-    store.journal.shares   its queue keeps the order of events, so a crowd is not let in
-    pravega.lookups        whoever is furthest behind is next, so that all read one group
+Two that are fair otherwise can not be such queues: `net.memory` takes away instead of giving,
+from whoever holds most; that of `store.journal.shares` keeps the order of events, so a crowd
+is not overtaken but not let in.
 """
 
 from __future__ import annotations

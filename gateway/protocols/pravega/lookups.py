@@ -3,8 +3,8 @@
 Many segments share a row group, and decoding it is most of the work for any of them.
 Readers that catch up need the same groups, each at its own time: served as they ask,
 those ahead have the next groups decoded, in whose place those behind have theirs decoded
-once more, and it becomes worse the more they are.  Served with the lowest lsn first they
-go through the files together.
+once more, and it becomes worse the more they are; if they took turns, too.  Served with the
+lowest lsn first they go through the files together.
 
 Invariant: before a read no more are served, from when it came, than three times as many
 as waited then, and eight.  Twice as many, and eight, go before it wherever they look; and
