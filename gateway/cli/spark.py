@@ -130,8 +130,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _compact(args: argparse.Namespace) -> int:
     from gateway.config import load
-    from gateway.spark.compact import Busy, compact
+    from gateway.spark.compact import compact
     from gateway.spark.lakedisk import Lake
+    from gateway.spark.partition import Busy
 
     config = load(args.config)
     if "compact" not in kind_of(config.spark.sink).abilities:
@@ -242,9 +243,9 @@ def _told(one: NodeState) -> str:
 def _requeue(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.spark import requeue, session
-    from gateway.spark.compact import Busy
     from gateway.spark.lakedisk import Lake
     from gateway.spark.ledger import Broken
+    from gateway.spark.partition import Busy
     from gateway.spark.source import spool_of
 
     config = load(args.config)

@@ -1,9 +1,7 @@
 """Rewrites the many small files of a day that is over as a few large ones.
 
 A day's folder is rebuilt beside the table and takes the old one's place in one step
-(`LakeDisk.exchange`), so a listing shows the old files or the new ones, never both.  A
-reader that has listed the old ones and opens them later finds them gone, and lists
-again.  Whatever a crash leaves is either not yet in place or no longer in use.
+(`gateway.spark.partition`).
 
 Rows of `stats` are added up on the way: one for each window and address is left, or a
 few where they are too many to be held at once.
@@ -11,15 +9,9 @@ few where they are too many to be held at once.
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import fcntl
-import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -29,11 +21,17 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark import stats
-from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.parquet import publishing
-from gateway.store.lake import INTERNAL
+from gateway.spark.lakedisk import LakeDisk
+from gateway.spark.partition import (
+    alone,
+    check_room,
+    replace,
+    restore,
+    staged_for,
+    visible,
+)
 
-__all__ = ["TABLES", "Busy", "Compacted", "Compactor", "alone", "compact", "finish"]
+__all__ = ["TABLES", "Compacted", "Compactor", "compact"]
 
 TABLES = ("events", "quarantine", "stats")
 
@@ -48,10 +46,6 @@ _COUNTS = 1 << 20
 
 #: Seconds after which what could not be done is tried again.
 _AGAIN = 600.0
-
-
-class Busy(Exception):
-    """Something else must be finished first; the text says what."""
 
 
 @dataclass(frozen=True)
@@ -80,136 +74,34 @@ def compact(
     *stop* is asked between two files.
     """
     with alone(lake):
-        staging = lake / INTERNAL / "compact"
-        _restore(lake, staging, disk)
-        disk.remove_tree(staging)
+        restore(lake, disk)
         for table in TABLES:
             for folder in sorted((lake / table).glob("protocol=*/date=*")):
                 if stop():
                     return
                 if folder.name[len("date=") :] >= before.isoformat():
                     continue
-                staged = staging / folder.relative_to(lake)
-                done = _compact_folder(lake, folder, staged, disk, stop)
-                disk.remove_tree(staged)
+                done = _compact_folder(lake, folder, disk, stop)
                 if done is not None:
                     yield done
 
 
-@contextmanager
-def alone(lake: Path) -> Iterator[None]:
-    """Held by whoever makes new files of old ones, or those rows would be there twice.
-
-    Raises `Busy` if somebody else does.
-    """
-    (lake / INTERNAL).mkdir(parents=True, exist_ok=True)
-    path = lake / INTERNAL / "compacting"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise Busy(
-            f"files of {lake} are being rewritten already, by gateway spark compact, gateway"
-            " spark requeue, or the job: wait until that is done"
-        ) from None
-    finally:
-        os.close(fd)
-
-
-def finish(lake: Path, disk: LakeDisk) -> None:
-    """Undo what a crash has left half done, unless somebody is at it now.  Raises OSError."""
-    if (lake / INTERNAL / "compact").exists():
-        with contextlib.suppress(Busy), alone(lake):
-            _restore(lake, lake / INTERNAL / "compact", disk)
-
-
-def _restore(lake: Path, staging: Path, disk: LakeDisk) -> None:
-    """Undo a swap that a crash has cut in two, where it takes two steps."""
-    for between in staging.glob("*/*/.*.between"):
-        name = between.name.removeprefix(".").removesuffix(".between")
-        target = lake / between.parent.relative_to(staging) / name
-        if not disk.exists(between.with_name(name)):
-            continue  # what was made of it is in place
-        with publishing(lake):
-            if not disk.exists(target):
-                disk.rename(between, target)
-            else:  # a batch that came since has made a folder of that name
-                for path in disk.tree(between):
-                    disk.rename(path, target / path.name)
-                disk.sync_directory(target)
-            disk.sync_directory(target.parent)
-
-
 def _compact_folder(
-    lake: Path, folder: Path, staged: Path, disk: LakeDisk, stop: Callable[[], bool]
+    lake: Path, folder: Path, disk: LakeDisk, stop: Callable[[], bool]
 ) -> Compacted | None:
     """None if there is nothing to gain, or files of it were taken away meanwhile."""
-    sizes = {path: path.stat().st_size for path in _visible(folder)}
+    sizes = {path: path.stat().st_size for path in visible(folder)}
     small = [path for path, size in sizes.items() if size < LARGE]
     if len(small) < 2 or any(_has_variant(path) for path in small[:1]):
         return None
-    _check_room(folder, sum(sizes[path] for path in small), disk)
-    disk.make_directory(staged)
-    newest = max(path.stat().st_mtime for path in small)
+    check_room(folder, sum(sizes[path] for path in small), disk)
+    staged = staged_for(lake, folder, disk)
     rows = _rewrite(small, staged, stop, fold=folder.parent.parent.name == "stats")
-    if rows is None:
+    done = None if rows is None else replace(lake, folder, small, staged, disk)
+    disk.remove_tree(staged)
+    if rows is None or done is None:
         return None
-    for path in _visible(staged):
-        # A job that starts looks for the newest rows in the newest files.
-        disk.set_times(path, newest)
-        sync(disk, path)
-    with publishing(lake):
-        _check_settled(lake, folder, small)
-        now = _visible(folder)
-        if not set(small).issubset(now):
-            return None
-        # Large ones, and those of batches that came late: they stay as they are.
-        for path in now:
-            if path not in set(small):
-                disk.link(path, staged / path.name)
-        disk.sync_directory(staged)
-        after = len(_visible(staged))
-        disk.exchange(staged, folder)
-        disk.sync_directory(folder.parent)
-        disk.sync_directory(staged.parent)
-    return Compacted(str(folder.relative_to(lake)), len(now), after, rows)
-
-
-def _check_room(folder: Path, size: int, disk: LakeDisk) -> None:
-    """The gateway needs the same disk to acknowledge anything."""
-    if (free := disk.free(folder)) < 2 * size:
-        raise OSError(
-            errno.ENOSPC,
-            f"{size >> 20} MiB of small files are to be rewritten, which needs twice as"
-            f" much room, and {free >> 20} MiB are free",
-            str(folder),
-        )
-
-
-def _check_settled(lake: Path, folder: Path, going: Sequence[Path]) -> None:
-    """A batch that a crash has cut in two, or that is under way, counts on the names of
-    its files, and rows that are put through again on those that they come from.
-    """
-    names = {str(path.relative_to(lake)) for path in going}
-    for path in (lake / INTERNAL / "staging").glob("*/*/manifest"):
-        try:
-            manifest = json.loads(path.read_bytes())
-            counted = {goal for _, goal in manifest["moves"]}
-            counted.update(manifest.get("remove", ()))
-        except FileNotFoundError:
-            continue
-        except (ValueError, KeyError, TypeError):
-            counted = names
-        if not names.isdisjoint(counted):
-            raise Busy(
-                f"a batch with files in {folder}, {path.parent}, is not finished: wait"
-                " for gateway spark, or start it"
-            )
-
-
-def _visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+    return Compacted(str(folder.relative_to(lake)), *done, rows)
 
 
 def _has_variant(path: Path) -> bool:

@@ -17,11 +17,11 @@ from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
     admin,
-    compact,
     footers,
     formats,
     heap,
     java,
+    partition,
     progress,
     requeue,
     s3a,
@@ -163,7 +163,7 @@ class Job:
         self._disk.make_directory(self._spool)
         self._recover()
         requeue.finish(self._lake, self._disk)
-        compact.finish(self._lake, self._disk)
+        partition.finish(self._lake, self._disk)
         self._poison.finish()
         self._give_up()
         self._sweep()

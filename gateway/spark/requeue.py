@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark import footers, heap, stats
-from gateway.spark.compact import alone
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
+from gateway.spark.partition import alone
 from gateway.spark.poison import flaw_of
 from gateway.store.lake import INTERNAL
 

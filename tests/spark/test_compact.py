@@ -18,9 +18,10 @@ import pytest
 
 from gateway.audit import audit
 from gateway.spark import reading, stats
-from gateway.spark.compact import Busy, Compactor, compact, finish
+from gateway.spark.compact import Compactor, compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import publishing
+from gateway.spark.partition import Busy, finish
 from gateway.store.finder import Directories
 from played_spark import PowerCut
 

@@ -96,8 +96,9 @@ COMPACTOR = """
 import os, signal, sys, time
 from datetime import date
 from pathlib import Path
-from gateway.spark.compact import Busy, compact
+from gateway.spark.compact import compact
 from gateway.spark.lakedisk import Lake
+from gateway.spark.partition import Busy
 
 lake, deadly, home, swaps = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), 0
 

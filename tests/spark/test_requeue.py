@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.spark import requeue
-from gateway.spark.compact import Busy, compact
+from gateway.spark.compact import compact
 from gateway.spark.lakedisk import Lake
 from played_spark import PowerCut
 
