@@ -11,7 +11,7 @@ must not need Spark, because the daemon does it: methods import what they need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -31,6 +31,7 @@ NAMES = ("parquet", "delta", "iceberg")
 _MODULES = (*NAMES, "function")
 
 Ability = Literal[
+    "backfill",  # columns of rows that are there are made anew (gateway spark backfill)
     "compact",  # the small files of days that are over become large ones (spark.compact)
     "deduplicate",  # what a shipper sent again goes to quarantine (spark.deduplicate)
     "elsewhere",  # tasks that do not see the job's disk write it
@@ -82,6 +83,17 @@ class Kind(ABC):
 
         May run beside the job.  Says what was done, step by step.  Raises
         `gateway.spark.ledger.Broken`, and what Spark raises.
+        """
+        raise NotImplementedError(self.name)
+
+    def backfill(
+        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+    ) -> Iterator[str]:
+        """Make columns of rows that are in the tables: those of *names*, or those that the
+        tables lack.
+
+        Says what was done, step by step.  Raises `gateway.spark.partition.Busy`,
+        `gateway.spark.ledger.Broken`, OSError, and what Spark raises.
         """
         raise NotImplementedError(self.name)
 

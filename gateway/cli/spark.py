@@ -21,6 +21,9 @@ Turn the files of the spool into tables, each event exactly once.
 Runs until SIGTERM or ^C and finishes its batch first; started again, it goes on where
 it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' brings both.
 
+  backfill  make columns of rows that are in the tables already: those that were added to
+            spark.columns since, or the COLUMNs that you name, whose paths have changed;
+            one that you name and have no more is taken out.  May run beside the job
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
   settle    tell the job whether the target of your own function (spark.sink) has a batch
@@ -32,11 +35,12 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
   forget    a node that left for good: once all of it is in the tables, its last file is
             taken out of the bucket, and no gateway may have its name again
   compact   rewrite the small files of days that are over as a few large ones; the job
-            does so by itself (spark.compact).  May run beside it; needs no Spark
+            does so by itself, and with the current day's (spark.compact).  May run beside it; needs no Spark
 
 Example:
   gateway spark --config conf/gateway.yaml
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
+  gateway spark backfill status level --config conf/gateway.yaml
   gateway spark compact --config conf/gateway.yaml
   gateway spark requeue --config conf/gateway.yaml --flaw oversized
   gateway spark forget gw-2 --config conf/job.yaml
@@ -57,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=(
             "run",
+            "backfill",
             "compact",
             "requeue",
             "maintain",
@@ -67,7 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="run",
         help="what to do (default: run the job)",
     )
-    parser.add_argument("node", nargs="?", metavar="NODE", help="forget: which one")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="forget: which node; backfill: which columns (default: those that lack)",
+    )
     job.add_arguments(parser)
     parser.add_argument(
         "--before",
@@ -106,8 +116,10 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--flaw is for requeue")
     if args.days is not None and args.action != "maintain":
         raise WrongUse("--days is for maintain")
-    if (args.node is not None) is not (args.action == "forget"):
-        raise WrongUse("forget needs the name of a NODE, and nothing else takes one")
+    if args.names and args.action not in ("backfill", "forget"):
+        raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
+    if args.action == "forget" and len(args.names) != 1:
+        raise WrongUse("forget needs the name of one NODE")
     if args.action in ("nodes", "forget"):
         return _nodes(args)
     settled = args.batch is not None and (args.written or args.missing)
@@ -119,6 +131,8 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--batch, --written and --missing are for settle")
     if args.action == "requeue":
         return _requeue(args)
+    if args.action == "backfill":
+        return _backfill(args)
     if args.action == "maintain":
         return _maintain(args)
     if args.action == "compact":
@@ -147,6 +161,29 @@ def _compact(args: argparse.Namespace) -> int:
                 asdict(done),
             )
     except Busy as why:
+        return _failed(args, why)
+    return 0
+
+
+def _backfill(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken
+    from gateway.spark.partition import Busy
+
+    config = load(args.config)
+    kind = kind_of(config.spark.sink)
+    if "backfill" not in kind.abilities:
+        fitting = ", ".join(able("backfill"))
+        raise WrongUse(f"backfill is for {fitting}, not {config.spark.sink}")
+    try:
+        spark = job.start_session(config)
+        try:
+            for done in kind.backfill(config, spark, Lake(), args.names):
+                _say(args, done, {"done": done})
+        finally:
+            spark.stop()
+    except (Broken, Busy) as why:
         return _failed(args, why)
     return 0
 
@@ -205,7 +242,7 @@ def _nodes(args: argparse.Namespace) -> int:
         last = nodes.forget(
             bucket,
             ledger,
-            Claim(asked, args.node, Holder.here(lake, "")),
+            Claim(asked, args.names[0], Holder.here(lake, "")),
             inbox=[path.name for path in spool_of(config).glob("events-*")],
             archived=config.spool.after == "archive",
         )
@@ -213,16 +250,18 @@ def _nodes(args: argparse.Namespace) -> int:
         raise WrongUse(str(why)) from None
     except (Broken, BucketError, nodes.NotDrained) as why:
         return _failed(args, why)
-    aside = [hole for hole in ledger.holes if hole.node == args.node]
+    aside = [hole for hole in ledger.holes if hole.node == args.names[0]]
     events = sum(hole.last - hole.first + 1 for hole in aside)
-    text = f"{args.node} is forgotten; its events, up to lsn {last}, are in the tables"
+    text = (
+        f"{args.names[0]} is forgotten; its events, up to lsn {last}, are in the tables"
+    )
     if aside:
         text += (
             f", but for {events} in {len(aside)} files that could not be read:"
             f" {aside[0].file} first; they lie in {config.data_dir / 'poison'}."
             " gateway spark requeue puts through again what can be read there"
         )
-    news = {"node": args.node, "forgotten": True, "last_lsn": last, "aside": events}
+    news = {"node": args.names[0], "forgotten": True, "last_lsn": last, "aside": events}
     _say(args, text, news)
     return 0
 

@@ -316,7 +316,8 @@ class Spark(Section):
         default=HOUR, description="How far back deduplicate looks (time)"
     )
     compact: Switch = Field(
-        default=True, description="Rewrite a day's small files once it is over"
+        default=True,
+        description="Rewrite small files, and all of a day once it is over",
     )
     max_bytes_per_trigger: ByteCount = Field(
         default=256 * MiB, description="Bytes of events in one micro-batch (size)"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.sink import Kind
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.audit.remote import Access
+    from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
 
 __all__ = ["kind"]
@@ -22,7 +23,9 @@ _TABLES = ("events", "quarantine")
 
 class _Parquet(Kind):
     name = "parquet"
-    abilities = frozenset({"compact", "deduplicate", "folders", "rows", "variant"})
+    abilities = frozenset(
+        {"backfill", "compact", "deduplicate", "folders", "rows", "variant"}
+    )
 
     def make(self, parts: Parts) -> Sink:
         """See `Kind`."""
@@ -47,6 +50,17 @@ class _Parquet(Kind):
             find_resent=parts.find_resent,
             done=parts.done,
         )
+
+    def backfill(
+        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+    ) -> Iterator[str]:
+        """See `Kind`."""
+        from gateway.spark import sinks
+        from gateway.spark.backfill import Folders
+
+        sinks.claim(config.data_dir / "lake", disk, {"sink": self.name})
+        folders = Folders(spark, config, disk, names)
+        yield from map(str, folders.run())
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access

@@ -70,7 +70,8 @@ def run(
     try:
         query = start(spark, config.data_dir)
         failures = _watch(query, stop)
-        job.run(config, spark=spark, stop_event=stop, report=report)
+        # The query would read rows again whenever their files are written anew.
+        job.run(config, spark, stop, open_day=False, report=report)
         query.stop()
     except job.Failed as why:
         sys.stderr.write(f"{why}\n")

@@ -1,7 +1,12 @@
-"""Rewrites the many small files of a day that is over as a few large ones.
+"""Rewrites the many small files of a day as a few large ones.
 
 A day's folder is rebuilt beside the table and takes the old one's place in one step
-(`gateway.spark.partition`).
+(`gateway.spark.partition`).  Of a day that is over all small files become one.  Of the
+current one so many of a tier become one of the next tier that there are never many of
+any: each row is written anew twice until the day is over, and then once more.
+
+Files that differ in their columns stay apart: one that has a column with nothing in it
+looks like one whose rows have nothing to put there (`backfill`).
 
 Rows of `stats` are added up on the way: one for each window and address is left, or a
 few where they are too many to be held at once.
@@ -9,12 +14,15 @@ few where they are too many to be held at once.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +31,7 @@ from attrs import define
 from gateway.spark import stats
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.partition import (
+    Busy,
     alone,
     check_room,
     replace,
@@ -31,7 +40,15 @@ from gateway.spark.partition import (
     visible,
 )
 
-__all__ = ["TABLES", "Compacted", "Compactor", "compact"]
+__all__ = [
+    "TABLES",
+    "TIERS",
+    "Compacted",
+    "Compactor",
+    "Filler",
+    "compact",
+    "compact_open",
+]
 
 TABLES = ("events", "quarantine", "stats")
 
@@ -47,6 +64,13 @@ _COUNTS = 1 << 20
 #: Seconds after which what could not be done is tried again.
 _AGAIN = 600.0
 
+#: So many files of a tier become one of the next, while their day is not over: with a batch
+#: a second there are 120 of the first, 24 of the second and 30 of the last at the most.
+TIERS = (120, 24)
+#: Seconds between looks at the files of the current day.
+_LOOK = 5.0
+_TIER = re.compile(r"part-(\d{10})-(?:(tier(\d)|compact|backfill))?.*")
+
 
 @dataclass(frozen=True)
 class Compacted:
@@ -59,6 +83,9 @@ class Compacted:
     after: int
     rows: int
     """In the files that were rewritten."""
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.before} files, now {self.after}"
 
 
 def compact(
@@ -86,22 +113,95 @@ def compact(
                     yield done
 
 
+def compact_open(
+    lake: Path,
+    disk: LakeDisk,
+    day: date,
+    *,
+    upto: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Compacted]:
+    """Rewrite small files of *day*, which is not over, of batches up to number *upto*.
+
+    As `compact`.
+    """
+    with alone(lake):
+        restore(lake, disk)
+        for folder in _of_day(lake, day):
+            ripe = _ripe(visible(folder), upto)
+            if stop():
+                return
+            for tier, files in ripe.items():
+                done = _rewrite_some(lake, folder, files, f"tier{tier + 1}", disk, stop)
+                if done is not None:
+                    yield done
+
+
+def _of_day(lake: Path, day: date) -> list[Path]:
+    return [
+        folder
+        for table in TABLES
+        for folder in sorted((lake / table).glob(f"protocol=*/date={day.isoformat()}"))
+    ]
+
+
+def _ripe(files: Iterable[Path], upto: int) -> dict[int, list[Path]]:
+    """Those of each tier of which there are enough to become one of the next."""
+    tiers: dict[int, list[Path]] = {tier: [] for tier in range(len(TIERS))}
+    for path in files:
+        if (found := _TIER.fullmatch(path.name)) is None or int(found[1]) > upto:
+            continue
+        tier = int(found[3] or 0) if found[2] is None or found[3] else len(TIERS)
+        if tier in tiers:
+            tiers[tier].append(path)
+    return {tier: those for tier, those in tiers.items() if len(those) >= TIERS[tier]}
+
+
 def _compact_folder(
     lake: Path, folder: Path, disk: LakeDisk, stop: Callable[[], bool]
 ) -> Compacted | None:
+    """All of a day that is over."""
+    return _rewrite_some(lake, folder, visible(folder), "compact", disk, stop)
+
+
+def _rewrite_some(
+    lake: Path,
+    folder: Path,
+    files: Sequence[Path],
+    word: str,
+    disk: LakeDisk,
+    stop: Callable[[], bool],
+) -> Compacted | None:
     """None if there is nothing to gain, or files of it were taken away meanwhile."""
-    sizes = {path: path.stat().st_size for path in visible(folder)}
+    sizes = {path: path.stat().st_size for path in files}
     small = [path for path, size in sizes.items() if size < LARGE]
-    if len(small) < 2 or any(_has_variant(path) for path in small[:1]):
+    if len(small) < 2 or _has_variant(small[0]):
         return None
-    check_room(folder, sum(sizes[path] for path in small), disk)
+    groups = _alike(small, stop)
+    going = [path for group in groups for path in group]
+    if not going:
+        return None
+    check_room(folder, sum(sizes[path] for path in going), disk)
     staged = staged_for(lake, folder, disk)
-    rows = _rewrite(small, staged, stop, fold=folder.parent.parent.name == "stats")
-    done = None if rows is None else replace(lake, folder, small, staged, disk)
+    fold = folder.parent.parent.name == "stats"
+    rows = _rewrite(groups, staged, word, stop, fold=fold)
+    done = None if rows is None else replace(lake, folder, going, staged, disk)
     disk.remove_tree(staged)
     if rows is None or done is None:
         return None
     return Compacted(str(folder.relative_to(lake)), *done, rows)
+
+
+def _alike(files: Sequence[Path], stop: Callable[[], bool]) -> list[list[Path]]:
+    """Two and more with the same columns; none if told to stop."""
+    groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
+    for path in files:
+        if stop():
+            return []
+        schema = _schema(path)
+        columns = sorted((field.name, str(field.type)) for field in schema)
+        groups.setdefault(tuple(columns), []).append(path)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _has_variant(path: Path) -> bool:
@@ -149,25 +249,28 @@ class _Files:
 
 
 def _rewrite(
-    files: Sequence[Path], staged: Path, stop: Callable[[], bool], *, fold: bool
+    groups: Sequence[Sequence[Path]],
+    staged: Path,
+    word: str,
+    stop: Callable[[], bool],
+    *,
+    fold: bool,
 ) -> int | None:
-    """Put the rows of *files* into few; how many they were.  None: told to stop."""
-    schema = _schema(files[0])
-    for path in files[1:]:
-        if stop():
+    """Put the rows of each group into few files; how many they were.  None: told to stop."""
+    rows = 0
+    for number, files in enumerate(groups):
+        schema = _schema(files[0])
+        # Named like the newest, so that readers of whole batches take it for one of them.
+        start = files[-1].name[: len("part-0123456789")]
+        into = _Files(staged, f"{start}-{word}-{len(files)}-{number}", schema)
+        tables = _tables(files, schema, stop)
+        try:
+            rows += _fold(tables, into) if fold else _copy(tables, into)
+        except _Stopped:
             return None
-        if (other := _schema(path)) != schema:
-            schema = pa.unify_schemas([schema, other])
-    # Named like the newest, so that readers of whole batches take it for one of them.
-    name = f"{files[-1].name[: len('part-0123456789')]}-compact-{len(files)}"
-    into = _Files(staged, name, schema)
-    tables = _tables(files, schema, stop)
-    try:
-        return _fold(tables, into) if fold else _copy(tables, into)
-    except _Stopped:
-        return None
-    finally:
-        into.close()
+        finally:
+            into.close()
+    return rows
 
 
 class _Stopped(Exception):
@@ -187,7 +290,7 @@ def _tables(
             raise _Stopped
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_ROWS, use_threads=False):
-                yield _widened(pa.table(batch), schema)
+                yield pa.table(batch).select(schema.names).cast(schema)
 
 
 def _copy(tables: Iterable[pa.Table], into: _Files) -> int:
@@ -225,53 +328,65 @@ def _fold(tables: Iterable[pa.Table], into: _Files) -> int:
     return rows
 
 
-def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """With nulls in the columns that its file did not have yet."""
-    if table.schema.equals(schema):
-        return table
-    return pa.table(
-        {
-            field.name: table[field.name].cast(field.type)
-            if field.name in table.column_names
-            else pa.nulls(table.num_rows, field.type)
-            for field in schema
-        },
-        schema=schema,
-    )
+class Filler(Protocol):
+    """Makes columns in rows that came before they were configured: `backfill.Folders`."""
+
+    def fill_day(self, day: str, stop: Callable[[], bool]) -> Iterator[object]:
+        """In the files of a day; says what was done, step by step."""
 
 
 @define(eq=False, slots=False)
 class Compactor:
-    """Compacts by itself once a day is over, on a thread of its own."""
+    """Compacts by itself, on a thread of its own: days that are over, and the current one.
+
+    *upto* is the number of the last batch whose files may be rewritten before their day is
+    over; without it only days that are over are.  *filler* fills today's files of before
+    the start.
+    """
 
     _lake: Path
     _disk: LakeDisk
-    _done: Callable[[Compacted], None]
+    _done: Callable[[object], None]
     _failed: Callable[[Exception], None]
     _today: Callable[[], date] = lambda: datetime.now(UTC).date()
     _clock: Callable[[], float] = time.monotonic
+    _upto: Callable[[], int] | None = None
+    _filler: Callable[[], Filler] | None = None
 
     def __attrs_post_init__(self) -> None:
         self._began_on: date | None = None
         self._again: float | None = None
+        self._look_at = self._clock()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def tend(self) -> None:
         """Begin if a day has ended since the last time, or since the start, or the last
-        time failed some minutes ago.
+        time failed some minutes ago, or today's files are many.
         """
-        today = self._today()
-        running = self._thread is not None and self._thread.is_alive()
-        again = self._again is not None and self._clock() >= self._again
-        if running or (self._began_on == today and not again):
+        if self._thread is not None and self._thread.is_alive():
             return
-        self._began_on = today
+        today, now = self._today(), self._clock()
+        again = self._again is not None and now >= self._again
+        if self._began_on != today or again:
+            work: Callable[[date], None] = self._all
+            self._began_on = today
+        elif self._again is None and self._many(today, now):
+            work = self._open_day
+        else:
+            return
         self._again = None
         self._thread = threading.Thread(
-            target=self._run, args=(today,), name="compact", daemon=True
+            target=self._run, args=(work, today), name="compact", daemon=True
         )
         self._thread.start()
+
+    def _many(self, today: date, now: float) -> bool:
+        if self._upto is None or now < self._look_at:
+            return False
+        self._look_at = now + _LOOK
+        upto = self._upto()
+        return any(_ripe(visible(one), upto) for one in _of_day(self._lake, today))
 
     def stop(self) -> None:
         """Give up what is under way; nothing is left half done."""
@@ -279,12 +394,31 @@ class Compactor:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, today: date) -> None:
+    def _run(self, work: Callable[[date], None], today: date) -> None:
         try:
-            for done in compact(
-                self._lake, self._disk, before=today, stop=self._stop.is_set
-            ):
-                self._done(done)
+            work(today)
         except Exception as why:  # the tables are whole; the job must go on
             self._again = self._clock() + _AGAIN
             self._failed(why)
+
+    def _all(self, today: date) -> None:
+        stop = self._stop.is_set
+        for done in compact(self._lake, self._disk, before=today, stop=stop):
+            self._done(done)
+        self._open_day(today)
+        if self._filler is not None:
+            for filled in self._filler().fill_day(today.isoformat(), stop):
+                self._done(filled)
+            self._filler = None
+
+    def _open_day(self, today: date) -> None:
+        if self._upto is None:
+            return
+        upto, stop = self._upto(), self._stop.is_set
+        with contextlib.suppress(
+            Busy
+        ):  # files come all the time: soon there is another look
+            for done in compact_open(
+                self._lake, self._disk, today, upto=upto, stop=stop
+            ):
+                self._done(done)

@@ -7,6 +7,7 @@ jars), and Spark hands the classes out as a jar.
 
 from __future__ import annotations
 
+import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,7 +86,8 @@ def _register(
     loader = session.getClass().getClassLoader()
     jar = Path(SparkFiles.getRootDirectory()) / "gateway" / f"{name}.jar"
     jar.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(jar, "w") as classes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as classes:
         for source in code:
             compiler = java.org.codehaus.janino.SimpleCompiler()
             compiler.setParentClassLoader(loader)
@@ -93,13 +95,15 @@ def _register(
             for one, content in compiler.getBytecodes().items():
                 classes.writestr(f"{one.replace('.', '/')}.class", bytes(content))
             loader = compiler.getClassLoader()
-    spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
+    if not jar.exists():  # else another session's, and tasks may be reading it
+        jar.write_bytes(made.getvalue())
+        spark._jsc.addJar(jar.as_uri())  # noqa: SLF001
     # By reflection: Py4J takes classes of the same name, from two sessions, for one.
     (constructor,) = loader.loadClass(_CLASS).getConstructors()
     keys = _array(spark, java.String, [key for path in paths for key in path])
     depths = _array(spark, java.int, [len(path) for path in paths])
     timed = _array(spark, java.int, instants)
-    made = constructor.newInstance(
+    instance = constructor.newInstance(
         _array(spark, java.Object, [keys, depths, timed, contents])
     )
     columns = [TEXT, *map(field, range(len(paths)))]
@@ -109,7 +113,7 @@ def _register(
         + [StructField(CONTENTS, LongType())] * contents
     )
     kind = session.parseDataType(result.json())
-    session.udf().register(name, made, kind)
+    session.udf().register(name, instance, kind)
 
 
 def _array(spark: SparkSession, kind: Any, values: Sequence[Any]) -> Any:

@@ -69,9 +69,15 @@ class Job:
     """The query and what goes on around it; `run` is the way in."""
 
     def __init__(
-        self, config: Any, spark: SparkSession, health: Health, report: progress.Report
+        self,
+        config: Any,
+        spark: SparkSession,
+        health: Health,
+        report: progress.Report,
+        *,
+        open_day: bool = True,
     ) -> None:
-        from gateway.spark import query
+        from gateway.spark import backfill, query
         from gateway.spark.columns import Columns
 
         self._config = config
@@ -117,10 +123,11 @@ class Job:
         self._compactor = Compactor(
             self._lake,
             self._disk,
-            lambda done: _log.info(
-                "compacted %s: %d files, now %d", done.folder, done.before, done.after
-            ),
+            lambda done: _log.info("rewritten: %s", done),
             lambda why: _log.warning("could not compact: %s", why),
+            # The files of the last batch may be on their way to their names.
+            upto=(lambda: sink.ledger.sequence - 1) if open_day else None,
+            filler=lambda: backfill.Folders(spark, config, self._disk),
         )
 
     def _limit(self) -> Mapping[str, int]:
@@ -419,11 +426,12 @@ def run(
     stop_event: threading.Event | None = None,
     *,
     available_now: bool = False,
+    open_day: bool = True,
     report: progress.Report = lambda news: None,
 ) -> None:
     """Run until *stop_event*, or with *available_now* until the spool is read.
 
-    Starts a session and stops it unless *spark* is given.  Raises `Failed` when it can
+    Without *open_day* the files of a day stay as they are until it is over.  Starts a session and stops it unless *spark* is given.  Raises `Failed` when it can
     not go on: the tables are whole then too, and the next start goes on from there.
     """
     if config.spool.after == "keep":
@@ -438,7 +446,14 @@ def run(
     except Locked as why:
         raise Failed(str(why)) from None
     try:
-        _told(config, spark, stop, report, available_now=available_now)
+        _told(
+            config,
+            spark,
+            stop,
+            report,
+            available_now=available_now,
+            open_day=open_day,
+        )
     finally:
         held.release()
 
@@ -450,13 +465,22 @@ def _told(
     report: progress.Report,
     *,
     available_now: bool,
+    open_day: bool,
 ) -> None:
     """Run, and report how it ended: also why it never came to a batch."""
     health = Health(config.data_dir / "lake")
     failed: str | None = "ended by an error"
     try:
         health.begin()
-        _work(config, spark, stop, health, report, available_now=available_now)
+        _work(
+            config,
+            spark,
+            stop,
+            health,
+            report,
+            available_now=available_now,
+            open_day=open_day,
+        )
         failed = None
     except (Stopped, KeyboardInterrupt):  # PySpark's own way to deal with ^C
         failed = None
@@ -480,6 +504,7 @@ def _work(
     report: progress.Report,
     *,
     available_now: bool,
+    open_day: bool,
 ) -> None:
     internal = config.data_dir / "lake" / INTERNAL
     mine, ours = None, spark is None
@@ -491,7 +516,7 @@ def _work(
         health.say(doing="waiting for the Java of another job")
         with _JavaLock(spark, internal / "lock-java", stop):
             health.say(doing="looking at what the last one left")
-            job = Job(config, spark, health, report)
+            job = Job(config, spark, health, report, open_day=open_day)
             _loop(job, stop, report, available_now=available_now)
         report(_stopped(config))
     except (Stopped, KeyboardInterrupt):

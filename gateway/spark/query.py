@@ -137,7 +137,8 @@ class Query:
                 raise Broken(
                     f"column {name} of the tables is {before}, the configuration makes"
                     f" it {now}: take another name or type (spark.columns, spark.body),"
-                    " or begin new tables"
+                    " make it anew in all rows (gateway spark backfill), or begin new"
+                    " tables"
                 )
 
     @property

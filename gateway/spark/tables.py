@@ -52,9 +52,13 @@ _JSON = (
 
 
 def events(
-    stream: DataFrame, body: str = "json", columns: Columns | None = None
+    stream: DataFrame,
+    body: str = "json",
+    columns: Columns | None = None,
+    carried: Sequence[str] = (),
 ) -> DataFrame:
-    """Rows of `events` and `quarantine`; the column `table` says which.
+    """Rows of `events` and `quarantine`; the column `table` says which.  Columns of *stream*
+    that are *carried* stay beside them.
 
     `body` holds what was sent where that is JSON in valid UTF-8 and has no flaw; as
     VARIANT only where that loses no key and no part.  Where it does not, it is null and
@@ -102,6 +106,7 @@ def events(
         ),
         "protocol",
         f.expr("cast(received_at AS date)").alias("date"),
+        *carried,
     )
 
 

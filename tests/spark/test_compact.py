@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
+from gateway.spark import compact as compact_module
 from gateway.spark import reading, stats
-from gateway.spark.compact import Compactor, compact
+from gateway.spark.compact import Compactor, compact, compact_open
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import publishing
-from gateway.spark.partition import Busy, finish
+from gateway.spark.partition import Busy, alone, finish
 from gateway.store.finder import Directories
 from played_spark import PowerCut
 
@@ -120,14 +121,18 @@ def test_files_of_a_day_are_few_however_many_batches(tmp_path: Path) -> None:
     assert sum(counted["events"].to_pylist()) == 2 * batches * 5
 
 
-def test_columns_that_came_later_are_null_before(lake: Path) -> None:
-    """A day in which `spark.columns` changed keeps all columns."""
-    put(lake, 21, rows(21, status=pa.array([200] * SIZE, pa.int32())))
-    list(compact(lake, Lake(), before=BEFORE))
-    (one,) = files(lake)
-    table = pq.read_table(one)
-    assert table["status"].null_count == 200
-    assert table.num_rows == 210
+def test_files_with_other_columns_stay_apart(lake: Path) -> None:
+    """A day in which `spark.columns` changed has a file for each set of columns: which rows
+    never had one must be seen, or nobody could make it for them."""
+    for batch in (21, 22):
+        put(lake, batch, rows(batch, status=pa.array([200] * SIZE, pa.int32())))
+    (done,) = compact(lake, Lake(), before=BEFORE)
+    assert (done.before, done.after, done.rows) == (22, 2, 220)
+    old, new = map(pq.ParquetFile, files(lake))
+    assert (old.metadata.num_rows, new.metadata.num_rows) == (200, 20)
+    assert "status" not in old.schema_arrow.names
+    assert new.read()["status"].null_count == 0
+    assert list(compact(lake, Lake(), before=BEFORE)) == []
 
 
 def test_large_files_stay(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,9 +286,9 @@ def test_a_swap_that_a_crash_has_cut_in_two(lake: Path, left: int, late: bool) -
     """On a file system that takes steps for it: a start of the job puts back what is not in
     place, also where a batch that came late has made the day's folder anew."""
     before = seen(lake)
-    # Of the first folder: one tree is removed, and then names change three times.
+    # Of the first folder: two trees are removed, and then names change three times.
     with pytest.raises(PowerCut):
-        list(compact(lake, Fuse(2 + left, exchanges=False), before=BEFORE))
+        list(compact(lake, Fuse(3 + left, exchanges=False), before=BEFORE))
     assert (seen(lake) == before) is (left != 1)
     if late:
         put(lake, 50, rows(50))
@@ -474,6 +479,150 @@ def test_it_begins_when_a_day_is_over(lake: Path) -> None:
     assert [one.folder[-10:] for one in done] == ["2026-03-01", "2026-03-01"]
     compactor.stop()
     assert failed == []
+
+
+TODAY = date(2026, 3, 1)
+LAST = 1 << 40
+
+
+def test_the_current_day_has_few_files_at_any_hour() -> None:
+    """At a batch a second, looked at every five seconds: never more than 200 in a folder,
+    and no row is in more than three files over the day."""
+    names: list[Path] = []
+    most, tiers = 0, Counter[int]()
+    for second in range(86_400):
+        names.append(Path(f"part-{second:010d}-0badcafe-0.parquet"))
+        if second % 5:
+            continue
+        for tier, ripe in compact_module._ripe(names, second - 1).items():
+            names = [path for path in names if path not in set(ripe)]
+            newest = ripe[-1].name[: len("part-0123456789")]
+            names.append(Path(f"{newest}-tier{tier + 1}-{len(ripe)}-0-0.parquet"))
+            names.sort()
+            tiers[tier] += 1
+        most = max(most, len(names))
+    assert most < 200
+    assert set(tiers) == {0, 1}
+    assert tiers[0] > 86_400 / 200
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six files of a tier are enough, and then three."""
+    monkeypatch.setattr("gateway.spark.compact.TIERS", (6, 3))
+
+
+@pytest.mark.usefixtures("few")
+def test_files_of_the_current_day_go_from_tier_to_tier(tmp_path: Path) -> None:
+    """Every row once at each look, and each file of a tier is left alone until there are
+    enough; once the day is over they are one, in order."""
+    lake = tmp_path / "lake"
+    (lake / ".gateway").mkdir(parents=True)
+    most = 0
+    for batch in range(60):
+        put(lake, batch, rows(batch))
+        list(compact_open(lake, Lake(), TODAY, upto=batch - 1))
+        most = max(most, len(files(lake)))
+        assert set(seen(lake).values()) == {1}
+    assert len(seen(lake)) == 60 * SIZE
+    assert most <= 7 + 3 + 60 // 18
+    assert len([path for path in files(lake) if "-tier2-" in path.name]) == 3
+    list(compact(lake, Lake(), before=BEFORE))
+    (one,) = files(lake)
+    assert pq.read_table(one)["lsn"].to_pylist() == list(range(1, 601))
+
+
+@pytest.mark.usefixtures("few")
+def test_what_is_not_committed_yet_is_not_rewritten(lake: Path) -> None:
+    """The files of a batch may be on their way to their names."""
+    (done,) = compact_open(lake, Lake(), TODAY, upto=8)
+    assert (done.before, done.after, done.rows) == (20, 12, 90)
+    assert not list(compact_open(lake, Lake(), TODAY, upto=12))
+    assert set(seen(lake).values()) == {1}
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("left", range(8))
+def test_a_crash_in_the_current_day(lake: Path, left: int, exchanges: bool) -> None:
+    """Leaves the old files or the new ones, and the next time goes on."""
+    before = seen(lake)
+    try:
+        disk = Fuse(left, exchanges=exchanges)
+        list(compact_open(lake, disk, TODAY, upto=LAST))
+    except PowerCut:
+        if exchanges:
+            assert seen(lake) == before
+    list(compact_open(lake, Lake(), TODAY, upto=LAST))
+    assert seen(lake) == before
+    assert len(files(lake)) == 1
+
+
+@pytest.mark.usefixtures("few")
+def test_the_job_looks_at_the_current_day(lake: Path) -> None:
+    """As soon as there are enough files, and not only when a day has ended; while somebody
+    else rewrites files it waits for the next look."""
+    now, done, failed = [0.0], list[Any](), list[Exception]()
+    compactor = Compactor(
+        lake,
+        Lake(),
+        done.append,
+        failed.append,
+        today=lambda: date(2026, 3, 2),
+        clock=lambda: now[0],
+        upto=lambda: LAST,
+    )
+
+    def tend() -> None:
+        now[0] += 5
+        compactor.tend()
+        assert compactor._thread is not None
+        compactor._thread.join()
+
+    tend()
+    assert [one.before for one in done] == [20]
+    for batch in range(21, 26):
+        put(lake, batch, rows(batch), day="2026-03-02")
+    with alone(lake):
+        tend()
+    assert len(done) == 1
+    tend()
+    tend()
+    assert [(one.before, one.after) for one in done[1:]] == [(6, 1)]
+    assert failed == []
+
+
+class _Filler:
+    def __init__(self) -> None:
+        self.days: list[str] = []
+
+    def fill_day(self, day: str, stop: Callable[[], bool]) -> Any:
+        self.days.append(day)
+        if len(self.days) == 1:
+            raise OSError(28, "no room")
+        yield f"made in {day}"
+
+
+def test_the_current_day_gets_its_columns_at_the_start(lake: Path) -> None:
+    """Once, after what could not be done was tried again: all that comes later has them."""
+    now, done, failed, filler = [0.0], list[Any](), list[Exception](), _Filler()
+    compactor = Compactor(
+        lake,
+        Lake(),
+        done.append,
+        failed.append,
+        lambda: BEFORE,
+        lambda: now[0],
+        filler=lambda: filler,
+    )
+    for _ in range(4):
+        compactor.tend()
+        assert compactor._thread is not None
+        compactor._thread.join()
+        now[0] += 601
+    assert filler.days == ["2026-03-02"] * 2
+    assert done[-1] == "made in 2026-03-02"
+    assert len(failed) == 1
 
 
 def test_the_command(

@@ -90,16 +90,20 @@ for batch in range(checkpoint.committed + 1, batches):
 """
 
 
-#: Compacts whatever day there is, again and again; a kill comes before or after the
+#: Compacts whatever day there is, again and again, as one that is over and as the current
+#: one, of which two files of a tier are enough; a kill comes before or after the
 #: swap of every seventh folder.
 COMPACTOR = """
 import os, signal, sys, time
 from datetime import date
+from itertools import chain
 from pathlib import Path
-from gateway.spark.compact import compact
+from gateway.spark import compact as module
+from gateway.spark.compact import compact, compact_open
 from gateway.spark.lakedisk import Lake
 from gateway.spark.partition import Busy
 
+module.TIERS = (2, 2)
 lake, deadly, home, swaps = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), 0
 
 class Disk(Lake):
@@ -116,7 +120,9 @@ class Disk(Lake):
 with (home / "done").open("a", 1) as said:
     while True:
         try:
-            for done in compact(lake, Disk(), before=date(2027, 1, 1)):
+            days = [date(2026, 3, 1), date(2026, 3, 2)]
+            of_days = [compact_open(lake, Disk(), day, upto=1 << 40) for day in days]
+            for done in chain(*of_days, compact(lake, Disk(), before=date(2027, 1, 1))):
                 print(done.before, done.after, file=said)
         except Busy:
             pass

@@ -78,7 +78,10 @@ def _pyarrow(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
 def _polars(lake: Path, table: str, spark: Any) -> list[dict[str, Any]]:
     polars = importlib.import_module("polars")
     found = polars.scan_parquet(
-        files(lake, table), hive_partitioning=True, missing_columns="insert"
+        files(lake, table),
+        hive_partitioning=True,
+        missing_columns="insert",
+        extra_columns="ignore",
     )
     return list(found.collect().to_dicts())
 

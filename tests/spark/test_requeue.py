@@ -17,6 +17,7 @@ import pytest
 from gateway.spark import requeue
 from gateway.spark.compact import compact
 from gateway.spark.lakedisk import Lake
+from gateway.spark.partition import Busy
 from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark

@@ -54,6 +54,7 @@ def test_the_page_says_what_each_kind_is_able_to() -> None:
     said = {row[0]: [answer.startswith("yes") for answer in row[1:]] for row in rows}
     assert [kind.name for kind in kinds] == [*NAMES, "function"]
     words: dict[str, Ability] = {
+        "gateway spark backfill": "backfill",
         "gateway spark compact": "compact",
         "gateway spark maintain": "maintain",
         "spark.deduplicate": "deduplicate",

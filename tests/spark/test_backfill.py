@@ -1,0 +1,255 @@
+"""Rows that are in the tables already get the columns that came later."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import audit
+from gateway.spark import job
+from gateway.spark.backfill import Folders, check_names
+from gateway.spark.columns import Columns
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Broken
+from gateway.store.finder import Directories
+from gateway.store.lock import lock
+from played_spark import PowerCut
+
+pytestmark = pytest.mark.spark
+
+DAY = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+PAYLOADS = [
+    b'{"message": "a", "status": 200, "host": {"name": "h"}, "n": 1e400}',
+    b'{"message": "b", "status": "many", "n": "x", "at": "2026-03-01T10:00:00Z"}',
+    b'{"message": "c", "log": {"offset": "x"}, "other": 7}',
+    b"",
+    b"{nope",
+]
+FLAWS = {3: "empty", 4: "invalid-json"}
+
+
+def column(path: str, kind: str = "string", **more: Any) -> SimpleNamespace:
+    given = {"default": None, "protocol": None, "listener": None, **more}
+    return SimpleNamespace(path=path, type=kind, **given)
+
+
+@pytest.fixture
+def stored(
+    spool: Any, run_once: Callable[[], Any], config: SimpleNamespace
+) -> Callable[[int], None]:
+    """Puts so many days into the tables, with the columns of now, a file each."""
+    first = 1
+
+    def store(days: int) -> None:
+        nonlocal first
+        for day in range(days):
+            at = int((DAY + dt.timedelta(day)).timestamp() * 1e6)
+            spool.put(
+                "gw",
+                first,
+                PAYLOADS,
+                received_at=at,
+                flaws=FLAWS,
+                incarnation="aaaa",
+            )
+            first += len(PAYLOADS)
+        run_once()
+
+    return store
+
+
+def files_of(lake: Path) -> list[Path]:
+    return sorted(
+        path
+        for table in ("events", "quarantine")
+        for path in (lake / table).rglob("*.parquet")
+    )
+
+
+def rows_of(lake: Path) -> dict[int, dict[str, Any]]:
+    """What is in the files, one by one, by lsn: each once."""
+    rows = [
+        row
+        for path in files_of(lake)
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+    found = {row["lsn"]: row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def schemas(lake: Path) -> set[tuple[Any, ...]]:
+    return {
+        tuple((field.name, str(field.type)) for field in pq.read_schema(path))
+        for path in files_of(lake)
+    }
+
+
+def test_columns_that_came_later_are_made_out_of_the_body(
+    stored: Callable[[int], None],
+    config: SimpleNamespace,
+    spark: Any,
+    tmp_path: Path,
+) -> None:
+    """In events and in quarantine, of their type, with misfits, day after day; all else in
+    these rows stays as it was, and all files have the same columns.  Meanwhile a reader sees
+    each row once, and the audit is complete.  A second time there is nothing to do."""
+    lake = config.data_dir / "lake"
+    stored(2)
+    before = rows_of(lake)
+    config.spark.columns = {
+        "status": column("status", "int"),
+        "level": column("level", default="info"),
+        "at": column("at", "timestamp"),
+    }
+    stored(1)
+    assert len(schemas(lake)) == 2
+    over, wrong, looks = threading.Event(), list[Any](), list[int]()
+
+    def look() -> None:
+        while not over.is_set():
+            report = audit(Directories.under(config.data_dir))
+            if not report.complete:
+                wrong.append(report)
+            try:
+                table = ds.dataset(lake / "events", format="parquet").to_table(["lsn"])
+            except FileNotFoundError:
+                continue
+            looks.append(table.num_rows)
+            if set(Counter(table["lsn"].to_pylist()).values()) != {1}:
+                wrong.append(table)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        done = list(Folders(spark, config, Lake()).run())
+    finally:
+        over.set()
+        reader.join()
+    assert wrong == []
+    assert set(looks) == {9}
+    assert len(done) == 4
+    assert {one.rows for one in done} == {2, 3}
+    assert {one.columns for one in done} == {("at", "level", "status")}
+    assert len(schemas(lake)) == 1
+    after = rows_of(lake)
+    for lsn, row in before.items():
+        kept = {name: value for name, value in row.items() if name != "misfits"}
+        assert kept.items() <= after[lsn].items()
+    assert [after[lsn]["status"] for lsn in range(1, 6)] == [200, *[None] * 4]
+    assert after[2]["at"] == DAY.replace(hour=10)
+    assert [after[lsn]["misfits"] for lsn in (1, 2, 3)] == [
+        None,
+        "status",
+        "log_offset",
+    ]
+    assert {row["level"] for row in after.values()} == {"info"}
+    assert list(Folders(spark, config, Lake()).run()) == []
+
+
+class Fuse(Lake):
+    """Stops before, or after, its second swap."""
+
+    def __init__(self, *, after: bool) -> None:
+        self._after = after
+        self._swaps = 0
+
+    def exchange(self, one: Path, other: Path) -> None:
+        self._swaps += 1
+        if self._swaps == 2 and not self._after:
+            raise PowerCut
+        super().exchange(one, other)
+        if self._swaps == 2:
+            raise PowerCut
+
+
+def test_killed_at_a_swap_it_goes_on_where_it_was(
+    stored: Callable[[int], None], config: SimpleNamespace, spark: Any
+) -> None:
+    """The days before are done, this one is as it was or as it is to be, and the next start
+    does the rest and no more."""
+    lake = config.data_dir / "lake"
+    stored(3)
+    everything = rows_of(lake).keys()
+    todo = 6
+    for after in (False, True):
+        config.spark.columns = {f"status_{after}".lower(): column("status", "int")}
+        with pytest.raises(PowerCut):
+            list(Folders(spark, config, Fuse(after=after)).run())
+        assert rows_of(lake).keys() == everything
+        left = list(Folders(spark, config, Lake()).run())
+        assert len(left) == todo - (2 if after else 1)
+        assert rows_of(lake).keys() == everything
+
+
+def test_a_column_whose_type_or_path_has_changed(
+    stored: Callable[[int], None],
+    config: SimpleNamespace,
+    spark: Any,
+    run_once: Callable[[], Any],
+) -> None:
+    """Another type is refused by the job until all days have it; meanwhile no job may run.
+    A path is only taken where the column is named; one that is named and not configured
+    any more is taken out, and its name is free."""
+    lake = config.data_dir / "lake"
+    config.spark.columns = {
+        "status": column("status", "int"),
+        "n": column("n", "double"),
+    }
+    stored(1)
+    config.spark.columns = {"status": column("status"), "n": column("other", "double")}
+    with pytest.raises(job.Failed, match=r"status .* is int.*gateway spark backfill"):
+        run_once()
+    held = lock(lake / ".gateway" / "lock", "gateway spark")
+    with pytest.raises(Broken, match="status: stop the job first"):
+        list(Folders(spark, config, Lake()).run())
+    held.release()
+    assert len(list(Folders(spark, config, Lake()).run())) == 2
+    stored(1)
+    assert len(schemas(lake)) == 1
+    found = rows_of(lake)
+    assert [found[lsn]["status"] for lsn in (1, 2, 3)] == ["200", "many", None]
+    assert [found[lsn]["misfits"] for lsn in (1, 2)] == [None, "n"]
+    assert [found[lsn]["n"] for lsn in (3, 8)] == [None, 7.0]
+    done = list(Folders(spark, config, Lake(), ["n"]).run())
+    assert {one.columns for one in done} == {("n",)}
+    found = rows_of(lake)
+    assert [found[lsn]["n"] for lsn in (3, 8)] == [7.0, 7.0]
+    assert found[2]["misfits"] is None
+    config.spark.columns = {"status": column("status")}
+    list(Folders(spark, config, Lake(), ["n"]).run())
+    assert not any("n" in row for row in rows_of(lake).values())
+    config.spark.columns |= {"n": column("n")}
+    stored(1)
+    assert rows_of(lake)[11]["n"] == "1e400"
+
+
+def test_only_the_current_day_is_filled_by_itself(
+    stored: Callable[[int], None], config: SimpleNamespace, spark: Any
+) -> None:
+    """The others wait for the command."""
+    stored(2)
+    config.spark.columns = {"status": column("status", "int")}
+    day = (DAY + dt.timedelta(1)).date().isoformat()
+    done = list(Folders(spark, config, Lake()).fill_day(day, lambda: False))
+    assert {one.folder.rpartition("=")[2] for one in done} == {day}
+    assert len(schemas(config.data_dir / "lake")) == 2
+
+
+def test_names_that_are_none() -> None:
+    """A slip of the pen rewrites no year of files."""
+    columns = Columns({"status": column("status")})
+    check_names(["status", "event_time", "host", "route", "old"], columns, ["old"])
+    with pytest.raises(Broken, match=r"staus: no column of spark\.columns, nor of"):
+        check_names(["staus"], columns, ["old"])
+    with pytest.raises(Broken, match=r"payload: not a column of spark\.columns"):
+        check_names(["payload"], columns, ["payload"])
