@@ -4,6 +4,8 @@ where nobody knows what one acknowledged at its end, the audit does not say comp
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -434,6 +436,39 @@ def test_what_is_not_missing_is_not_accepted(
     assert status == 2
     assert f"gw {span}: not all of that is missing; what is: 5-7" in said
     assert not accepted_folder(tmp_path / "lake").exists()
+
+
+def test_holes_are_accepted_as_the_page_of_operations_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lines, as they stand, but for the node's name: the first where a hole is, and the
+    second where there is none, and nobody knows what came behind.
+    """
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    hole, behind = re.findall(r"^gateway (audit accept .*)$", page, re.MULTILINE)
+    for line, rows in ((hole, range(1, 1701)), (behind, range(1, 1801))):
+        home = tmp_path / str(len(rows))
+        table(home / "data", "a", ("aaaa", rows), ("bbbb", range(1801, 1804)))
+        ledger(home / "data", ends={"gw": {"aaaa": end(1800)}})
+        journal(home / "data", Incarnation("bbbb", 1801, 0))
+        job = config_text(home / "data")
+        (home / "job.yaml").write_text(job)
+        monkeypatch.chdir(home)
+        words = shlex.split(line.replace("gw-1", "gw"), comments=True)
+        assert say(capsys, "audit", "--config", "job.yaml")[0] == 1
+        assert say(capsys, *words)[0] == 0
+        status, said = say(capsys, "audit", "--config", "job.yaml")
+        assert status == 0
+        assert "complete: " in said
+
+
+def config_text(data: Path) -> str:
+    """The least that names these directories."""
+    return f"""\
+node: job
+data_dir: {data}
+listeners: [{{name: beats, protocol: lumberjack, listen: tcp:0}}]
+"""
 
 
 def test_part_of_a_hole_can_be_accepted(

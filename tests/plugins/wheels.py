@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deadlines import ROOT, run
 
-__all__ = ["Environment", "clean", "pip", "wheel"]
+__all__ = ["Environment", "borrow", "clean", "pip", "wheel"]
 
 
 class Environment:
@@ -19,8 +19,7 @@ class Environment:
     def __init__(self, home: Path) -> None:
         self.python = home / "bin" / "python"
         venv.create(home, symlinks=True)
-        [site] = home.glob("lib/python*/site-packages")
-        (site / "borrowed.pth").write_text("\n".join(filter(_is_site, sys.path)))
+        borrow(home)
 
     def run(self, *words: object) -> subprocess.CompletedProcess[str]:
         """Run a program of this environment, away from the source."""
@@ -34,6 +33,12 @@ class Environment:
             "--python", self.python, "install", "--no-deps", "--no-build-isolation",
             *packages,
         )  # fmt: skip
+
+
+def borrow(home: Path) -> None:
+    """Lets a virtual environment have the packages of this one behind its own."""
+    [site] = home.glob("lib/python*/site-packages")
+    (site / "borrowed.pth").write_text("\n".join(filter(_is_site, sys.path)))
 
 
 def _is_site(path: str) -> bool:
