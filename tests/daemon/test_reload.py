@@ -339,7 +339,7 @@ def test_pomelos_replaced_settings_leave_nothing(start: Start, tmp_path: Path) -
     daemon = start(game)
     service = daemon.running.opened.protocols._services["pomelo"]
     for number in range(3):
-        service._servers[-1].too_many += 1
+        service._servers[-1].rates.too_many += 1
         peer = daemon.reactor.peer(3010)
         daemon.write({**game, "options": {"user_bytes": 100 + number}})
         daemon.reload()

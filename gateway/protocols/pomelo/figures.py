@@ -47,7 +47,7 @@ class Figures:
             for service in set(one.services.values()):
                 found.answers.update(service.outcomes)
                 found.answer_seconds += service.seconds
-            found.too_many[one.name] += one.too_many
-            found.kicked[one.name] += one.kicked
-            found.turned_away[one.name] += one.turned_away
+            found.too_many[one.name] += one.rates.too_many
+            found.kicked[one.name] += one.rates.kicked
+            found.turned_away[one.name] += one.rates.turned_away
         return found

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import SecretStr
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
@@ -20,10 +19,9 @@ from gateway.protocols.pomelo.handshake import Handshaker, refused
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.options import Options
-from gateway.protocols.pomelo.options import Rate as RateOptions
 from gateway.protocols.pomelo.push.membership import Membership
 from gateway.protocols.pomelo.questions import Questions
-from gateway.protocols.pomelo.rates import Buckets, Meter, Rate
+from gateway.protocols.pomelo.rates import Rates
 from gateway.protocols.pomelo.registry import Client, Registry
 from gateway.protocols.pomelo.server import PomeloServer
 from gateway.protocols.pomelo.session import TICKS
@@ -39,9 +37,9 @@ _LEAST_ANSWER_BYTES, _MOST_ANSWER_BYTES = 512, 8 << 10
 _ANSWERS = 4096
 """That one connection may be owed: when all are due together, nobody waits for long."""
 _ANSWERS_BYTES = 4 << 20
+"""Of a backend's answers to one post."""
 _HOOK_ANSWER_BYTES = 1 << 16
 """Of an answer of the hook, beside what it has to tell the client."""
-"""Of a backend's answers to one post."""
 _SHARED = 256
 """Attributes that are looked for when another client comes."""
 _TICKED_AT_ONCE = 256
@@ -88,52 +86,23 @@ class Pomelo:
         """Decides about handshakes; None: `options.token` and `options.jwt` do."""
         if options.authenticate is not None:
             self.hook = Hook(_backend(options, clock), options.handshake_bytes)
-        rates = options.rates
-        self.rate = _rate(rates.connection, rates.burst, "options.rates.connection")
-        """What one connection may send; None: as much as there is."""
-        rate = _rate(rates.uid, rates.burst, "options.rates.uid")
-        self.users = None if rate is None else Buckets(rate)
-        """What users may send; None: as much as there is."""
-        self.addresses: Buckets | None = None
-        """How many sessions addresses may begin; None: any number."""
-        if rates.sessions is not None:
-            key = "options.rates.sessions"
-            sessions = Rate(rates.sessions, None, rates.burst, key, "sessions")
-            self.addresses = Buckets(sessions)
-        self.too_many = self.kicked = self.turned_away = 0
-        """Messages that were more than may come, clients that were kicked for them, and
-        handshakes that were more than an address may begin sessions with."""
+        self.rates = Rates(options.rates)
         self.turn = Turn()
         """Of the connection that is being served."""
         self.options = options
-        self.handshaker = Handshaker(
-            self._load(),
-            admission(
-                _revealed(options.token), options.jwt, trust_uid=options.trust_uid
-            ),
-            heartbeat=int(options.heartbeat),
-            user_bytes=options.user_bytes,
-            profiles=options.profiles,
-            clients=options.clients,
-            backed=frozenset(
-                route for backend in options.backends for route in backend.routes
-            ),
-            user=options.told_user,
-        )
+        self.handshaker = _handshaker(options, self._load())
         self.standing = standing(options.groups)
         """Groups that users are in from the start."""
         nobody = cast(Client, None)
         self._no_questions = Questions(nobody, journal, {}, {}, lambda _: None)
-        self._no_meter = Meter(None, None)
         self.services: dict[str, Answering] = {}
         """What answers the requests of some routes, by route."""
         self.late: dict[str, dict[str, Any]] = {}
         """What they are answered if it does not."""
         for backend in options.backends:
             answering = _answering(backend, clock, change)
-            for route in backend.routes:
-                self.services[route] = answering
-                self.late[route] = backend.late
+            self.services |= dict.fromkeys(backend.routes, answering)
+            self.late |= dict.fromkeys(backend.routes, backend.late)
         self.registry.judges.append(self.handshaker.judge)
         self.tick_seconds = options.heartbeat / TICKS if options.heartbeat else 1.0
         self.patience = math.ceil(options.handshake_timeout / self.tick_seconds)
@@ -165,12 +134,6 @@ class Pomelo:
             return self._no_questions
         return Questions(client, self.journal, self.services, self.late, tell)
 
-    def meter(self) -> Meter:
-        """What a new connection may send; one for all where nothing is limited."""
-        if self.rate is None and self.users is None:
-            return self._no_meter
-        return Meter(self.rate, self.users)
-
     def shared(self, attributes: dict[str, str]) -> Mapping[str, str]:
         """The same attributes; one object for clients that have the same."""
         if len(self._attributes) >= _SHARED:
@@ -193,11 +156,10 @@ class Pomelo:
 
     def turn_away(self, origin: Origin) -> Refusal | None:
         """Why its address may begin no more sessions now; None: it begins one."""
-        addresses = self.addresses
-        if addresses is None or addresses.take(client_of(origin), self.age):
+        rate = self.rates.begins(client_of(origin), self.age)
+        if rate is None:
             return None
-        self.turned_away += 1
-        rate, rule = addresses.rate, "too many sessions of one address"
+        rule = "too many sessions of one address"
         return refused(500, rule, limit=str(rate), key=rate.key)
 
     @property
@@ -273,6 +235,22 @@ class Pomelo:
             self.clock.callLater(pause, self._tick)
 
 
+def _handshaker(options: Options, definitions: routes.Definitions) -> Handshaker:
+    token = None if options.token is None else options.token.get_secret_value()
+    return Handshaker(
+        definitions,
+        admission(token, options.jwt, trust_uid=options.trust_uid),
+        heartbeat=int(options.heartbeat),
+        user_bytes=options.user_bytes,
+        profiles=options.profiles,
+        clients=options.clients,
+        backed=frozenset(
+            route for backend in options.backends for route in backend.routes
+        ),
+        user=options.told_user,
+    )
+
+
 def _answering(
     options: BackendOptions,
     clock: IReactorTime,
@@ -299,12 +277,6 @@ def _answering(
     )
 
 
-def _rate(rate: RateOptions, burst: float, key: str) -> Rate | None:
-    if rate.messages is None and rate.bytes is None:
-        return None
-    return Rate(rate.messages, rate.bytes, burst, key)
-
-
 def _backend(options: Options, clock: IReactorTime) -> Backend:
     assert options.authenticate is not None
     return Backend(
@@ -314,10 +286,6 @@ def _backend(options: Options, clock: IReactorTime) -> Backend:
         requests=options.authenticate_requests,
         answer_bytes=_HOOK_ANSWER_BYTES + options.handshake_bytes,
     )
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return None if secret is None else secret.get_secret_value()
 
 
 def accept(

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-__all__ = ["Bucket", "Buckets", "Meter", "Rate", "Verdict", "judge"]
+from gateway.protocols.pomelo import options
+
+__all__ = ["Bucket", "Buckets", "Meter", "Rate", "Rates", "Verdict", "judge"]
 
 _ROUNDING = 1e-6
 """Seconds: twenty tenths are two."""
@@ -196,3 +198,45 @@ class Meter:
         if self._users is None or uid is None:
             return self._own
         return [*self._own, self._users.of(uid, now)]
+
+
+class Rates:
+    """What clients of one listener may send; and what was refused of them."""
+
+    def __init__(self, wanted: options.Rates) -> None:
+        burst, key = wanted.burst, "options.rates"
+        self._connection = _rate(wanted.connection, burst, f"{key}.connection")
+        rate = _rate(wanted.uid, burst, f"{key}.uid")
+        self.users = None if rate is None else Buckets(rate)
+        """What users may send; None: as much as there is."""
+        self._addresses: Buckets | None = None
+        """How many sessions addresses may begin; None: any number."""
+        if wanted.sessions is not None:
+            rate = Rate(wanted.sessions, None, burst, f"{key}.sessions", "sessions")
+            self._addresses = Buckets(rate)
+        self._no_meter = Meter(None, None)
+        self.too_many = 0
+        """Messages that were more than may come."""
+        self.kicked = 0
+        """Clients that were kicked for them."""
+        self.turned_away = 0
+        """Handshakes that were more than an address may begin sessions with."""
+
+    def meter(self) -> Meter:
+        """What a new connection may send; one for all where nothing is limited."""
+        if self._connection is None and self.users is None:
+            return self._no_meter
+        return Meter(self._connection, self.users)
+
+    def begins(self, address: str, now: float) -> Rate | None:
+        """An address begins a session; that is too many by this rate, or it may."""
+        if self._addresses is None or self._addresses.take(address, now):
+            return None
+        self.turned_away += 1
+        return self._addresses.rate
+
+
+def _rate(wanted: options.Rate, burst: float, key: str) -> Rate | None:
+    if wanted.messages is None and wanted.bytes is None:
+        return None
+    return Rate(wanted.messages, wanted.bytes, burst, key)

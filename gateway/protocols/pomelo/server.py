@@ -92,7 +92,7 @@ class PomeloServer(Closing, Yielding):
         )
         self._asking: Deferred[Any] | None = None
         """A service is asked who the client is."""
-        self._meter = listener.meter() or None
+        self._meter = listener.rates.meter() or None
         self._pending = _NONE
         """Batches that are not durable yet, in the order in which they came."""
         self._questions = listener.questions(self, self._reply)
@@ -331,12 +331,12 @@ class PomeloServer(Closing, Yielding):
         verdict, rate = meter.judge(self._payer, listener.age, ready.count, size)
         if rate is None:
             return False
-        listener.too_many += ready.count
+        listener.rates.too_many += ready.count
         answers = self._session.failures(ready, _TOO_MANY, 429)
         if answers:
             self._write_each(answers)
         if verdict is Verdict.KICKED or self._session.untold(ready):
-            listener.kicked += 1
+            listener.rates.kicked += 1
             self.give_up(wire.refusal(_TOO_MANY, limit=str(rate), key=rate.key))
         return True
 

@@ -133,7 +133,7 @@ def test_requests_that_are_too_many(make_reader: Make) -> None:
     reader.journal.store_all()
     assert reader.sent.count(OK) == 21
     assert sum(batch.count for batch in reader.journal.submitted) == 21
-    assert (reader.listener.too_many, reader.listener.kicked) == (2, 0)
+    assert (reader.listener.rates.too_many, reader.listener.rates.kicked) == (2, 0)
     assert not reader.connection.closed
 
 
@@ -148,7 +148,7 @@ def test_a_notify_that_is_too_many(make_reader: Make) -> None:
     assert reader.sent.endswith(KICK)
     assert reader.connection.refused.key == "options.rates.connection"
     assert reader.connection.refused.limit == "10 messages a second"
-    assert reader.listener.kicked == 1
+    assert reader.listener.rates.kicked == 1
 
 
 def test_a_client_that_goes_on_is_kicked(make_reader: Make) -> None:
@@ -194,7 +194,7 @@ def test_who_only_claims_to_be_a_user(make_reader: Make, pomelo: Any) -> None:
     mallory, _ = reader.connect()
     mallory.deliver(pomelo.hello(user={"uid": "alice"}) + ask(1, 100))
     mallory.deliver(ask(200, 50))
-    assert len(reader.listener.users) == 0
+    assert len(reader.listener.rates.users) == 0
     assert TOO_MANY not in mallory.sent
 
 
@@ -285,7 +285,7 @@ def test_who_connects_again_and_again(make_reader: Make, pomelo: Any) -> None:
     reader = make_reader(session_events=True, **SESSIONS)
     begun = [_begins(reader, pomelo, f"198.51.100.7:{n}") for n in range(100)]
     assert begun == [True] * 10 + [False] * 90
-    assert reader.listener.turned_away == 90
+    assert reader.listener.rates.turned_away == 90
     told = [json.loads(event[3])["event"] for event in reader.events()]
     assert told == ["opened", "closed"] * 10
     reader.wait(10)
