@@ -35,7 +35,7 @@ from gateway.daemon.reload import Outcome, Reloads, refused
 from gateway.net import CannotListen, raise_descriptor_limit
 from gateway.net.loops import Loops
 from gateway.sdk.protocol import Post, Statistics, Unusable
-from gateway.store.heap import Bursts
+from gateway.store.bursts import Bursts
 
 __all__ = ["Running"]
 

@@ -29,13 +29,13 @@ class _Parquet(Kind):
 
     def make(self, parts: Parts) -> Sink:
         """See `Kind`."""
-        from gateway.spark import parquet, query, sinks, stats
+        from gateway.spark import one_sink, parquet, query, stats
         from gateway.spark.columns import Columns
         from gateway.spark.source import spool_of
 
         config, spark = parts.config, parts.spark
         lake, spool = config.data_dir / "lake", spool_of(config)
-        sinks.claim(lake, parts.disk, {"sink": self.name})
+        one_sink.claim(lake, parts.disk, {"sink": self.name})
         parquet.check_shared(lake, spark)
         window = timedelta(seconds=config.spark.stats_window)
         columns = Columns.of(config.spark)
@@ -55,10 +55,10 @@ class _Parquet(Kind):
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
     ) -> Iterator[str]:
         """See `Kind`."""
-        from gateway.spark import sinks
+        from gateway.spark import one_sink
         from gateway.spark.backfill import Folders
 
-        sinks.claim(config.data_dir / "lake", disk, {"sink": self.name})
+        one_sink.claim(config.data_dir / "lake", disk, {"sink": self.name})
         folders = Folders(spark, config, disk, names)
         yield from map(str, folders.run())
 

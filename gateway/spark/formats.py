@@ -83,7 +83,7 @@ class Format(Kind):
 
     def make(self, parts: Parts) -> Sink:
         """See `Kind`."""
-        from gateway.spark import query, sinks, tables
+        from gateway.spark import one_sink, query, tables
         from gateway.spark.commits import CommitSink
         from gateway.spark.source import spool_of
 
@@ -93,7 +93,7 @@ class Format(Kind):
         self.check(spark)
         events, counts = self.tables(config, spark)
         wanted = {"sink": self.name, "table": events.name}
-        sinks.claim(lake, disk, wanted)
+        one_sink.claim(lake, disk, wanted)
         return CommitSink(
             lake,
             spool_of(config),
@@ -103,7 +103,7 @@ class Format(Kind):
             stats=counts,
             read=read,
             count=lambda rows: tables.counted(rows, config.spark.stats_window),
-            settle=lambda state: sinks.settle(lake, disk, {**wanted, **state}),
+            settle=lambda state: one_sink.settle(lake, disk, {**wanted, **state}),
             done=parts.done,
         )
 
@@ -111,7 +111,7 @@ class Format(Kind):
         self, config: Any, spark: Any, disk: LakeDisk, days: float
     ) -> Iterator[str]:
         """See `Kind`."""
-        from gateway.spark import sinks
+        from gateway.spark import one_sink
         from gateway.store.lake import INTERNAL
         from gateway.store.lock import Locked, lock
 
@@ -119,14 +119,14 @@ class Format(Kind):
         self.check(spark)
         events, counts = self.tables(config, spark)
         wanted = {"sink": self.name, "table": events.name}
-        sinks.claim(lake, disk, wanted)
+        one_sink.claim(lake, disk, wanted)
         for table in (events, counts):
             yield from table.maintain(days=days)
         # A job that runs says so itself, with its next batch.
         with contextlib.suppress(Locked):
             held = lock(lake / INTERNAL / "lock", "gateway spark maintain")
             try:
-                sinks.settle(lake, disk, {**wanted, **events.state()})
+                one_sink.settle(lake, disk, {**wanted, **events.state()})
             finally:
                 held.release()
 

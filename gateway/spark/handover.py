@@ -33,7 +33,7 @@ from typing import Any
 
 from attrs import define
 
-from gateway.spark import sinks
+from gateway.spark import one_sink
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
@@ -245,7 +245,7 @@ def made(parts: Parts, name: str, function: Callable[[Any, Context], None]) -> H
 
     lake = parts.config.data_dir / "lake"
     read = query.whole_reader(parts.config, parts.spark)
-    sinks.claim(lake, parts.disk, {"sink": name})
+    one_sink.claim(lake, parts.disk, {"sink": name})
     return HandOver(
         lake,
         spool_of(parts.config),

@@ -20,7 +20,7 @@ owners      whose files are ours in directories that gateways share
 room        of the disk, that is spoken for
 names       of spool files
 statefile   how a small state is read and written
-heap        gives the system back the memory that a burst took
+bursts      gives the system back the memory that a burst took
 shared      what one thread changes and others look through
 machine     the disk, the clocks and the threads: a simulation has its own
 directories, disk, lock, threads

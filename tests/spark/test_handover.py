@@ -27,8 +27,8 @@ from gateway.spark.handover import (
 )
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
+from gateway.spark.one_sink import claim
 from gateway.spark.sink import Plan
-from gateway.spark.sinks import claim
 from gateway.store.directories import Directories
 from gateway.store.lock import lock
 from played_spark import PowerCut, Stream

@@ -13,8 +13,8 @@ from gateway.sink import NAMES, Ability, kind_of
 from gateway.spark import job
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger
+from gateway.spark.one_sink import claim
 from gateway.spark.parquet import check_shared
-from gateway.spark.sinks import claim
 from gateway.store.lake import INTERNAL, sink_of
 
 

@@ -31,7 +31,7 @@ from twisted.internet.defer import Deferred
 from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
-from gateway.protocols.pravega.shared import Shared
+from gateway.protocols.pravega.shared_cache import Shared
 from gateway.sdk.files import Files, Gone, JournalFile, PublishedFile
 
 __all__ = ["History"]

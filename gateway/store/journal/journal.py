@@ -38,7 +38,7 @@ from gateway.config import model
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored, Told
 from gateway.store.disk import NO_ROOM
-from gateway.store.journal.holding import HoldingLog
+from gateway.store.journal.held_back import HoldingLog
 from gateway.store.journal.lead import Lead
 from gateway.store.journal.log import Log, Segment, SyncFailed
 from gateway.store.journal.queues import (

@@ -26,8 +26,8 @@ from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
+from gateway.store.bursts import give_back
 from gateway.store.disk import RealDisk
-from gateway.store.heap import give_back
 from gateway.store.spool.columns import leave_pandas_out
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile, write
 

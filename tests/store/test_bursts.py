@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import heap
-from gateway.store.heap import Bursts
+from gateway.store.bursts import Bursts, _trim, give_back
 
 MIB = 1 << 20
 
@@ -60,11 +59,11 @@ def test_what_stands_still_holds_no_more_than_it_needs(
 
 def test_a_c_library_that_can_not_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """musl has no `malloc_trim`."""
-    monkeypatch.setattr(heap, "_trim", None)
-    heap.give_back()
+    monkeypatch.setattr("gateway.store.bursts._trim", None)
+    give_back()
 
 
-@pytest.mark.skipif(heap._trim is None, reason="only glibc can")
+@pytest.mark.skipif(_trim is None, reason="only glibc can")
 def test_the_system_gets_what_lies_below_something_in_use() -> None:
     """Bodies of a burst, with one small object behind them."""
 
@@ -75,6 +74,6 @@ def test_the_system_gets_what_lies_below_something_in_use() -> None:
     behind = bytes(1_000)
     full = resident()
     del bodies
-    heap.give_back()
+    give_back()
     assert resident() < full - 60 * MIB
     assert behind

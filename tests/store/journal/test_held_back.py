@@ -14,7 +14,7 @@ from gateway.event import BATCH_BYTES, Batch
 from gateway.sdk.disk import File
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment
-from gateway.store.journal.holding import HoldingLog
+from gateway.store.journal.held_back import HoldingLog
 from sections import journal_settings
 
 Make = Callable[..., Batch]
