@@ -43,9 +43,10 @@ MAY: dict[str, set[str]] = {
     "sinks": SHARED | {"audit", "spark", "store"},
     "audit": SHARED | {"store"},
     "doctor": SHARED | {"spark", "store"},
+    "supervisor": SHARED | {"spark"},
 }
 #: Rooms that serve any protocol, and so name none.
-NAMELESS = ("daemon", "store", "net", "config", "admin", "cli", "sdk")
+NAMELESS = ("daemon", "store", "net", "config", "admin", "cli", "sdk", "supervisor")
 
 
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
@@ -84,7 +85,8 @@ def parts_of_ours(path: Path) -> set[str]:
     names = [name.split(".") for name in imported(path) if name.startswith("gateway.")]
     return {name[1] for name in names} - {
         "__version__",
-        "DEFAULT_CONFIG",
+        "DEFAULT_CONFIGS",
+        "default_config",
         own_part(path),
     }
 

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, Command] = {
         "the whole path on this machine, and the proof",
         package="gateway-demo",
     ),
+    "run": Command("gateway.cli.run", "the daemon and the Spark job, in one command"),
     "init": Command("gateway.cli.init", "write a configuration to begin with"),
     "check": Command("gateway.cli.check", "validate a configuration"),
     "test": Command("gateway.cli.test", "test a configuration: input to rows"),
@@ -154,7 +155,7 @@ def _top() -> argparse.ArgumentParser:
         epilog="commands:\n"
         + "\n".join(lines)
         + "\n\n`gateway COMMAND --help` has the options and an example.\n"
-        "The daemon itself: twistd -n gateway --config FILE",
+        "The daemon alone: twistd -n gateway --config FILE",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"gateway {__version__}")

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIGS, default_config
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--config", metavar="FILE",
         help=f"its configuration, which has admin.listen and admin.token (default: "
-        f"{DEFAULT_CONFIG}, if it is there)",
+        f"{' or '.join(DEFAULT_CONFIGS)}, if one is there)",
     )  # fmt: skip
     where.add_argument(
         "--address", metavar="HOST:PORT",
@@ -233,8 +233,8 @@ def admin_port(args: argparse.Namespace) -> AdminPort:
     """The one that the arguments name.  Raises `WrongUse`, `config.Invalid`."""
     token = token_in(args.token_file)
     file = args.config
-    if file is None and args.address is None and Path(DEFAULT_CONFIG).is_file():
-        file = DEFAULT_CONFIG
+    if file is None and args.address is None and Path(default_config()).is_file():
+        file = default_config()
     if file is not None:
         from gateway import config
 

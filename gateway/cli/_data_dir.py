@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIGS, default_config
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def add_arguments(
     where.add_argument(
         "--config",
         metavar="FILE",
-        help=f"the gateway's configuration (default: {DEFAULT_CONFIG}){again}",
+        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)}){again}",
         **more,
     )
     where.add_argument(
@@ -66,7 +66,7 @@ def node(args: argparse.Namespace) -> str | None:
     """Whose gateway it is; None if only directories were named."""
     from gateway.config import load
 
-    return None if args.data_dir else load(args.config or DEFAULT_CONFIG).node
+    return None if args.data_dir else load(args.config or default_config()).node
 
 
 def bucket(args: argparse.Namespace) -> Bucket | None:
@@ -76,7 +76,7 @@ def bucket(args: argparse.Namespace) -> Bucket | None:
 
     if args.data_dir:
         return None
-    return bucket_of(load(args.config or DEFAULT_CONFIG).spool)
+    return bucket_of(load(args.config or default_config()).spool)
 
 
 def access(args: argparse.Namespace) -> Access | None:
@@ -84,7 +84,7 @@ def access(args: argparse.Namespace) -> Access | None:
     from gateway.audit.remote import access_of
     from gateway.config import load
 
-    return None if args.data_dir else access_of(load(args.config or DEFAULT_CONFIG))
+    return None if args.data_dir else access_of(load(args.config or default_config()))
 
 
 def deletes(args: argparse.Namespace) -> bool:
@@ -93,7 +93,7 @@ def deletes(args: argparse.Namespace) -> bool:
 
     if args.data_dir:
         return False
-    return load(args.config or DEFAULT_CONFIG).spool.after == "delete"
+    return load(args.config or default_config()).spool.after == "delete"
 
 
 def places(args: argparse.Namespace) -> Directories:
@@ -106,7 +106,7 @@ def places(args: argparse.Namespace) -> Directories:
     else:
         from gateway.config import Unreadable, load
 
-        name = args.config or DEFAULT_CONFIG
+        name = args.config or default_config()
         try:
             config = load(name)
         except Unreadable as why:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from gateway import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIGS, default_config
 from gateway.sdk.command import printable
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        default=DEFAULT_CONFIG,
-        help=f"the gateway's configuration (default: {DEFAULT_CONFIG})",
+        default=default_config(),
+        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)})",
     )
     parser.add_argument(
         "--json", action="store_true", help="an object with all looks, for programs"

@@ -17,7 +17,16 @@ from gateway import __version__
 from gateway.plugins import RAISED, examples, failure, installed
 from gateway.sdk.command import WrongUse
 
-__all__ = ["HELP", "add_arguments", "run"]
+__all__ = [
+    "HELP",
+    "LOOPBACK",
+    "add_arguments",
+    "configuration",
+    "listener",
+    "ports",
+    "run",
+    "write",
+]
 
 one, two = examples()
 HELP = f"""\
@@ -39,7 +48,7 @@ Exit status: 0 written; 2 wrong use, or something is there already.
 """
 
 _STATE = "/var/lib/gateway"
-_LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _COMPOSE = """\
 # docker compose up -d: the daemon and its Spark job.  The images come from the source:
 #   docker build -t gateway:{version} .
@@ -94,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"data; with --systemd {_STATE}; with --compose a volume: a DIR of this machine is "
         f"mounted as {_STATE} in its place)")  # fmt: skip
     add("--all-addresses", action="store_true",
-        help=f"listen on all addresses (default: {_LOOPBACK} only, but with --compose)")  # fmt: skip
+        help=f"listen on all addresses (default: {LOOPBACK} only, but with --compose)")  # fmt: skip
     add("--systemd", action="store_true", help="write units for systemd, too")
     add("--compose", action="store_true", help="write a compose.yaml, too")
 
@@ -120,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            _write(folder / name, text)
+            write(folder / name, text)
     except OSError as why:
         raise WrongUse(f"{why.filename or folder}: {why.strerror}") from None
     for name in files:
@@ -129,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write(path: Path, text: str) -> None:
+def write(path: Path, text: str) -> None:
     """Once and whole; a configuration only if it is one."""
     from gateway import config
 
@@ -145,25 +154,30 @@ def _write(path: Path, text: str) -> None:
 
 
 def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    from gateway.config.commented import commented
-
     settings = _settings(args)
-    limits = {name: each.limits for name, each in installed().protocols.items()}
-    yield "gateway.yaml", commented(settings, limits)
+    yield "gateway.yaml", configuration(settings)
     if args.systemd:
         for template in templates().iterdir():
             if template.name.endswith(".service"):
                 yield template.name, _unit(template.read_text("utf-8"), args)
     if args.compose:
-        ports = [f"{port}:{port}" for port in _ports(settings["listeners"])]
+        opened = [f"{port}:{port}" for port in ports(settings["listeners"])]
         text = _COMPOSE.format(
             version=__version__,
             node=settings["node"],
-            ports="[" + ", ".join(f'"{each}"' for each in ports) + "]",
+            ports="[" + ", ".join(f'"{each}"' for each in opened) + "]",
             kept=args.data_dir or "data",
             state=_STATE,
         )
         yield "compose.yaml", text if args.data_dir else text + _VOLUME
+
+
+def configuration(settings: dict[str, Any]) -> str:
+    """The text of a file that says these, and shows every other key."""
+    from gateway.config.commented import commented
+
+    limits = {name: each.limits for name, each in installed().protocols.items()}
+    return commented(settings, limits)
 
 
 def templates() -> Traversable:
@@ -176,34 +190,34 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What is not left to the defaults."""
     from gateway.config.fields import default_node
 
-    host = "" if args.all_addresses or args.compose else _LOOPBACK
+    host = "" if args.all_addresses or args.compose else LOOPBACK
     kept = _STATE if args.systemd or args.compose else "data"
-    listeners = []
-    for name in dict.fromkeys(args.protocols):
-        try:
-            starter = dict(installed().protocols[name].starter(host))
-        except RAISED as why:
-            raise WrongUse(failure(name, "starter", why)) from why
-        listeners.append(
-            {"name": starter.pop("name", name), "protocol": name, **starter}
-        )
     return {
         "node": args.node or default_node(),
         "data_dir": kept if args.compose else args.data_dir or kept,
-        "listeners": listeners,
-        "admin": {"listen": f"tcp:{_LOOPBACK}:8080"},
+        "listeners": [listener(name, host) for name in dict.fromkeys(args.protocols)],
+        "admin": {"listen": f"tcp:{LOOPBACK}:8080"},
     }
 
 
-def _ports(value: Any) -> Iterator[str]:
+def listener(protocol: str, host: str) -> dict[str, Any]:
+    """One of that protocol at *host*, to begin with.  Raises `WrongUse`."""
+    try:
+        starter = dict(installed().protocols[protocol].starter(host))
+    except RAISED as why:
+        raise WrongUse(failure(protocol, "starter", why)) from why
+    return {"name": starter.pop("name", protocol), "protocol": protocol, **starter}
+
+
+def ports(value: Any) -> Iterator[str]:
     """The TCP ports in it, as they are written: `tcp:5044`, `tcp:127.0.0.1:5044`."""
     match value:
         case dict():
             for each in value.values():
-                yield from _ports(each)
+                yield from ports(each)
         case list():
             for each in value:
-                yield from _ports(each)
+                yield from ports(each)
         case str() if found := re.fullmatch(r"tcp:(?:.*:)?(\d+)", value):
             yield found[1]
 
@@ -244,8 +258,7 @@ def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
         yield "Sockets that stay over a restart: docs/reload.md, conf/gateway.socket"
         return
     yield "Next, each in a terminal of its own:"
-    yield f"  twistd -n gateway --config {file}"
-    yield f"  gateway spark --config {file}"
+    yield f"  gateway run --config {file}"
     first = args.protocols[0]
     if dict(installed().each("sender")).get(first) is not None:
         yield f"  gateway send {first} --help"

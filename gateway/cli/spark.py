@@ -281,7 +281,7 @@ def _told(one: NodeState) -> str:
 
 def _requeue(args: argparse.Namespace) -> int:
     from gateway.config import load
-    from gateway.spark import requeue, session
+    from gateway.spark import requeue
     from gateway.spark.lakedisk import Lake
     from gateway.spark.ledger import Broken
     from gateway.spark.partition import Busy
@@ -296,7 +296,7 @@ def _requeue(args: argparse.Namespace) -> int:
     for name, why in kept.items():
         _say(args, f"{name}: {why}", {"file": name, "moved": False, "why": why})
     if any((config.data_dir / "lake" / "quarantine").rglob("*.parquet")):
-        spark = session.start(config.spark)
+        spark = job.start_session(config)
         try:
             done = requeue.rows(spark, config, disk, args.flaw)
         except (Broken, Busy) as why:

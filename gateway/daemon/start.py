@@ -13,7 +13,7 @@ from twisted.application.service import IService
 from twisted.logger import Logger
 from twisted.python import usage
 
-from gateway import DEFAULT_CONFIG, config
+from gateway import DEFAULT_CONFIGS, config, default_config
 from gateway.daemon import logs
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
@@ -32,7 +32,12 @@ class Options(usage.Options):
 
     synopsis = "[--config FILE] [--check-config]"
     optParameters = [  # noqa: RUF012, N815 - usage.Options' way
-        ["config", "c", DEFAULT_CONFIG, "configuration file"],
+        [
+            "config",
+            "c",
+            None,
+            f"configuration file (default: {', or '.join(DEFAULT_CONFIGS)})",
+        ],
         [
             "wait",
             "w",
@@ -49,6 +54,7 @@ class Options(usage.Options):
     def postOptions(self) -> None:
         """Read the configuration, so that a mistake in it is a usage error."""
         hold_descriptors()
+        self["config"] = self["config"] or default_config()
         _leave_no_pid_file(self.parent)
         _be_who_starts(self.parent)
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import DEFAULT_CONFIG
+from gateway import DEFAULT_CONFIGS, default_config
 from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
@@ -513,6 +513,9 @@ def _work(
         if spark is None:
             health.say(doing="starting Java")
             spark = mine = start_session(config, _noise(config))
+            if stop.is_set():
+                report(_stopped(config))
+                return
         health.say(doing="waiting for the Java of another job")
         with _JavaLock(spark, internal / "lock-java", stop):
             health.say(doing="looking at what the last one left")
@@ -556,7 +559,8 @@ def start_session(config: Any, noise: Path | None = None) -> SparkSession:
     kind = kind_of(config.spark.sink)
     more = kind.settings(config.spark, config.data_dir, version)
     more = formats.merged(more, s3a.for_tasks(config, version))
-    return session.start(config.spark, more, noise)
+    warehouse = config.data_dir / "lake" / INTERNAL / "warehouse"
+    return session.start(config.spark, warehouse, more, noise)
 
 
 def _loop(
@@ -646,8 +650,8 @@ def _reason(why: BaseException) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `gateway spark`."""
     parser.add_argument(
-        "-c", "--config", type=Path, metavar="FILE", default=Path(DEFAULT_CONFIG),
-        help=f"the gateway's configuration (default: {DEFAULT_CONFIG})",
+        "-c", "--config", type=Path, metavar="FILE", default=Path(default_config()),
+        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)})",
     )  # fmt: skip
     parser.add_argument(
         "--once", action="store_true", help="read what is in the spool, then stop"
@@ -710,6 +714,22 @@ def _stop_on_signals(stop: threading.Event, started: threading.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stopping)
+
+    def once_more(number: int, frame: object) -> None:
+        if not started.is_set():
+            raise Stopped
+
+    hook = sys.unraisablehook
+
+    def lost(what: Any) -> None:
+        # Beside a fork Python runs code of its own, out of which no exception gets.
+        if isinstance(what.exc_value, Stopped):
+            signal.signal(signal.SIGALRM, once_more)
+            signal.setitimer(signal.ITIMER_REAL, _LOOK)
+        else:
+            hook(what)
+
+    sys.unraisablehook = lost
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Report", "as_json", "as_text", "start_logging"]
+__all__ = ["Report", "as_json", "as_text", "start_logging", "words"]
 
 #: Gets what there is to say: `{"state": …}`, or what was committed since the last.
 Report = Callable[[Mapping[str, Any]], None]
@@ -23,15 +23,19 @@ def as_json(news: Mapping[str, Any]) -> None:
 
 def as_text(news: Mapping[str, Any]) -> None:
     """One line for people."""
+    _say(f"spark: {words(news)}")
+
+
+def words(news: Mapping[str, Any]) -> str:
+    """What there is to say, for people."""
     if "state" in news:
         java = f"; what Java said is in {news['java']}" if "java" in news else ""
-        _say(f"spark: {news['state']}{java}")
-    else:
-        _say(
-            f"spark: batch {news['batch']}: {news['rows']:,} rows into the tables,"
-            f" {news['rows_total']:,} since the start;"
-            f" {news['spool_files']} files in the spool"
-        )
+        return f"{news['state']}{java}"
+    return (
+        f"batch {news['batch']}: {news['rows']:,} rows into the tables,"
+        f" {news['rows_total']:,} since the start;"
+        f" {news['spool_files']} files in the spool"
+    )
 
 
 def _say(line: str) -> None:

@@ -123,10 +123,15 @@ def end_java() -> None:
 
 
 def start(
-    spark: Any, more: Mapping[str, str] | None = None, noise: Path | None = None
+    spark: Any,
+    warehouse: Path,
+    more: Mapping[str, str] | None = None,
+    noise: Path | None = None,
 ) -> SparkSession:
     """A session; Java is looked for unless spark-submit has started it already.
 
+    *warehouse* is a folder that Spark makes for tables that it keeps itself, and nobody has
+    here; it would be one in the folder that we are in.
     *more* is what the sink needs (`gateway.sink.Kind.settings`).  What Java itself says goes
     to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
     """
@@ -147,7 +152,8 @@ def start(
         # Only a running Java knows what was on its command line.
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
-    chosen = settings(spark, given, more)
+    own = {"spark.sql.warehouse.dir": warehouse.absolute().as_uri()}
+    chosen = settings(spark, given, {**own, **(more or {})})
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)

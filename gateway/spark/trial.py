@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,15 @@ def rows_of(config: Any, files: Sequence[Path]) -> list[dict[str, Any]]:
     is as in JSON.  Raises `CanNot`.
     """
     settings = config.spark.model_copy(update={"master": "local[1]", "ui": False})
+    with tempfile.TemporaryDirectory() as warehouse:
+        return _rows_of(config, settings, files, Path(warehouse))
+
+
+def _rows_of(
+    config: Any, settings: Any, files: Sequence[Path], warehouse: Path
+) -> list[dict[str, Any]]:
     try:
-        spark = session.start(settings)
+        spark = session.start(settings, warehouse)
     except ModuleNotFoundError as why:
         raise CanNot(
             f"tables are Spark's, and there is no {why.name} here: "

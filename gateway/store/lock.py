@@ -14,7 +14,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Lock", "Locked", "is_locked", "lock", "lock_directory", "wait_for"]
+__all__ = [
+    "Lock",
+    "Locked",
+    "holder",
+    "is_locked",
+    "lock",
+    "lock_directory",
+    "wait_for",
+]
 
 _LOOK_SECONDS = 0.05
 
@@ -55,14 +63,24 @@ def lock(path: Path, what: str) -> Lock:
         file = held.take(path, os.O_RDWR | os.O_CREAT)
     except BlockingIOError:
         held.release()
-        who = f"{path.parent} is in use by {_holder(path)} (lock {path})"
-        raise Locked(who) from None
+        raise Locked(_in_use(path)) from None
     except BaseException:
         held.release()
         raise
     os.ftruncate(file, 0)
     os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
     return held
+
+
+def holder(path: Path) -> str | None:
+    """Who has the directory of *path*, as `Locked` says it; None: nobody.  Raises OSError."""
+    if not path.parent.exists() or not is_locked(path.parent):
+        return None
+    return _in_use(path)
+
+
+def _in_use(path: Path) -> str:
+    return f"{path.parent} is in use by {_holder(path)} (lock {path})"
 
 
 def lock_directory(path: Path) -> Lock:

@@ -107,23 +107,21 @@ def test_five_minutes(walk: Walk, tmp_path: Path) -> None:
     """From nothing to rows in the table and the proof; nothing is left lying about."""
     typed = []
     for command in steps():
-        if command.startswith(("twistd", "gateway spark")):
+        if command == "gateway run":
             walk.start(command)
         else:
             done = walk.type(command)
             assert done.returncode == 0, (command, done.stdout, done.stderr)
             typed.append(done.stdout)
-    activate, init, send, events, stats, audit = typed
+    activate, send, events, stats, audit = typed
     assert activate == ""
-    assert init.startswith("first/gateway.yaml written\n")
     assert send.startswith("1000 of 1000 events acknowledged in ")
     assert len(events.splitlines()) == 11
     assert "beats" in stats
     assert "complete: 1000 events, each exactly once" in audit
-    # Spark makes an empty folder for tables of its own, wherever one is.
-    left = {path.name for path in tmp_path.iterdir()} - {"spark-warehouse"}
-    assert left == {
-        ".venv", "wheels", "first", "twistd.log", "gateway.log"
-    }  # fmt: skip
-    beside = {path.name for path in (tmp_path / "first").iterdir()}
-    assert beside == {"gateway.yaml", "data"}
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {".venv", "wheels", "gateway.yaml", "gateway-data", "gateway.log"}
+    walk.stop()
+    said = (tmp_path / "gateway.log").read_text()
+    assert f"run     | {tmp_path}/gateway.yaml written, as there was none" in said
+    assert said.endswith("run     | stopped; gateway run goes on from here\n")

@@ -152,12 +152,12 @@ def run_once(
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The one Spark session of a test process; few tasks make groups of a few rows."""
     conf = {"spark.sql.shuffle.partitions": "4"}
     settings = SimpleNamespace(
         master="local[2]", driver_memory="1g", ui=False, conf=conf
     )
-    running = session.start(settings)
+    running = session.start(settings, tmp_path_factory.mktemp("warehouse"))
     yield running
     running.stop()

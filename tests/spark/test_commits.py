@@ -79,7 +79,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     )
     asked = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
     try:
-        running = session.start(asked, more)
+        running = session.start(asked, home / "warehouse", more)
     except Exception as why:
         if os.environ.get("CI"):
             raise

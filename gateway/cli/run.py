@@ -1,0 +1,186 @@
+"""`gateway run`: the daemon and the Spark job, in one command that keeps both running."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway import DEFAULT_CONFIGS, default_config
+from gateway.cli import _admin, init
+from gateway.plugins import installed
+from gateway.sdk.command import WrongUse
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.supervisor.log import Log
+    from gateway.supervisor.together import Together
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = f"""\
+Run the daemon and the Spark job on this machine, with one log in which each line says whose
+it is.  ^C stops both cleanly; one that dies is started again, and the reason said.  On a
+terminal the line below the log says how both are.
+
+Where there is no configuration it writes one, gateway.yaml in the folder that you are in:
+each installed protocol on {init.LOOPBACK}, and all data beside it.  Other commands find it there.
+
+Example:
+  gateway run                               and in another terminal:  gateway table
+  gateway run --config /etc/gateway/gateway.yaml
+
+Needs Spark: pip install 'gateway[spark]'.  With spool.after: keep there is no job, and the
+daemon runs alone.  For a machine that starts it by itself: gateway init … --systemd
+
+Exit status: 0 it was stopped; 1 the daemon can not start, or had to be killed; 2 wrong use.
+"""
+
+_FILE = Path(DEFAULT_CONFIGS[0])
+_KEPT = "gateway-data"
+_ADMIN_PORTS = (8080, *range(8082, 8100))
+"""8081 is the job's."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `gateway.cli`."""
+    parser.add_argument(
+        "-c", "--config", metavar="FILE",
+        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)}; if "
+        "there is none, it is written)",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """See `gateway.cli`."""
+    from gateway import config
+    from gateway.store.lock import Locked, holder, lock
+    from gateway.supervisor.log import Log
+
+    file = Path(args.config or default_config())
+    told = []
+    if args.config is None and not file.exists():
+        file = _FILE
+        told = list(_write_own(file))
+    loaded = config.load(file)
+    if loaded.spool.after != "keep":
+        _check_spark(loaded)
+    held = None
+    try:
+        held = lock(loaded.data_dir / "run" / "lock", "gateway run")
+        for one in (loaded.data_dir, loaded.data_dir / "lake" / ".gateway"):
+            if (who := holder(one / "lock")) is not None:
+                raise WrongUse(f"{who}: end that first")
+        log = Log(sys.stdout, as_json=loaded.logging.format == "json")
+        both = _both(loaded, file, log)
+        for line in (*told, *_next(loaded, file)):
+            log.line(line)
+        return both.run()
+    except Locked as why:
+        raise WrongUse(f"{why}: it runs already") from None
+    except PermissionError as why:
+        raise WrongUse(
+            f"{why.filename or why}: permission denied; run this as the user that owns"
+            " data_dir, or name another one there"
+        ) from None
+    finally:
+        if held is not None:
+            held.release()
+
+
+def _both(loaded: Config, file: Path, log: Log) -> Together:
+    from gateway.supervisor.together import Together
+
+    def sentence() -> str:
+        none = argparse.Namespace(ca=None, cert=None, key=None)
+        return str(
+            _admin.port_of(file, loaded.admin, none).status().get("sentence", "")
+        )
+
+    return Together(loaded, file.absolute(), log, sentence)
+
+
+def _check_spark(loaded: Config) -> None:
+    """Raise `WrongUse` if no job can start here, whatever it is to do."""
+    from gateway.sink import kind_of
+
+    extra = kind_of(loaded.spark.sink).extra
+    alone = "; or set spool.after: keep, and the daemon runs without tables"
+    if importlib.util.find_spec("pyspark") is None:
+        raise WrongUse(
+            "the tables need Spark, which is not installed: pip install"
+            f" 'gateway[{extra}]'{alone}"
+        )
+    from gateway.spark import java
+
+    try:
+        java.find(os.environ)
+    except java.NoJava as why:
+        raise WrongUse(f"{why}{alone}") from None
+
+
+def _write_own(file: Path) -> Iterator[str]:
+    """A configuration of all protocols whose ports are free here; says what it is."""
+    listeners = []
+    for name in installed().protocols:
+        made = init.listener(name, init.LOOPBACK)
+        if taken := [port for port in init.ports(made) if not _free(int(port))]:
+            yield f"{name} is left out: port {taken[0]} of {init.LOOPBACK} is taken"
+            continue
+        listeners.append(made)
+    if not listeners:
+        raise WrongUse(
+            "no protocol has its port free here: gateway init PROTOCOL writes a"
+            " configuration in which you can change them"
+        )
+    admin = next(filter(_free, _ADMIN_PORTS), _ADMIN_PORTS[0])
+    from gateway.config.fields import default_node
+
+    settings = {
+        "node": default_node(),
+        "data_dir": _KEPT,
+        "listeners": listeners,
+        "admin": {"listen": f"tcp:{init.LOOPBACK}:{admin}"},
+    }
+    try:
+        init.write(file, init.configuration(settings))
+    except OSError as why:
+        raise WrongUse(
+            f"no configuration here, and none can be written: {file.absolute()}:"
+            f" {why.strerror}"
+        ) from None
+    where = ", ".join(f"{one['name']} {_port(one)}" for one in listeners)
+    yield f"{file.absolute()} written, as there was none; all data goes to {_KEPT} beside it"
+    yield f"Only this machine is listened to: {where}"
+
+
+def _port(listener: dict[str, Any]) -> str:
+    """Where it listens, as clients have it."""
+    return re.sub("^tcp:", "", str(listener["listen"]))
+
+
+def _next(loaded: Config, file: Path) -> Iterator[str]:
+    """What can be done meanwhile."""
+    named = "" if str(file) == default_config() else f" --config {file}"
+    yield (
+        f"{file}: node {loaded.node}; ^C stops. In another terminal:"
+        f" gateway table{named}, gateway status{named}"
+    )
+
+
+def _free(port: int) -> bool:
+    """Whether somebody may listen there."""
+    with contextlib.closing(socket.socket()) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((init.LOOPBACK, port))
+        except OSError:
+            return False
+    return True

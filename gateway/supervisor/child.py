@@ -1,0 +1,63 @@
+"""The first steps of a process that `gateway run` keeps running.
+
+    python -m gateway.supervisor.child PARENT daemon|job WORD …
+
+It leads a session of its own, so that ^C on the terminal reaches its parent alone, which
+stops it once.  When the parent is killed it stops as by SIGTERM: nobody would read what it
+says, or start it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+__all__ = ["keep_interrupts_away", "words"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def words(what: str, *more: str) -> list[str]:
+    """The command line of a child of this process."""
+    parent = str(os.getpid())
+    return [sys.executable, "-m", "gateway.supervisor.child", parent, what, *more]
+
+
+@contextlib.contextmanager
+def keep_interrupts_away() -> Iterator[None]:
+    """Who is started meanwhile hears of no ^C before it has a session of its own."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def main() -> None:
+    """Become what the command line names."""
+    parent, what, *more = sys.argv[1:]
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != int(parent):  # it has ended before we said that
+        return
+    os.setsid()
+    # What reached it before that is not for it: `keep_interrupts_away`.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if what == "daemon":
+        from twisted.scripts.twistd import run
+
+        sys.argv = ["twistd", *more]
+        run()
+    else:
+        from gateway.spark.job import main as job
+
+        sys.exit(job(more))
+
+
+if __name__ == "__main__":
+    main()

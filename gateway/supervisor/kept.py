@@ -1,0 +1,228 @@
+"""A process that is kept running: whenever it ends it is started again, later each time.
+
+starting ──► up ──► waiting ──► starting …        it ended, and that was not asked for
+    └─────────┴────────┴──► stopping ──► over     it was
+starting ──► over                                 a *vital* one that can not begin at all
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from twisted.internet.error import ProcessTerminated
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+
+from gateway.supervisor.child import keep_interrupts_away
+
+__all__ = ["Hears", "Kept", "State"]
+
+_FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+_STEADY_SECONDS = 60.0
+"""Who was up for so long has begun anew: the next pause is a short one again."""
+_STOP_SECONDS = 120.0
+"""For what was taken to be published, and a batch to end; as the units for systemd have it."""
+_MOST_LINE_BYTES = 64 << 10
+
+
+class State(enum.Enum):
+    """As people are told."""
+
+    STARTING = "starting"
+    UP = "up"
+    WAITING = "ended, starts again"
+    STOPPING = "stopping"
+    OVER = "stopped"
+
+
+class Hears(Protocol):
+    """Whoever keeps it."""
+
+    def line(self, kept: Kept, descriptor: int, text: str) -> None:
+        """It said a line, on standard output (1) or standard error (2)."""
+
+    def told(self, text: str) -> None:
+        """Something is to be said about it."""
+
+    def over(self, kept: Kept) -> None:
+        """It is not running, and will not be started again."""
+
+
+class Kept:
+    """One of them; `start` begins."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        words: list[str],
+        environ: Mapping[str, str],
+        reactor: Any,
+        hears: Hears,
+        *,
+        vital: bool,
+    ) -> None:
+        """*title* is what sentences call it.  *vital*: when it can not even begin, as it
+        says itself, there is no use in another try.
+        """
+        self.name = name
+        self.title = title
+        self.state = State.OVER
+        self.failed = False
+        """It is over, and should not be, or had to be killed."""
+        self._words = words
+        self._environ = environ
+        self._reactor = reactor
+        self._hears = hears
+        self._vital = vital
+        self._was_up = False
+        self._up_at: float | None = None
+        self._failures = 0
+        self._timer: Any = None
+        self._transport: Any = None
+        self._last_error = ""
+
+    def start(self) -> None:
+        """Start it, for the first time or again."""
+        self.state, self._up_at = State.STARTING, None
+        self._last_error = ""
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            with keep_interrupts_away():
+                self._transport = self._reactor.spawnProcess(
+                    _Life(self),
+                    self._words[0],
+                    self._words,
+                    env=dict(self._environ),
+                    childFDs={0: nothing, 1: "r", 2: "r"},
+                )
+        finally:
+            os.close(nothing)
+
+    def up(self) -> None:
+        """It does its work from now on."""
+        if self.state is State.STARTING:
+            self.state, self._up_at = State.UP, self._reactor.seconds()
+            self._was_up = True
+
+    def stop(self) -> None:
+        """Have it stop cleanly, within bounds."""
+        match self.state:
+            case State.WAITING:
+                self._timer.cancel()
+                self._over()
+            case State.STARTING | State.UP:
+                self.state = State.STOPPING
+                self._timer = self._reactor.callLater(_STOP_SECONDS, self._too_long)
+                self._signal("TERM")
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.stop()
+        if self.state is State.STOPPING:
+            self._signal("KILL")
+
+    def said(self, descriptor: int, text: str) -> None:
+        """See `_Life`."""
+        if descriptor == 2 and not text.startswith((" ", "\t")):
+            self._last_error = text
+        self._hears.line(self, descriptor, text)
+
+    def ended(self, why: Exception | None) -> None:
+        """See `_Life`; *why* is None after exit status 0."""
+        self._transport = None
+        if self.state is State.STOPPING:
+            if self._timer.active():
+                self._timer.cancel()
+            self.failed = why is not None and _signal_of(why) != signal.SIGTERM
+            self._over()
+            return
+        if self._vital and not self._was_up and why and not _signal_of(why):
+            self.failed = True
+            self._hears.told(f"{self.title} can not start, and said why")
+            self._over()
+            return
+        self._wait(why)
+
+    def _wait(self, why: Exception | None) -> None:
+        now = self._reactor.seconds()
+        if self._up_at is not None and now - self._up_at >= _STEADY_SECONDS:
+            self._failures = 0
+        seconds = min(_MOST_SECONDS, _FIRST_SECONDS * 2**self._failures)
+        self._failures += 1
+        self.state = State.WAITING
+        self._timer = self._reactor.callLater(seconds, self.start)
+        self._hears.told(
+            f"{self.title} ended ({self._how(why)}); it is started again in {seconds:g} s"
+        )
+
+    def _how(self, why: Exception | None) -> str:
+        """Why, as far as that can be seen from outside."""
+        if why is None:
+            return "exit status 0, though nobody here asked for it"
+        if (number := _signal_of(why)) is not None:
+            return f"killed by {signal.Signals(number).name}"
+        last = f": {self._last_error}" if self._last_error else ""
+        return f"exit status {getattr(why, 'exitCode', '?')}{last}"
+
+    def _too_long(self) -> None:
+        self._hears.told(
+            f"{self.title} has not stopped in {_STOP_SECONDS:g} s and is killed; what was"
+            " acknowledged stays"
+        )
+        self._signal("KILL")
+
+    def _signal(self, name: str) -> None:
+        if self._transport is not None:
+            self._transport.signalProcess(name)
+
+    def _over(self) -> None:
+        self.state = State.OVER
+        self._hears.over(self)
+
+
+def _signal_of(why: Exception) -> int | None:
+    return why.signal if isinstance(why, ProcessTerminated) else None
+
+
+class _Life(ProcessProtocol):
+    """From one start to the end of it."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self._begun = {1: b"", 2: b""}
+        """Of each descriptor the line that has no end yet."""
+        self._heard_bytes = 0
+
+    def childDataReceived(self, childFD: int, data: bytes) -> None:
+        """See `ProcessProtocol`."""
+        self._heard_bytes += len(data)
+        *lines, rest = (self._begun[childFD] + data).split(b"\n")
+        if len(rest) > _MOST_LINE_BYTES:
+            lines, rest = [*lines, rest], b""
+        self._begun[childFD] = rest
+        for line in lines:
+            self._said(childFD, line)
+
+    def processExited(self, reason: Failure) -> None:
+        """What it started may live on and hold its pipes open: they are read to where
+        they are empty now, and closed.
+        """
+        transport: Any = self.transport
+        for pipe in list(transport.pipes.values()):
+            before = -1
+            while before != (before := self._heard_bytes) and not pipe.doRead():
+                pass
+        transport.loseConnection()
+        for descriptor, rest in self._begun.items():
+            if rest:
+                self._said(descriptor, rest)
+        why = reason.value if isinstance(reason.value, ProcessTerminated) else None
+        self._kept.ended(why)
+
+    def _said(self, descriptor: int, line: bytes) -> None:
+        self._kept.said(descriptor, line.decode("utf-8", "backslashreplace"))

@@ -1,0 +1,212 @@
+"""The daemon and the Spark job, kept running until ^C; with one log, and one end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.protocol import DatagramProtocol
+from twisted.internet.task import LoopingCall
+from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
+
+from gateway.config import Config
+from gateway.sdk.command import INTERRUPTED, PIPE_CLOSED, nobody_reads
+from gateway.spark import progress
+from gateway.spark.admin import Told
+from gateway.supervisor import child
+from gateway.supervisor.kept import Kept, State
+from gateway.supervisor.log import Log
+
+__all__ = ["Together"]
+
+_LOOK_SECONDS = 1.0
+_OF_OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""What systemd tells this process, and is not for those that it starts."""
+_STOPPING = "stopping cleanly, which may take some seconds; ^C again kills"
+_KILLING = (
+    "killed; what was acknowledged stays, and comes into the tables at the next start"
+)
+
+
+class Together:
+    """The processes of one gateway.  *sentence* asks the daemon how all is, and may take
+    a moment.
+    """
+
+    def __init__(
+        self, config: Config, file: Path, log: Log, sentence: Callable[[], str]
+    ) -> None:
+        from twisted.internet import reactor as installed
+
+        reactor: Any = installed
+        self._reactor = reactor
+        self._config = config
+        self._log = log
+        self._sentence = sentence
+        self._said = ""
+        """What *sentence* has answered last."""
+        self._asking: Deferred[None] | None = None
+        self._stopping = False
+        self.status = 0
+        """What `gateway run` ends with."""
+        self._folder = tempfile.mkdtemp(prefix="gateway-run-")
+        notices = str(Path(self._folder, "notify"))
+        environ = {
+            name: each for name, each in os.environ.items() if name not in _OF_OURS
+        }
+        named = ["--config", str(file)]
+        self._daemon = self._kept(
+            "gateway",
+            "the daemon",
+            child.words("daemon", "-n", "--pidfile=", "gateway", *named),
+            {**environ, "NOTIFY_SOCKET": notices},
+            vital=True,
+        )
+        self._kepts = [self._daemon]
+        if config.spool.after != "keep":
+            self._job = self._kept(
+                "spark",
+                "the Spark job",
+                child.words("job", "--json", *named),
+                environ,
+                vital=False,
+            )
+            self._kepts.append(self._job)
+        reactor.listenUNIXDatagram(notices, _Notices(self._noticed))
+        self._hear_signals()
+
+    def _kept(self, *given: Any, vital: bool) -> Kept:
+        name, title, words, environ = given
+        return Kept(name, title, words, environ, self._reactor, self, vital=vital)
+
+    def run(self) -> int:
+        """Until it is stopped, or can not go on; returns the exit status."""
+        self._reactor.callWhenRunning(self._begin)
+        self._reactor.run()
+        self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return self.status
+
+    def _hear_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._signalled)
+
+    def _begin(self) -> None:
+        self._hear_signals()  # Twisted's own would end this process before the others
+        for each in self._kepts:
+            each.start()
+        looks = LoopingCall(self._carefully, self._look)
+        looks.clock = self._reactor
+        looks.start(_LOOK_SECONDS)
+
+    def _signalled(self, number: int, _: object) -> None:
+        self._reactor.callFromThread(self._carefully, self._asked, number)
+
+    def _asked(self, number: int) -> None:
+        """To stop; who asks twice is in a hurry."""
+        if not self._stopping:
+            self._log.line(_STOPPING)
+            self._stop()
+        elif number == signal.SIGINT:
+            self._log.line(_KILLING)
+            self.status = INTERRUPTED
+            for each in self._kepts:
+                each.kill()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for each in self._kepts:
+            each.stop()
+
+    def _carefully(self, do: Callable[..., None], *given: object) -> None:
+        """What may write to a log that nobody reads any more: that is a reason to stop."""
+        try:
+            do(*given)
+        except BrokenPipeError:
+            self.status = PIPE_CLOSED
+            if not self._stopping:
+                self._stop()
+
+    # -- what is heard -----------------------------------------------------------------
+
+    def line(self, kept: Kept, descriptor: int, text: str) -> None:
+        """See `Hears`."""
+        if kept is not self._daemon and descriptor == 1:
+            text = self._news(kept, text)
+        self._carefully(self._log.line, text, kept.name)
+
+    def _news(self, job: Kept, text: str) -> str:
+        """What the job reports, as its log has it."""
+        try:
+            news = json.loads(text)
+            if news.get("state") == "running":
+                job.up()
+            return (
+                text if self._config.logging.format == "json" else progress.words(news)
+            )
+        except (ValueError, AttributeError, KeyError):
+            return text
+
+    def _noticed(self, lines: list[str]) -> None:
+        if "READY=1" in lines:
+            self._daemon.up()
+
+    def told(self, text: str) -> None:
+        """See `Hears`."""
+        self._carefully(self._log.line, text)
+
+    def over(self, kept: Kept) -> None:
+        """See `Hears`."""
+        if kept.failed and not self.status:
+            self.status = 1
+        if not self._stopping:
+            self._stop()
+        if all(each.state is State.OVER for each in self._kepts):
+            if not self.status:
+                self.told("stopped; gateway run goes on from here")
+            self._reactor.callLater(0, self._reactor.stop)
+
+    # -- what is shown -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        if nobody_reads():
+            raise BrokenPipeError
+        if not self._log.has_state:
+            return
+        self._log.state(
+            " · ".join(filter(None, [*map(self._how, self._kepts), self._said]))
+        )
+        if self._asking is None and self._daemon.state is State.UP:
+            self._asking = deferToThread(self._sentence).addBoth(self._answered)
+
+    def _answered(self, said: str | Failure) -> None:
+        self._asking = None
+        self._said = said if isinstance(said, str) else ""
+
+    def _how(self, kept: Kept) -> str:
+        doing = ""
+        if kept is not self._daemon and kept.state is State.STARTING:
+            told = Told.of(self._config.data_dir / "lake", time.time()).words
+            doing = f" ({told['doing']})" if told.get("doing") else ""
+        return f"{kept.name} {kept.state.value}{doing}"
+
+
+class _Notices(DatagramProtocol):
+    """What the daemon says as to systemd: sd_notify(3)."""
+
+    def __init__(self, heard: Callable[[list[str]], None]) -> None:
+        self._heard = heard
+
+    def datagramReceived(self, datagram: bytes, addr: object) -> None:
+        """See `DatagramProtocol`."""
+        self._heard(datagram.decode(errors="replace").splitlines())
