@@ -50,7 +50,7 @@ def test_what_to_do_next(
     init(tmp_path / "syslog", "syslog")
     out = capsys.readouterr().out
     assert "gateway send" not in out
-    assert "\n  gateway spark --config" in out
+    assert "\n  gateway run --config" in out
 
 
 def test_all_addresses(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ tests:
 #: Of each command words that have it say more than a line, or wait for something.
 WORDS = {
     "demo": "--help",
+    "run": "--config gateway.yaml",
     "init": "lumberjack --directory first",
     "check": "gateway.yaml",
     "test": "trial.yaml",
