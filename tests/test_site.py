@@ -61,7 +61,7 @@ def test_the_start_is_the_readmes(site: Path) -> None:
     """Nothing is written twice, and code is code there, too."""
     page = (site / "start.html").read_text()
     assert '<h1 id="first-steps">First steps' in page
-    assert re.search(r"<pre>((?!</pre>).)*twistd", page, re.DOTALL)
+    assert re.search(r"<pre>((?!</pre>).)*gateway run", page, re.DOTALL)
 
 
 def test_the_page_of_commands_has_all_options(site: Path) -> None:
