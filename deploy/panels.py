@@ -375,6 +375,46 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
     ),
     "Is all there, once?": (
         Panel(
+            "Last audit",
+            "Whether every acknowledged event was there, exactly once.",
+            (("min(gateway_audit_complete)", ""),),
+            kind="stat",
+            red_below=1,
+            words=("INCOMPLETE", "complete"),
+        ),
+        Panel(
+            "Since the last audit",
+            "That came to its end; spark.audit.every is how often one should.",
+            (("min(gateway_audit_age_seconds)", ""),),
+            "s",
+            "stat",
+        ),
+        Panel(
+            "What audits found",
+            "Events that are nowhere, in so many holes; that are there twice; ends of lost "
+            "disks that nobody knows; files that can not be read.",
+            (
+                ("gateway_audit_missing_events", "missing"),
+                ("gateway_audit_holes", "holes"),
+                ("gateway_audit_doubled_events", "doubled"),
+                ("gateway_audit_unknown_ends", "unknown ends"),
+                ("gateway_audit_problem_files", "files"),
+            ),
+        ),
+        Panel(
+            "What an audit takes",
+            "How long, and whether the last attempt came to its end.",
+            (
+                ("gateway_audit_seconds", "seconds"),
+                ("gateway_audit_unfinished", "unfinished"),
+            ),
+        ),
+        Panel(
+            "Events audited",
+            "All that were acknowledged until then.",
+            (("gateway_audit_events", "events"),),
+        ),
+        Panel(
             "Trouble of the disk",
             "Failed writes and syncs of the journal, and records that came back damaged.",
             (
@@ -668,6 +708,8 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
 }
 
 LEFT_OUT = {
+    "gateway_audit_last_timestamp_seconds": "gateway_audit_age_seconds says the same",
+    "gateway_audit_every_seconds": "a setting: spark.audit.every; a rule needs it",
     "gateway_journal_full": "gateway_held_back says the same, with the reason",
     "gateway_config_last_reload_success_timestamp_seconds": "a date of interest only "
     "after gateway_config_last_reload_successful fell to 0; /api/status has it",

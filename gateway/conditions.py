@@ -337,6 +337,39 @@ CONDITIONS: tuple[Condition, ...] = (
         runbook="docs/operations.md#state-and-checkpoints",
     ),
     Condition(
+        name="GatewayMissing",
+        question="Is all there, once?",
+        severity="page",
+        expr="gateway_audit_missing_events > 0 or gateway_audit_unknown_ends > 0",
+        summary="The audit found acknowledged events that are nowhere, or the end of a lost disk that nobody knows.",
+        advice="gateway audit says which, and what is known of them",
+        more="Get back what can come back; gateway audit accept says that nothing more will, and gateway audit --note that it was looked again.",
+        runbook="docs/operations.md#what-was-lost-for-good",
+    ),
+    Condition(
+        name="GatewayAuditDoubts",
+        question="Is all there, once?",
+        severity="morning",
+        expr="""
+            gateway_audit_complete == 0
+            unless on (instance) gateway_audit_missing_events > 0
+            unless on (instance) gateway_audit_unknown_ends > 0
+        """,
+        summary="The audit found events that are there twice, or files that it can not read.",
+        advice="gateway audit says which",
+        runbook="docs/symptoms.md#when-a-file-is-damaged-gone-or-doubled",
+    ),
+    Condition(
+        name="GatewayAuditLate",
+        question="Is all there, once?",
+        severity="morning",
+        after="10m",
+        expr="gateway_audit_age_seconds > 2 * gateway_audit_every_seconds",
+        summary="No audit has come to its end for twice as long as it should; nobody knows whether all is there.",
+        advice="see what the job's log says of it, and raise the limits in spark.audit if it is that",
+        runbook=_AUDIT,
+    ),
+    Condition(
         name="GatewayDiskFails",
         question="Is all there, once?",
         severity="page",

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.conditions import advice
-from gateway.spoken import duration, size
+from gateway.spoken import duration, many, size
 
 __all__ = [
+    "Audit",
     "Facts",
     "Freshness",
     "Holder",
@@ -69,6 +70,22 @@ class Job:
     """How often it ended, unasked, since its last batch."""
     last_failure: str = ""
     """Why it did the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What the last audit found that came to its end."""
+
+    seconds: float
+    """Ago."""
+    complete: bool = True
+    missing: int = 0
+    """Acknowledged events that were nowhere, and …"""
+    unknown: int = 0
+    """… incarnations of which nobody knows where they ended."""
+    doubled: int = 0
+    problems: int = 0
+    """Files that it could not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +164,9 @@ class Facts:
     """Who has got nowhere for long with it, and what becomes of that."""
     lost_events: int = 0
     """Acknowledged ones that the disk did not give back in this run; at most."""
+    audit: Audit | None = None
+    audit_late: str | None = None
+    """That none has come to its end for long, and why, if so."""
     reload: Reload | None = None
     refused: Mapping[str, Refused] = field(default_factory=dict)
     """By listener: those that took no event lately, and turned away who came."""
@@ -459,6 +479,8 @@ def _how_much(facts: Facts) -> str:
 
 def _warnings(facts: Facts) -> Iterator[_Finding]:
     """What is about to go wrong, or went wrong and stands nowhere."""
+    if facts.audit is not None and not facts.audit.complete:
+        yield _audited(facts.audit)
     if facts.lost_events:
         yield _Finding(
             f"The disk lost up to {facts.lost_events:,} acknowledged events: the log says "
@@ -503,6 +525,14 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
             "warning",
             "tables",
         )
+    if facts.audit_late is not None:
+        yield _Finding(
+            f"All events go their way, but {facts.audit_late}: "
+            f"{advice('GatewayAuditLate')}.",
+            "warning",
+            None,
+            "GatewayAuditLate",
+        )
     flawed, events = facts.flawed
     if flawed > events / 2:
         yield _Finding(
@@ -514,6 +544,28 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
         )
     for trouble in filter(None, map(_short, facts.troubles)):
         yield _Finding(f"All events go their way, but {trouble}.", "warning")
+
+
+def _audited(last: Audit) -> _Finding:
+    ago = f"The audit of {duration(last.seconds)} ago"
+    if last.missing or last.unknown:
+        what = f"found {last.missing:,} acknowledged events that are nowhere"
+        if not last.missing:
+            what = "found a lost disk's end that nobody knows"
+        condition = "GatewayMissing"
+        level: Level = "bad"
+    else:
+        found = [
+            text
+            for count, text in (
+                (last.doubled, f"{last.doubled:,} events that are there twice"),
+                (last.problems, f"{many(last.problems, 'file')} that it can not read"),
+            )
+            if count
+        ]
+        what, level = f"found {' and '.join(found)}", "warning"
+        condition = "GatewayAuditDoubts"
+    return _Finding(f"{ago} {what}: {advice(condition)}.", level, "tables", condition)
 
 
 def _reload(last: Reload) -> _Finding:

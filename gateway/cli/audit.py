@@ -6,13 +6,13 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import _admin, _audit_accept, _data_dir
+from gateway.cli import _admin, _audit_accept, _audit_note, _data_dir
 from gateway.cli._columns import table
 from gateway.cli._working import working
 from gateway.sdk.command import WrongUse, printable
@@ -101,6 +101,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --chain: it must have this link, which was kept elsewhere",
     )
 
+    parser.add_argument(
+        "--note",
+        action="store_true",
+        help="give way to everything else, end at the limits of spark.audit, and leave what"
+        " is found where metrics and the live page have it; the Spark job does so by itself",
+    )
+
     verbs = parser.add_subparsers(dest="verb", metavar="accept", required=False)
     verb = verbs.add_parser(
         "accept",
@@ -134,6 +141,8 @@ def run(args: argparse.Namespace) -> int:
     with _data_dir.readable():
         if args.verb is not None:
             return _audit_accept.run(args, report_of, site_of)
+        if args.note:
+            return _audit_note.run(args, _run)
         return _run(args)
 
 
@@ -173,7 +182,10 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
     return report
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(
+    args: argparse.Namespace, heard: Callable[[Report], object] = lambda report: None
+) -> int:
+    """*heard* is told what the audit found."""
     if args.links and not args.chain:
         raise WrongUse("--link needs --chain")
 
@@ -184,6 +196,7 @@ def _run(args: argparse.Namespace) -> int:
     ids = _ids(args.acknowledged)
     places, bucket, access = place.directories, place.bucket, place.access
     report = report_of(args, place, others)
+    heard(report)
     if report.told and (args.content or args.acknowledged):
         raise WrongUse(
             "--content and --acknowledged read tables; a function of your own took the"

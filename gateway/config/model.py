@@ -273,6 +273,21 @@ class SparkAdmin(Section):
             yield ("listen",), f"must be tcp:PORT or tcp:HOST:PORT, not {self.listen}"
 
 
+class SparkAudit(Section):
+    """Audits that run by themselves beside the job, and give way to everything else."""
+
+    every: Annotated[float, Time("10m", "365d")] | None = Field(
+        default=24 * HOUR, description="From one to the next (time); null: none"
+    )
+    time_limit: Annotated[float, Time("1s", "7d")] = Field(
+        default=HOUR, description="One ends that takes longer (time)"
+    )
+    read_bytes: ByteCount | None = Field(
+        default=64 * GiB,
+        description="One ends that has read more from disks (size, null: any)",
+    )
+
+
 class Spark(Section):
     """The Structured Streaming job."""
 
@@ -327,6 +342,9 @@ class Spark(Section):
     )
     admin: SparkAdmin = Field(
         default_factory=SparkAdmin, description="Health and metrics of the job"
+    )
+    audit: SparkAudit = Field(
+        default_factory=SparkAudit, description="Proof that all is there, by itself"
     )
     ui: Switch = Field(default=False, description="Spark's own web page, on port 4040")
     conf: dict[str, SparkValue] = Field(

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from gateway import config
-from gateway.admin.freshness import Facts, Refused, Reload
+from gateway.admin.freshness import Audit, Facts, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
@@ -20,7 +20,8 @@ from gateway.event import LOST
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
-from gateway.spoken import past
+from gateway.spoken import duration, past
+from gateway.store.audited import Audited
 from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage
@@ -32,6 +33,8 @@ _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""
 _LOST_SECONDS = 86400.0
 """What was lost with a disk is told for so long."""
+_LATE_AUDITS = 2
+"""So many times `spark.audit.every` without one; the alert GatewayAuditLate has the same."""
 _FEW_SECONDS = 30.0
 _FEW_VISITS = 3
 _LATELY_FILES = 300
@@ -174,6 +177,7 @@ def collect(
     committed = lake.committed_lsn
     arrived = committed if has_job else published
     sources = list(listeners)
+    audited = lake.audited
     return Facts(
         phase=phase,
         stopping=stopping,
@@ -200,11 +204,36 @@ def collect(
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,
+        audit=_audit(audited, now),
+        audit_late=_audit_late(audited, now),
         reload=_reload(reload, now),
         refused=refused or {},
         flawed=flawed,
         troubles=[*_troubles(storage, settings.node, sections, now)],
     )
+
+
+def _audit(last: Audited, now: datetime) -> Audit | None:
+    if last.at is None:
+        return None
+    return Audit(
+        max(0.0, now.timestamp() - last.at),
+        last.complete,
+        last.missing,
+        last.unknown,
+        last.doubled,
+        last.problems,
+    )
+
+
+def _audit_late(last: Audited, now: datetime) -> str | None:
+    age = last.age(now.timestamp())
+    if last.every is None or age is None or age <= _LATE_AUDITS * last.every:
+        return None
+    why = (
+        f", the last attempt ended because {last.unfinished}" if last.unfinished else ""
+    )
+    return f"no audit has come to its end for {duration(age)}{why}"
 
 
 def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:

@@ -22,6 +22,7 @@ from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.sdk.protocol import Statistic, Statistics
+from gateway.store.audited import Audited
 from gateway.store.finder import spool_files
 from gateway.store.lake import BEAT, health_path
 
@@ -127,6 +128,7 @@ class LakeWatch:
         self._ours = {"", *incarnations}
         self._has_job = has_job
         self._elsewhere = elsewhere
+        self._lake = lake
         self._path = health_path(lake)
         self._spool = spool
         self._clock = clock
@@ -235,6 +237,11 @@ class LakeWatch:
         )
 
     @property
+    def audited(self) -> Audited:
+        """What the last audit found, as it left word beside the tables."""
+        return Audited.read(self._lake)
+
+    @property
     def batches(self) -> list[dict[str, float]]:
         """The job's last batches, the newest last: `at`, `seconds`, `rows`, `files`."""
         found = self._told.get("recent")
@@ -280,6 +287,8 @@ class LakeWatch:
     def statistics(self) -> Iterator[Statistics]:
         """Sections `lake` and `spark`."""
         self._read()
+        if figures := [*self.audited.figures(self._clock())]:
+            yield Statistics("audit", "Audit", figures)
         if not self.has_job:
             return
         lag = round(self.lag_seconds(), 3)

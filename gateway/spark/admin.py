@@ -28,6 +28,7 @@ from prometheus_client.registry import Collector
 
 from gateway.access import Access
 from gateway.sdk.endpoint import Tcp
+from gateway.store.audited import Audited
 from gateway.store.lake import BEAT, health_path
 
 __all__ = ["Admin", "Numbers", "Told", "serving"]
@@ -85,8 +86,14 @@ class Told(NamedTuple):
 class Numbers(Collector):
     """For Prometheus."""
 
-    def __init__(self, told: Callable[[], Told]) -> None:
+    def __init__(
+        self,
+        told: Callable[[], Told],
+        audited: Callable[[], Audited] = Audited,
+    ) -> None:
+        """*audited*: what the last audit found."""
         self._told = told
+        self._audited = audited
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for at each scrape."""
@@ -124,6 +131,9 @@ class Numbers(Collector):
                 len(words.get("holes") or ()),
             ),
         }
+        for one in self._audited().figures(time.time()):
+            if isinstance(one.value, (int, float)):
+                gauges[one.metric] = one.text, one.value
         for name, (text, value) in gauges.items():
             if value is not None:
                 yield GaugeMetricFamily(name, text, float(value))
@@ -155,7 +165,9 @@ class Admin(ThreadingHTTPServer):
         self.access = access
         self._room = threading.BoundedSemaphore(_MOST_REQUESTS)
         self.registry = CollectorRegistry()
-        self.registry.register(Numbers(lambda: Told.of(lake, time.time())))
+        self.registry.register(
+            Numbers(lambda: Told.of(lake, time.time()), lambda: Audited.read(lake))
+        )
         ProcessCollector(registry=self.registry)
         self.address_family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
         super().__init__((where.host, where.port), _Handler)

@@ -17,6 +17,7 @@ from gateway.sink import kind_of
 from gateway.spark import (
     accepting,
     admin,
+    auditing,
     footers,
     formats,
     heap,
@@ -690,7 +691,7 @@ def start(options: argparse.Namespace) -> int:
         tell(news)
 
     try:
-        with admin.serving(config):
+        with admin.serving(config), auditing.running(config, options):
             run(config, stop_event=stop, available_now=options.once, report=report)
     except Failed as why:
         _log.error("%s", why)

@@ -4,6 +4,7 @@ lake/.gateway/events.json    the job's ledger: what is in the tables, and what n
 lake/.gateway/accepted/      holes that were accepted and are not in the ledger yet, one a file
 lake/.gateway/sink.json      whose tables they are, unless they are folders of Parquet
 lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
+lake/.gateway/audit.json     what the last audit found (`gateway.store.audited`)
 
 An event's name is (node, incarnation, lsn).  Ledgers of before knew no incarnations: what
 they have is under "".

@@ -62,6 +62,11 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     'gateway_freshness_seconds{node="gw-1"}': (2, 0),
     'gateway_freshness_held{by="spool"}': (0, 0),
     "gateway_bucket_stuck_files": (0, 0),
+    "gateway_audit_missing_events": (0, 0),
+    "gateway_audit_unknown_ends": (0, 0),
+    "gateway_audit_complete": (1, 0),
+    "gateway_audit_age_seconds": (3600, 15),
+    "gateway_audit_every_seconds": (86400, 0),
     "gateway_spark_waiting_seconds": (2, 0),
     "gateway_spark_holes": (0, 0),
     'gateway_lake_lag_seconds{node="gw-1"}': (2, 0),
@@ -169,6 +174,22 @@ FAULTS = {
         }
         | lagging(61),
         4.5,
+    ),
+    "hole that the audit found": Fault(
+        "GatewayMissing",
+        1,
+        {"gateway_audit_missing_events": (12, 0), "gateway_audit_complete": (0, 0)},
+    ),
+    "lost disk whose end nobody knows": Fault(
+        "GatewayMissing",
+        1,
+        {"gateway_audit_unknown_ends": (1, 0), "gateway_audit_complete": (0, 0)},
+    ),
+    "events that are there twice": Fault(
+        "GatewayAuditDoubts", 1, {"gateway_audit_complete": (0, 0)}
+    ),
+    "audits that do not come to their end": Fault(
+        "GatewayAuditLate", 12, {"gateway_audit_age_seconds": (172801, 15)}, 8
     ),
     "file that the bucket refuses": Fault(
         "GatewayBucketStuck", 12, {"gateway_bucket_stuck_files": (1, 0)}, 9

@@ -9,6 +9,7 @@ import pytest
 
 from deadlines import ROOT
 from gateway.admin.freshness import (
+    Audit,
     Facts,
     Freshness,
     Holder,
@@ -30,6 +31,33 @@ def judged(**facts: Any) -> Freshness:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "the audit found a hole": (
+        {"audit": Audit(7200, complete=False, missing=1200, doubled=3)},
+        (
+            "The audit of 2 h ago found 1,200 acknowledged events that are nowhere: gateway "
+            "audit says which, and what is known of them."
+        ),
+        "bad",
+        "tables",
+    ),
+    "the audit found the end of a lost disk": (
+        {"audit": Audit(7200, complete=False, unknown=1)},
+        (
+            "The audit of 2 h ago found a lost disk's end that nobody knows: gateway audit "
+            "says which, and what is known of them."
+        ),
+        "bad",
+        "tables",
+    ),
+    "the audit found doubles and a bad file": (
+        {"audit": Audit(7200, complete=False, doubled=3, problems=1)},
+        (
+            "The audit of 2 h ago found 3 events that are there twice and 1 file that it "
+            "can not read: gateway audit says which."
+        ),
+        "warning",
+        "tables",
+    ),
     "the Spark job is dead": (
         {
             "job": SILENT,

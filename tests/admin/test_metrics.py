@@ -25,6 +25,7 @@ from gateway.net import MemoryBudget
 from gateway.plugins import installed
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.spark.admin import Numbers, Told
+from gateway.store.audited import Audited
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings
@@ -108,6 +109,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         "failures": 0,
     }
     health.write_text(json.dumps(told))
+    Audited(since=1.0, every=2.0, at=3.0).write(tmp_path / "lake")
     watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool")
     uploads: Any = SimpleNamespace(
         uploaded=1, failed=2, bytes=3, why=None, conflicts={}, stuck={}

@@ -18,6 +18,7 @@ from deadlines import eventually
 from gateway.config import Invalid, load
 from gateway.spark.admin import Admin, serving
 from gateway.spark.health import Health
+from gateway.store.audited import Audited
 from gateway.store.lake import health_path
 
 Ask = Callable[..., tuple[int, str]]
@@ -95,6 +96,21 @@ def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
     hung.say(state="running")
     assert ask("/healthz")[0] == ask("/readyz")[0] == 503
     assert metrics(ask("/metrics", "secret")[1])["gateway_spark_up"] == 0
+
+
+def test_it_says_what_the_last_audit_found(ask: Ask, tmp_path: Path) -> None:
+    """Also where no gateway sees the tables; and since when the job runs."""
+    found = metrics(ask("/metrics", "secret")[1])
+    assert not [name for name in found if "audit" in name]
+    assert found["process_start_time_seconds"] > 0
+    now = time.time()
+    Audited(since=1.0, every=60.0, at=now, missing=7, complete=False).write(
+        tmp_path / "data" / "lake"
+    )
+    found = metrics(ask("/metrics", "secret")[1])
+    assert found["gateway_audit_missing_events"] == 7
+    assert found["gateway_audit_complete"] == 0
+    assert found["gateway_audit_last_timestamp_seconds"] == now
 
 
 def test_only_health_needs_no_token(ask: Ask) -> None:
