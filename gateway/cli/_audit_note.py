@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway import DEFAULT_CONFIG
+from gateway import default_config
 from gateway.sdk.command import WrongUse
 from gateway.spoken import duration, size
 from gateway.store.audited import Audited
@@ -52,7 +52,7 @@ def run(
         )
     from gateway.config import load
 
-    config = load((args.config or [DEFAULT_CONFIG])[0])
+    config = load((args.config or [default_config()])[0])
     lake = config.data_dir / "lake"
     begun = time.time()
     found: list[Report] = []

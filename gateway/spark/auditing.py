@@ -147,10 +147,12 @@ def running(config: Any, options: argparse.Namespace) -> Iterator[None]:
                     _log.warning("The audit can not be run: %s", why)
                     stop.wait(_AGAIN_SECONDS)
 
-    thread = threading.Thread(target=turns, name="gateway-audit")
-    thread.start()
+    # A signal may end the job at any line here.
+    thread = threading.Thread(target=turns, name="gateway-audit", daemon=True)
     try:
+        thread.start()
         yield
     finally:
         stop.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
