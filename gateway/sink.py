@@ -36,6 +36,7 @@ Ability = Literal[
     "deduplicate",  # what a shipper sent again goes to quarantine (spark.deduplicate)
     "elsewhere",  # tasks that do not see the job's disk write it
     "folders",  # `lake/events` and its siblings are folders of Parquet files
+    "expire",  # days leave its tables (spark.retention), and rows (gateway spark delete)
     "maintain",  # `gateway spark maintain`
     "rows",  # its rows are read without Spark: the audit counts them
     "variant",  # spark.body may be VARIANT
@@ -56,6 +57,10 @@ class Kind(ABC):
         if spark.deduplicate and "deduplicate" not in self.abilities:
             needed = " or ".join(able("deduplicate"))
             yield ("deduplicate",), f"needs spark.sink: {needed}, not {spark.sink}"
+        kept = {key: one for key, one in spark.retention if one is not None}
+        if kept and "expire" not in self.abilities:
+            needed = ", ".join(able("expire"))
+            yield ("retention", next(iter(kept))), f"needs spark.sink: {needed}"
         if spark.body != "json" and "variant" not in self.abilities:
             why = "few of its readers open a table with VARIANT"
             yield ("body",), f"must be json with spark.sink: {spark.sink}; {why}"

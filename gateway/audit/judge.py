@@ -18,6 +18,7 @@ from gateway.audit.lake import received_at
 from gateway.audit.look import View
 from gateway.audit.ranges import Ranges
 from gateway.audit.report import Life, Node, Report
+from gateway.store.deleted import EXPIRED, spans_of
 from gateway.store.finder import SpoolFile
 
 __all__ = ["judge"]
@@ -30,6 +31,7 @@ def judge(view: View) -> Report:
         view.problems,
         accepted=[one for one in view.ledgers.accepted if one.node in view.files],
         told=view.lake.told,
+        deletions=view.ledgers.deletions,
         asked=sorted(view.asked.words.keys() & view.files.keys()),
     )
     for name in view.files:
@@ -58,6 +60,11 @@ class _Judge:
         """What the catalog says, by incarnation."""
         for entry in self._journal.published:
             self._lines[entry.incarnation].append((entry.first, entry.last))
+        self._deleted: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        """What was taken out of the tables on purpose, by incarnation."""
+        for one in view.ledgers.deletions:
+            for each, spans in one.events.get(name, {}).items():
+                self._deleted[each] += spans
         self._last = 0
         self._until = self._ends()
 
@@ -72,7 +79,11 @@ class _Judge:
 
         for each, counts in self._counts.items():
             see(each, counts.last)
-        for each, spans in (*self._lines.items(), *self._spans()):
+        for each, spans in (
+            *self._lines.items(),
+            *self._spans(),
+            *self._deleted.items(),
+        ):
             for _, last in spans:
                 see(each, last)
         for each, lsns in self._waiting.items():
@@ -105,6 +116,7 @@ class _Judge:
             return since
         seen = [first for first, _ in (*self._lines[each], *self._files.spans(each))]
         seen += [first for first, _ in self._waiting.get(each, ())]
+        seen += [first for first, _ in self._deleted.get(each, ())]
         if (counts := self._counts.get(each)) is not None and counts.first:
             seen.append(counts.first)
         if seen:
@@ -252,7 +264,9 @@ class _Judge:
         holes = lacking - waiting - said
         holes = holes | ((waiting & self._view.taken(self._journal, waiting)) - said)
         aside = holes & self._aside(each)
-        nowhere = holes - aside
+        expired = (holes - aside) & self._gone(each, expired=True)
+        deleted = (holes - aside - expired) & self._gone(each, expired=False)
+        nowhere = holes - aside - expired - deleted
         accepted = nowhere & self._accepted(each)
         return Life(
             each,
@@ -262,6 +276,8 @@ class _Judge:
             in_journal=lacking.events - holes.events,
             holes=nowhere - accepted,
             aside=aside,
+            expired=expired,
+            deleted=deleted,
             accepted=accepted,
             doubles=self._doubles(each, runs.get(each, [])),
         )
@@ -302,6 +318,17 @@ class _Judge:
             for one in self._view.ledgers.accepted
             if one.node == self._name and one.incarnation in ("", each)
         )
+
+    def _gone(self, each: str, *, expired: bool) -> Ranges:
+        """What is in no table on purpose: because its day was over for so long, or because
+        somebody asked for it.
+        """
+        found = [
+            one
+            for one in self._view.ledgers.deletions
+            if (one.kind == EXPIRED) is expired
+        ]
+        return Ranges.of(spans_of(found, self._name, each or None))
 
     def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:
         """Of one incarnation; a file of which none is known may be anybody's."""

@@ -98,6 +98,7 @@ class View:
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
         names |= self.words.reached.keys() | self.words.ends.keys()
         names |= self.ledgers.ends.keys()
+        names |= {node for one in self.ledgers.deletions for node in one.events}
         if self._node is not None:
             names &= {self._node}
         self.files, self.lives = {}, {}

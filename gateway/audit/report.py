@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from gateway.audit.incarnations import Unknown
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
+from gateway.store.deleted import Deletion
 from gateway.store.lake import Accepted
 
 __all__ = ["Double", "Hole", "Life", "Node", "Report"]
@@ -56,6 +57,10 @@ class Life:
     doubles: Ranges = field(default_factory=Ranges)
     aside: Ranges = field(default_factory=Ranges)
     """In spool files that the Spark job could not read; it has written them down."""
+    expired: Ranges = field(default_factory=Ranges)
+    """In no table, because retention has removed their day."""
+    deleted: Ranges = field(default_factory=Ranges)
+    """In no table, because somebody has asked for that."""
     accepted: Ranges = field(default_factory=Ranges)
     """Nowhere, and somebody said that they are lost."""
 
@@ -125,6 +130,8 @@ class Report:
     """Incarnations of which nobody knows where they ended."""
     accepted: list[Accepted] = field(default_factory=list)
     """What was accepted as lost, whether or not it is."""
+    deletions: list[Deletion] = field(default_factory=list)
+    """What was taken out of the tables on purpose."""
     looks: int = 1
     told: bool = False
     """Whether what is in the tables is only what the job's ledger says."""
@@ -142,6 +149,16 @@ class Report:
     def lost(self) -> int:
         """How many of them were accepted as lost."""
         return sum(life.accepted.events for one in self.nodes for life in one.lives)
+
+    @property
+    def expired(self) -> int:
+        """How many of them retention has removed."""
+        return sum(life.expired.events for one in self.nodes for life in one.lives)
+
+    @property
+    def deleted(self) -> int:
+        """How many of them were deleted on purpose."""
+        return sum(life.deleted.events for one in self.nodes for life in one.lives)
 
     @property
     def complete(self) -> bool:

@@ -22,6 +22,7 @@ from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
 from gateway.store import incarnation, mark
 from gateway.store.bucket import Bucket
+from gateway.store.deleted import Deletion, deletions
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import Incarnation
@@ -172,6 +173,7 @@ class Ledgers:
         self._sites = sites
         self.holes: list[KnownHole] = []
         self.accepted: list[Accepted] = []
+        self.deletions: list[Deletion] = []
         self.ends: dict[str, dict[str, End]] = {}
         """By node and incarnation."""
         self.problems: list[Problem] = []
@@ -179,12 +181,14 @@ class Ledgers:
     def look(self) -> None:
         """Read them.  Raises OSError."""
         self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
+        self.deletions = []
         for site in self._sites:
             lake = site.directories.lake
             try:
                 # Accepted first: it goes into the ledger.
                 self.accepted += accepted(lake)
                 self.holes += known_holes(lake)
+                self.deletions += deletions(lake)
                 for node, found in ends(lake).items():
                     for each, end in found.items():
                         _add_end(self.ends.setdefault(node, {}), each, end)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gateway.audit.ranges import Ranges
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
+    from gateway.store.deleted import Deletion
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -344,8 +345,9 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
-        there = report.events - report.lost
-        print(f"complete: {there} events, each exactly once{known}{_lost(report)}")
+        there = report.events - report.lost - report.expired - report.deleted
+        gone = f"{_deleted(report)}{_lost(report)}"
+        print(f"complete: {there} events, each exactly once{known}{gone}")
     else:
         print(f"INCOMPLETE: {printable(_summary(report, searched, parts))}")
 
@@ -373,6 +375,28 @@ def _counts(lives: Sequence[Life]) -> Sequence[int]:
         sum(life.holes.events for life in lives),
         sum(life.doubles.events for life in lives),
     )
+
+
+def _deleted(report: Report) -> str:
+    """What of it was taken out of the tables on purpose, and why."""
+    from gateway.store.deleted import expired_days
+
+    told = []
+    if report.expired:
+        days = expired_days(report.deletions)
+        told.append(
+            f"{days:,} {'day' if days == 1 else 'days'}, {report.expired:,} events"
+            " expired by retention"
+        )
+    asked = [one for one in report.deletions if one.kind == "asked"]
+    if report.deleted:
+        reasons = dict.fromkeys(one.reason for one in asked)
+        told.append(f"{report.deleted:,} deleted on purpose ({'; '.join(reasons)})")
+    if begun := [one.id for one in asked if not one.done]:
+        told.append(
+            f"{', '.join(begun)} is not finished: gateway spark delete goes on with it"
+        )
+    return printable("".join(f"; {one}" for one in told))
 
 
 def _lost(report: Report) -> str:
@@ -539,6 +563,9 @@ def _plain(
             for one in report.unknown
         ],
         "lost": report.lost,
+        "expired": report.expired,
+        "deleted": report.deleted,
+        "deletions": [_deletion(one) for one in report.deletions],
         "accepted": list(map(asdict, report.accepted)),
         "acknowledged": searched and asdict(searched),
         "content": found.get("content"),
@@ -559,7 +586,16 @@ def _life(life: Life) -> dict[str, Any]:
         "holes": _spans(life.holes),
         "doubles": _spans(life.doubles),
         "accepted": _spans(life.accepted),
+        "expired": _spans(life.expired),
+        "deleted": _spans(life.deleted),
     }
+
+
+def _deletion(one: Deletion) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    plain: dict[str, Any] = to_builtins(one)
+    return plain
 
 
 def _spans(ranges: Ranges) -> list[dict[str, int]]:

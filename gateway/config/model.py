@@ -67,6 +67,7 @@ __all__ = [
     "Config",
     "Journal",
     "Logging",
+    "Retention",
     "Spark",
     "Spool",
     "values",
@@ -77,6 +78,8 @@ GiB = 2**30
 MINUTE = 60.0
 _OBJECT_BYTES = 1 << 30
 HOUR = 3600.0
+
+Kept = Annotated[float, Time("1d", "36500d")] | None
 
 
 class Journal(Section):
@@ -288,6 +291,16 @@ class SparkAudit(Section):
     )
 
 
+class Retention(Section):
+    """How long rows stay in the tables: whole days go, once all of one is older."""
+
+    events: Kept = Field(default=None, description="Of events (time, null: for ever)")
+    quarantine: Kept = Field(
+        default=None, description="Of flawed events (time, null: for ever)"
+    )
+    stats: Kept = Field(default=None, description="Of counts (time, null: for ever)")
+
+
 class Spark(Section):
     """The Structured Streaming job."""
 
@@ -333,6 +346,9 @@ class Spark(Section):
     compact: Switch = Field(
         default=True,
         description="Rewrite small files, and all of a day once it is over",
+    )
+    retention: Retention = Field(
+        default_factory=Retention, description="When days leave the tables for good"
     )
     max_bytes_per_trigger: ByteCount = Field(
         default=256 * MiB, description="Bytes of events in one micro-batch (size)"

@@ -130,6 +130,21 @@ class DeltaTable:
         """See `commits.Table`."""
         return {}
 
+    def delete(self, condition: str) -> None:
+        """See `commits.Table`."""
+        _, number = self._state()
+        if number is None:
+            return
+        _, words = self._ledger(number)
+        if words is not None:
+            self._spark.conf.set(_WORDS, words)
+        try:
+            self._spark.sql(  # ours, or of whoever may read all of it
+                f"DELETE FROM delta.`{self.name}` WHERE {condition}"  # noqa: S608
+            )
+        finally:
+            self._spark.conf.unset(_WORDS)
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """See `commits.Table`."""
         _, number = self._state()

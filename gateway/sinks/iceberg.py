@@ -187,6 +187,12 @@ class IcebergTable:
         current = self._table().operations().current()
         return {"metadata": str(current.metadataFileLocation())}
 
+    def delete(self, condition: str) -> None:
+        """See `commits.Table`."""
+        if self._exists():
+            self._spark.sql(f"DELETE FROM {self.name} WHERE {condition}")  # noqa: S608
+            self._carry(self._table())
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """See `commits.Table`."""
         if not self._exists():

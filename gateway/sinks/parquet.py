@@ -24,7 +24,15 @@ _TABLES = ("events", "quarantine")
 class _Parquet(Kind):
     name = "parquet"
     abilities = frozenset(
-        {"backfill", "compact", "deduplicate", "folders", "rows", "variant"}
+        {
+            "backfill",
+            "compact",
+            "deduplicate",
+            "expire",
+            "folders",
+            "rows",
+            "variant",
+        }
     )
 
     def make(self, parts: Parts) -> Sink:

@@ -19,14 +19,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define
 
+from gateway.event import LOST
 from gateway.spark import tables
 from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
@@ -34,6 +36,8 @@ from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from gateway.spark.expiry import Expired
 
 __all__ = ["CommitSink", "Lost", "Table", "opened", "taken"]
 
@@ -78,6 +82,9 @@ class Table(Protocol):
     def state(self) -> Mapping[str, str]:
         """Where a reader without Spark finds the table as it is now."""
 
+    def delete(self, condition: str) -> None:
+        """Commit that the rows of which that is true are gone; the ledger is carried on."""
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """Compact it and remove what is older than *days* and no longer of it.
 
@@ -94,8 +101,11 @@ def taken(name: str, ledger: Ledger) -> Broken:
     )
 
 
-def opened(table: Table, kept: Ledger | None = None) -> Ledger:
-    """The ledger of *table*; made of its rows where it is lost.
+def opened(
+    table: Table, kept: Ledger | None = None, gone: Ranges | None = None
+) -> Ledger:
+    """The ledger of *table*; made of its rows where it is lost, and of what has *gone* from
+    it on purpose.
 
     What rows do not say, *kept* does, an earlier copy: what was moved aside or accepted,
     and how incarnations have ended.
@@ -106,6 +116,7 @@ def opened(table: Table, kept: Ledger | None = None) -> Ledger:
         kept = kept or Ledger()
         rows = table.rows()
         committed = tables.ranges(rows)
+        committed.update(gone or Ranges())
         types = {field.name: field.dataType.simpleString() for field in rows.schema}
         return replace(
             Ledger(committed=committed, sequence=why.sequence),
@@ -140,11 +151,12 @@ class CommitSink(Sink):
         super().__init__()
         self._path = self._lake / INTERNAL / f"{self.name}.json"
         self._counted = Ledger()
+        self.gone = Gone(self._lake)
 
     def recover(self) -> None:
         """See `Sink`."""
         self._disk.make_directory(self._path.parent)
-        self.ledger = opened(self._events, self._kept())
+        self.ledger = opened(self._events, self._kept(), self.gone())
         self._counted = self._open_stats()
         # One that the newer ledger names no longer is among the unknown ones there.
         counted = self._counted.committed.named_like(self.ledger.committed)
@@ -175,13 +187,59 @@ class CommitSink(Sink):
             return self._stats.open()
         except Lost as why:
             total = self._stats.rows().groupBy().sum("events").collect()[0][0] or 0
-            if total != len(self.ledger.committed):
+            there = len(self.ledger.committed.minus(self.gone()))
+            if total != there:
                 raise Broken(
                     f"{self._stats.name}: its ledger is gone, and it counts {total}"
-                    f" events of {len(self.ledger.committed)}: drop this table, and the"
+                    f" events of {there}: drop this table, and the"
                     " next start counts all events anew"
                 ) from None
             return Ledger(committed=self.ledger.committed, sequence=why.sequence)
+
+    def expire(
+        self, before: Mapping[str, date], stop: Callable[[], bool]
+    ) -> Iterator[Expired]:
+        """See `Sink`: a commit for each table, or one for events of both kinds."""
+        firsts = {
+            day: [t for t in before if before[t] == day] for day in before.values()
+        }
+        for first, names in sorted(firsts.items()):
+            if not stop():
+                with self._alone:
+                    done = self._expire(first, names)
+                yield from done
+
+    def _expire(self, first: date, names: Collection[str]) -> list[Expired]:
+        from gateway.spark.expiry import Expired, written_down
+
+        too_old = f"date < DATE'{first.isoformat()}'"
+        done = []
+        mine = [name for name in names if name != "stats"]
+        if mine and self.ledger.committed:
+            kinds = {
+                "events": " AND flaw IS NULL",
+                "quarantine": " AND flaw IS NOT NULL",
+            }
+            gone = too_old + (kinds[mine[0]] if len(mine) == 1 else "")
+            rows = self._events.rows().where(gone)
+            days = [row["date"] for row in rows.select("date").distinct().collect()]
+            if days:
+                events = tables.ranges(rows.where(f"flaw IS NULL OR flaw <> '{LOST}'"))
+                written = dict.fromkeys(mine, days)
+                written_down(self._lake, self._disk, written, events)
+                self._point("written down")
+                self._events.delete(gone)
+                self._point("expired")
+                self._tell()
+                done.append(Expired(f"{self._events.name}: {gone}", len(events)))
+        if "stats" in names and self._counted.committed:
+            rows = self._stats.rows().where(too_old)
+            days = [row["date"] for row in rows.select("date").distinct().collect()]
+            if days:
+                written_down(self._lake, self._disk, {"stats": days}, Ranges())
+                self._stats.delete(too_old)
+                done.append(Expired(f"{self._stats.name}: {too_old}", 0))
+        return done
 
     def _write_down(self, ledger: Ledger) -> None:
         numbered = replace(ledger, sequence=ledger.sequence + 1)
@@ -197,11 +255,12 @@ class CommitSink(Sink):
             self._spool, self._checkpoint.batch_files(batch)
         )
         took = Ranges.of(files)
-        fresh = took.minus(self.ledger.committed)
-        if fresh:
+        without = self.left_out(took)
+        fresh = took.minus(without)
+        if took.minus(self.ledger.committed):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
-            plan = Plan(files, took.minus(fresh), row_bytes=row_bytes)
+            plan = Plan(files, without, row_bytes=row_bytes)
             names = [file.name for file in files]
             after = self.ledger.after(self._checkpoint.query, batch, took, names)
             types = {**self.ledger.types, **self.types}

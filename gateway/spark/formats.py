@@ -35,7 +35,7 @@ _LISTS = (
 class Format(Kind):
     """A kind whose tables take rows and the ledger in one commit."""
 
-    abilities = frozenset({"elsewhere", "maintain", "rows"})
+    abilities = frozenset({"elsewhere", "expire", "maintain", "rows"})
     version: ClassVar[str]
     jars: ClassVar[Mapping[str, str]]
     """Maven coordinates, by minor version of Spark."""

@@ -31,6 +31,7 @@ from gateway.spark import (
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
+from gateway.spark.expiry import Expiry
 from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health, Waiting
 from gateway.spark.inbox import Inbox
@@ -129,6 +130,14 @@ class Job:
             # The files of the last batch may be on their way to their names.
             upto=(lambda: sink.ledger.sequence - 1) if open_day else None,
             filler=lambda: backfill.Folders(spark, config, self._disk),
+        )
+        self._expiry = Expiry(
+            sink.expire,
+            config.spark.retention,
+            lambda done: _log.info(
+                "expired (spark.retention): %s, %d events", done.what, done.events
+            ),
+            lambda why: _log.warning("could not remove what has expired: %s", why),
         )
 
     def _limit(self) -> Mapping[str, int]:
@@ -335,7 +344,8 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
-        if self._compacts:
+        self._expiry.tend()
+        if self._compacts and not self._expiry.busy:
             self._compactor.tend()
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
@@ -411,9 +421,14 @@ class Job:
             }
         )
 
+    def expire(self) -> None:
+        """Remove what is older than `spark.retention`, before this returns."""
+        self._expiry.finish()
+
     def stop(self) -> None:
         """Stop between two batches; what was not committed comes again."""
         self._query.stop()
+        self._expiry.stop()
         self._compactor.stop()
         if self._inbox is not None:
             self._inbox.stop()
@@ -577,6 +592,8 @@ def _loop(
         while not job.over() and not stop.wait(_LOOK):
             for turn in turns:
                 turn.take()
+        if available_now:
+            job.expire()
         job.stop()
         job.clean()
         job.say()

@@ -30,20 +30,24 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
 from gateway.store.lake import INTERNAL
+
+if TYPE_CHECKING:
+    from gateway.spark.expiry import Expired
 
 __all__ = ["ParquetSink", "check_shared", "publishing"]
 
@@ -113,6 +117,7 @@ class ParquetSink(Sink):
         super().__init__()
         self._path = self._lake / INTERNAL / f"{self.name}.json"
         self._staging = self._lake / INTERNAL / "staging" / self.name
+        self.gone = Gone(self._lake)
 
     def recover(self) -> None:
         """See `Sink`.  Raises `Broken`, OSError."""
@@ -133,6 +138,14 @@ class ParquetSink(Sink):
             self._disk.remove_tree(self._staging / name)
         self.failure = None
         self._check_behind()
+
+    def expire(
+        self, before: Mapping[str, date], stop: Callable[[], bool]
+    ) -> Iterator[Expired]:
+        """See `Sink`."""
+        from gateway.spark import expiry
+
+        yield from expiry.expire(self._lake, self._disk, before, stop=stop)
 
     def _write_down(self, ledger: Ledger) -> None:
         ledger.save(self._disk, self._path)
@@ -174,7 +187,7 @@ class ParquetSink(Sink):
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
             return
-        without = took.common(self.ledger.committed)
+        without = self.left_out(took)
         plan = Plan(files, without, row_bytes=row_bytes)
         staged = self._staging / str(batch)
         moves, counted = self._stage(rows, staged, plan)

@@ -17,11 +17,11 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
@@ -29,6 +29,9 @@ from gateway.spark.footers import Footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.lake import Accepted, End
+
+if TYPE_CHECKING:
+    from gateway.spark.expiry import Expired
 
 __all__ = [
     "Committed",
@@ -116,6 +119,8 @@ class Sink(ABC):
         whether these are their events."""
         self.seconds = 0.0
         """How long the last batch took."""
+        self.gone: Callable[[], Ranges] = Ranges
+        """Events that were taken out of the tables on purpose."""
         self.types: Mapping[str, str] = {}
         """Columns that the next batch has; see `Ledger.types`."""
 
@@ -174,6 +179,12 @@ class Sink(ABC):
             row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes,
         )
 
+    def left_out(self, took: Ranges) -> Ranges:
+        """What a batch that takes *took* leaves out: what the tables have, or shall not have."""
+        without = took.common(self.ledger.committed)
+        without.update(took.common(self.gone()))
+        return without
+
     def has_all(self, spool: Path, file: SpoolFile) -> bool:
         """Whether all events of a file in *spool* are in the tables."""
         try:
@@ -219,6 +230,15 @@ class Sink(ABC):
                 *(life.incarnation or "unknown", _spelled(others)),
             )
         return file
+
+    def expire(
+        self, before: Mapping[str, date], stop: Callable[[], bool]
+    ) -> Iterator[Expired]:
+        """Remove the days before those of *before*, by table; on any thread.
+
+        *stop* is asked now and then.  Raises as `expiry.expire`, and what Spark raises.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def _take(self, rows: Any, batch: int) -> None:

@@ -125,6 +125,7 @@ def configuration(data: Path) -> SimpleNamespace:
             body="json",
             columns={},
             compact=False,
+            retention=SimpleNamespace(events=None, quarantine=None, stats=None),
             deduplicate=False,
             deduplicate_by="contents",
             deduplicate_horizon=3600.0,

@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -599,3 +600,45 @@ def test_a_catalog_of_ones_own(iceberg: World) -> None:
     world.check_complete()
     list(world.kind.maintain(world.config, world.spark, Lake(), 7))
     world.check_complete()
+
+
+@pytest.mark.parametrize("cut", [None, "written down"])
+def test_days_expire(world: World, cut: str | None) -> None:
+    """The format deletes them, the audit says so, counts included, and the job goes on; what
+    a crash has left is done the next time."""
+    day = 86_400_000_000
+    for number in range(1, 4):
+        first = 1 + (2 + number) * SIZE
+        at = 1_772_366_400_000_000 - number * day
+        world.spool.events("gw", first, SIZE, received_at=at, flaws={3: "invalid-json"})
+    world.run(6)
+    before = date(2026, 2, 28)
+    sink = world.sink()
+    sink.recover()
+    asked = {"events": before, "quarantine": date(2026, 2, 27), "stats": before}
+    if cut is not None:
+        world.cut = cut
+        with pytest.raises(PowerCut):
+            list(sink.expire(asked, lambda: False))
+        world.cut = None
+        sink = world.sink()
+        sink.recover()
+    done = sum(one.events for one in sink.expire(asked, lambda: False))
+    assert list(sink.expire(asked, lambda: False)) == []
+    events, stats = world.kind.tables(world.config, world.spark)
+    assert done == 2 * SIZE - 1
+    left = Counter(str(row.date) for row in events.rows().collect())
+    assert left["2026-02-26"] == 0
+    assert left["2026-02-27"] == 1
+    assert min(str(row.date) for row in stats.rows().collect()) >= "2026-02-28"
+    reader = {"delta": "deltalake", "iceberg": "pyiceberg"}[world.config.spark.sink]
+    world.spool.events("gw", 61, SIZE)
+    world.run(7, sink=sink)
+    world.sink().recover()
+    for name in world.spool.names():
+        (world.spool.path / name).unlink()
+    if importlib.util.find_spec(reader) is not None:
+        report = audit(Directories.under(world.config.data_dir))
+        assert report.complete, report
+        assert report.expired == 2 * SIZE - 1
+    assert events.rows().count() == 7 * SIZE - 2 * SIZE + 1

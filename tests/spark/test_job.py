@@ -540,3 +540,29 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
     ends._move_aside = lambda why: False
     with pytest.raises(job.Failed, match="the disk"):
         ends.over()
+
+
+def test_days_expire_once_they_are_old(
+    spool: Any,
+    config: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: LakeEvents,
+) -> None:
+    """Also where the job only reads what is there; nothing of them comes back with their
+    files."""
+    old = spool.events("gw", 1, 10, received_at=1_600_000_000_000_000)
+    new = int(time.time() * 1e6)
+    spool.events("gw", 11, 10, received_at=new)
+    kept = old.read_bytes()
+    config.spark.retention = SimpleNamespace(
+        events=86_400.0, quarantine=None, stats=None
+    )
+    run_once()
+    assert set(lake_events()) == {("gw", lsn) for lsn in range(11, 21)}
+    old.write_bytes(kept)
+    shutil.rmtree(config.data_dir / "checkpoint")
+    (config.data_dir / "lake" / ".gateway" / "events.json").unlink()
+    shutil.rmtree(config.data_dir / "lake" / "events")
+    config.spark.retention = SimpleNamespace(events=None, quarantine=None, stats=None)
+    run_once()
+    assert not lake_events()

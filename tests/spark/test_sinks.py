@@ -57,6 +57,7 @@ def test_the_page_says_what_each_kind_is_able_to() -> None:
         "gateway spark backfill": "backfill",
         "gateway spark compact": "compact",
         "gateway spark maintain": "maintain",
+        "spark.retention": "expire",
         "spark.deduplicate": "deduplicate",
         "spark.body": "variant",
         "job's disk": "elsewhere",

@@ -1,0 +1,137 @@
+"""Events that were taken out of the tables on purpose, so that none of them comes back.
+
+`gateway.store.deleted` is what is written down of them; here are the same names as the
+ledger has them, and the names of rows in files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gateway.event import LOST
+from gateway.spark.ledger import Broken, Life, Ranges
+from gateway.store import deleted
+from gateway.store.deleted import Deletion
+
+__all__ = ["Gone", "add_lsns", "events_in", "mask_of", "named_in"]
+
+_ROWS = 1 << 17
+
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Gone:
+    """Those of a lake, read again when there are others."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self._seen: list[tuple[str, int, int]] = []
+        self._events = Ranges()
+
+    def __call__(self) -> Ranges:
+        """All of them.  Raises `Broken` for a file that can not be read, OSError."""
+        seen = [
+            (path.name, stat.st_mtime_ns, stat.st_size)
+            for path in sorted(deleted.folder_of(self._lake).glob("[!.]*.json"))
+            for stat in [path.stat()]
+        ]
+        if seen != self._seen:
+            try:
+                self._events = named_in(deleted.deletions(self._lake))
+            except ValueError as why:
+                raise Broken(str(why)) from None
+            self._seen = seen
+        return self._events
+
+
+def named_in(deletions: Iterable[Deletion]) -> Ranges:
+    """The events of these."""
+    found = Ranges()
+    for one in deletions:
+        found.update(Ranges(one.events))
+    return found
+
+
+def events_in(path: Path) -> Ranges:
+    """The events in a file of the tables.  Raises OSError, and what pyarrow raises.
+
+    A row that only holds the place of an event which the journal lost is none.
+    """
+    found = Ranges()
+    with pq.ParquetFile(path) as file:
+        wanted = ("node", "incarnation", "lsn", "flaw")
+        names = [name for name in wanted if name in file.schema_arrow.names]
+        for batch in file.iter_batches(_ROWS, columns=names, use_threads=False):
+            rows = pa.table(batch)
+            if "flaw" in names:
+                lost = pc.fill_null(
+                    pc.equal(rows["flaw"].cast(pa.string()), LOST), False
+                )
+                rows = rows.filter(pc.invert(lost))
+            for life, lsns in _by_life(rows):
+                add_lsns(found, life, lsns)
+    return found
+
+
+def add_lsns(found: Ranges, life: Life, lsns: np.ndarray[Any, Any]) -> None:
+    """Add lsns in any order, as few ranges as possible."""
+    ordered = np.unique(lsns)
+    ends = np.flatnonzero(np.diff(ordered) != 1)
+    firsts = ordered[np.append(0, ends + 1)].tolist()
+    lasts = ordered[np.append(ends, len(ordered) - 1)].tolist()
+    for first, last in zip(firsts, lasts, strict=True):
+        found.add(life, first, last)
+
+
+def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
+    """Which of *rows*, with node, lsn and perhaps incarnation, are among *wanted*.
+
+    A row that names no incarnation is one of those whose incarnation is not known.
+    """
+    mask = np.zeros(rows.num_rows, bool)
+    spans: dict[Life, list[tuple[int, int]]] = {}
+    for life, first, last in wanted:
+        spans.setdefault(life, []).append((first, last))
+    lives = {life for life, _ in _by_life(rows)} if rows.num_rows else set()
+    lsns = rows["lsn"].to_numpy()
+    for life in lives & spans.keys():
+        bounds = np.array(spans[life], np.int64)
+        at = np.searchsorted(bounds[:, 1], lsns)
+        inside = at < len(bounds)
+        inside &= bounds[np.minimum(at, len(bounds) - 1), 0] <= lsns
+        mask |= inside & _of(rows, life)
+    return mask
+
+
+def _by_life(rows: pa.Table) -> Iterator[tuple[Life, np.ndarray[Any, Any]]]:
+    """The incarnations of rows, and the lsns of each."""
+    if not rows.num_rows:
+        return
+    keys = ["node", "incarnation"]
+    named = rows.select([name for name in keys if name in rows.column_names])
+    named = pa.table(
+        {name: named[name].cast(pa.string()) for name in named.column_names}
+    )
+    found = named.group_by(named.column_names).aggregate([]).to_pylist()
+    for each in found:
+        life = Life(each["node"], each.get("incarnation") or "")
+        lsns = rows["lsn"].to_numpy()
+        yield life, lsns if len(found) == 1 else lsns[_of(rows, life)]
+
+
+def _of(rows: pa.Table, life: Life) -> _Flags:
+    """Which rows are of one incarnation."""
+    mine = pc.equal(rows["node"].cast(pa.string()), life.node)
+    if "incarnation" in rows.column_names:
+        by = pc.fill_null(rows["incarnation"].cast(pa.string()), "")
+        mine = pc.and_(mine, pc.equal(by, life.incarnation))
+    elif life.incarnation:
+        return np.zeros(rows.num_rows, bool)
+    return np.asarray(mine.to_numpy(), bool)
