@@ -20,7 +20,7 @@ BLOCKS = [
     [line.partition("  #")[0].strip() for line in block.splitlines()]
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ]
-BY_HAND, COMPOSE, LOCKED = BLOCKS
+BY_HAND, LOCKED, COMPOSE = BLOCKS
 HERE = {"/opt/gateway": "opt", "/path/to/this/clone": str(ROOT)}
 
 
