@@ -121,6 +121,7 @@ def kill(node: Node) -> None:
     node.storage._opened.claim.stop()
     uploads_of(node).forbid("it was killed")
     node.reactor.run(lambda: not uploads_of(node)._busy)
+    node.reactor.wait(node.storage.spool.stop())  # else it would go on in its threads
 
 
 def events(bucket: MemoryBucket) -> dict[int, bytes]:
