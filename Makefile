@@ -13,11 +13,12 @@ BESIDE  = gateway-demo gateway-testkit rsio-check
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test lowest simulate weeks mutants pressure check format bench docs lock release clean
+.PHONY: help demo demo-cluster test long lowest simulate weeks mutants pressure check format bench docs lock release clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
-	@echo "make test    all tests"
+	@echo "make test    all tests, but what takes minutes"
+	@echo "make long    all tests and samples, as CI has them"
 	@echo "make lowest  files and the Spark job with the lowest pyarrow and Spark; Delta and Iceberg"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
 	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
@@ -70,8 +71,13 @@ $(VENV)/.compiled: $(VENV)/.test
 	@$(PYTEST) --collect-only -q > /dev/null && touch $@ || true # `test` says what is wrong
 
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
+WORKERS = -n 5 --dist worksteal
 test: $(VENV)/.compiled $(VENV)/spark-classes.jsa
-	@$(PYTEST) -n 5 --dist worksteal $(ARGS)
+	@$(PYTEST) $(WORKERS) -m "not long" $(ARGS)
+
+# All of what `test` has a sample of, and what it leaves out.
+long: $(VENV)/.compiled $(VENV)/spark-classes.jsa
+	@SEEDS=1000 STATES=all WEEKS=1 $(PYTEST) $(WORKERS) $(ARGS)
 
 .venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py
 	@echo "Installing the lowest $(LOWEST) (Spark is 450 MB) …"
@@ -82,12 +88,14 @@ test: $(VENV)/.compiled $(VENV)/spark-classes.jsa
 	@echo "Starting the lowest Spark once, so that each test's starts quickly (half a minute) …"
 	@.venv-lowest/bin/python tests/plugins/quick_java.py
 
+# Those of the formats, whose jars one Spark has from its start, in processes of their own.
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
 		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
-	@.venv-lowest/bin/python -m pytest tests/spark/test_commits.py tests/spark/test_kafka.py \
-		tests/spark/test_lost_executors.py tests/integration/test_cluster.py \
+	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/spark/test_commits.py \
+		tests/integration/test_cluster.py tests/spark/test_kafka.py \
+		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \
 		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[delta]' \
 		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[iceberg]' $(ARGS)
 

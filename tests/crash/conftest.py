@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import itertools
-import os
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -31,6 +30,7 @@ from gateway.store.opening import Start, open_node
 from gateway.store.spool import parquet, parse_file_name
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
+from samples import some_of
 
 T = TypeVar("T")
 DIRECTORIES = Directories.under(Path("/gw"))
@@ -38,7 +38,7 @@ JOURNAL, SPOOL, ARCHIVE = (
     DIRECTORIES.journal_of("gw"), DIRECTORIES.spool, DIRECTORIES.archive
 )  # fmt: skip
 REMEMBERS = "a mark: the node has a memory"
-SHARE = 1 if os.environ.get("STATES") == "all" else 5
+SHARE = some_of(1, 5)
 """Where a crash comes on top of something else that went wrong, or the scenario is long, one
 of so many steps is looked at, in each life others; `STATES=all`, which CI has, looks at all."""
 

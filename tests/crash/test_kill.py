@@ -24,9 +24,12 @@ from pyarrow.dataset import dataset
 
 from daemons import ROLLING, listener, spawn
 from deadlines import eventually, finish
+from samples import some_of
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
-KILLS = 20
+KILLS = some_of(20, 8)
+DEATHS = some_of(3, 1)
+"""Of the job."""
 
 Ports = tuple[int, int]
 
@@ -163,7 +166,7 @@ def audited(
 def test_kill_the_daemon(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
-    """Twenty kills: nothing acknowledged is missing, no lsn is there twice or not at
+    """Many kills: nothing acknowledged is missing, no lsn is there twice or not at
     all, right after a kill as well as after a clean stop.
     """
     chance = random.Random(SEED)
@@ -259,7 +262,7 @@ class SparkJob:
 def test_kill_the_daemon_and_the_spark_job(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
 ) -> None:
-    """Five kills of the daemon and three of the job meanwhile: after a kill of Java the
+    """Kills of the daemon, and of the job meanwhile: after a kill of Java the
     tables have no lsn twice, and in the end each once, with all that was acknowledged.
     """
     chance = random.Random(SEED)
@@ -267,13 +270,13 @@ def test_kill_the_daemon_and_the_spark_job(
 
     def killed() -> bool:
         job.look()
-        return job.kills >= 3
+        return job.kills >= DEATHS
 
     try:
         with writing(tmp_path, ports, 750) as writers:
             daemon.kill_again_and_again(5, chance, lambda: heard(writers), job.look)
             daemon.start()
-            eventually(killed, "three kills of the job", 300)
+            eventually(killed, "enough kills of the job", 300)
             everyone_is_heard(writers)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         eventually(lambda: job.has_said(b'"running"'), "its last life runs", 300)

@@ -14,6 +14,7 @@ from images import Container, Image, build, tools
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.needs_apt,
     pytest.mark.timeout(1200),  # of which an index of packages may take most
 ]

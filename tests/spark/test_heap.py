@@ -221,7 +221,10 @@ def large(count: int, size: int) -> list[bytes]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("count", "size"), [(40, 9 * MB), (200, 5 * MB)])
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(40, 9 * MB), pytest.param(200, 5 * MB, marks=pytest.mark.long)],
+)
 def test_large_events_get_through(
     spool: Any,
     settings_file: Callable[..., Path],
@@ -242,7 +245,7 @@ def test_large_events_get_through(
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("depth", [0, 5])
+@pytest.mark.parametrize("depth", [0, pytest.param(5, marks=pytest.mark.long)])
 def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
     spool: Any, settings_file: Callable[..., Path], tmp_path: Path, depth: int
 ) -> None:

@@ -22,7 +22,12 @@ from gateway.sinks.iceberg import kind as iceberg
 from gateway.spark.formats import Format
 from gateway.store.directories import Directories
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(900),
+]
 
 KINDS: dict[str, Format] = {"delta": delta, "iceberg": iceberg}
 
