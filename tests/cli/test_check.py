@@ -71,6 +71,29 @@ def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "tcp:7400, not encrypted, publishes tap and events" in said
 
 
+def test_who_may_do_what_is_said(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pravega's rules in sentences; and a warning where no client can prove its name."""
+    streams = (
+        "listeners:\n"
+        "- {name: streams, protocol: pravega, listen: tcp:12345, options: {%s\n"
+        "   access: [{principals: [ann], read: [shop/orders], groups: ['shop/*']}]}}\n"
+    )
+    file.write_text(streams % "users: {ann: secret},")
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    rule = "ann may read shop/orders and use the reader groups shop/*"
+    assert f"not encrypted, {rule}, nobody may do anything else" in said
+    assert "warning:" not in said
+    file.write_text(streams % "")
+    assert main(["check", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "warning: options.access of Pravega has rules, and no client can prove" in said
+    )
+
+
 def test_not_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All that is wrong goes to standard error, each with file and place; status 1."""
     file.write_text(GOOD.replace("tcp:5045", "tcp:70000").replace("node:", "nod:"))

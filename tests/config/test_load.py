@@ -223,6 +223,48 @@ def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
     ]
 
 
+def test_rules_of_access_are_checked(problems: Problems) -> None:
+    """A pattern that could match nothing, a rule without a right, rules that differ."""
+    at = "listeners[0].options.access"
+    shape = (
+        "must be SCOPE/STREAM, each of letters, digits, dots, dashes, _ and * for any"
+    )
+    keys = "principals, read, write, manage, groups"
+    assert problems(
+        """
+        listeners:
+        - name: a
+          protocol: pravega
+          listen: tcp:1
+          options:
+            access:
+            - {principals: [ann], read: [shop]}
+            - {principals: [ann], write: ["shop/orders/0"], manage: ["sh op/*"]}
+            - {principals: [], groups: ["shop/*"]}
+            - {principals: [bob]}
+            - {principals: [bob], read: ["shop/*"], delete: ["shop/*"]}
+        """,
+        listeners=False,
+    ) == [
+        f"{at}[0].read[0]: {shape}, not 'shop' (line 8)",
+        f"{at}[1].write[0]: {shape}, not 'shop/orders/0' (line 9)",
+        f"{at}[1].manage[0]: {shape}, not 'sh op/*' (line 9)",
+        f"{at}[2].principals: must have at least one entry (line 10)",
+        f"{at}[3]: allows nothing: it needs read, write, manage or groups (line 11)",
+        f"{at}[4].delete: unknown key; allowed: {keys} (line 12)",
+    ]
+    assert problems(
+        """
+        listeners:
+        - {name: a, protocol: pravega, listen: tcp:1, options: {access: []}}
+        - {name: b, protocol: pravega, listen: tcp:2}
+        """,
+        listeners=False,
+    ) == [
+        "listeners[1].options.access: must be as in listeners[0]: one container (line 4)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("listen", "options", "problem"),
     [

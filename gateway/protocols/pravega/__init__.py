@@ -56,9 +56,21 @@ class _Pravega(Protocol):
                 "them: streams lose what is in the tables; use archive"
             )
 
+        ours = [one for one in config.listeners if one.protocol == self.name]
+        from gateway.protocols.pravega.options import nameless
+
+        if nameless(ours):
+            yield (
+                "options.access of Pravega has rules, and no client can prove a name: set "
+                "options.users, options.tokens, or tls.client_auth: required"
+            )
+
     def describe(self, options: Options) -> Iterator[str]:
+        from gateway.protocols.pravega.controller.access import in_sentences
+
         if options.controller:
             yield f"controller on {options.controller}"
+        yield from in_sentences(options.access)
 
     def service(self, context: Context) -> Service:
         from gateway.protocols.pravega.service import PravegaService

@@ -22,6 +22,7 @@ from attrs import define
 from gateway.protocols.pravega.codec import Message, encode
 from gateway.protocols.pravega.errors import (
     ConditionFailed,
+    Denied,
     Fenced,
     Sealed,
     SegmentNotFound,
@@ -29,16 +30,17 @@ from gateway.protocols.pravega.errors import (
 )
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.names_in_logs import of_writer
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.spoken import of_writer
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlock,
     AppendBlockEnd,
     AppendSetup,
+    AuthTokenCheckFailed,
     ConditionalAppend,
     ConditionalBlockEnd,
     ConditionalCheckFailed,
@@ -49,11 +51,15 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SetupAppend,
 )
+from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 __all__ = ["LARGE", "Appends"]
 
 _PADDING, _PARTIAL = -1, -2
+
+_CHECK_FAILED = 0
+"""Of `AuthTokenCheckFailed`."""
 
 LARGE = 1 << 16
 """A message of more bytes is taken in several steps, of which each may end the turn."""
@@ -252,7 +258,7 @@ class Appends:
     ) -> Change | None:
         if number < writer.sent:
             raise Refusal(f"event number {number} after {writer.sent}")
-        check_token(self._check, writer.token, writer.segment, request_id)
+        self._check_writer(writer, request_id)
         before, writer.sent = writer.sent, number
         if writer.failed:
             self._refuse(writer, number, request_id)
@@ -289,6 +295,17 @@ class Appends:
         conditional = offset is not None
         self.replies.acknowledge(writer, request_id, length, alone=conditional)
         return change
+
+    def _check_writer(self, writer: Writer, request_id: int) -> None:
+        """Its token may have expired since its setup, and the rules may be others."""
+        try:
+            check_token(
+                self._check, writer.token, writer.segment, Need.WRITE, request_id
+            )
+        except Denied as why:
+            told = AuthTokenCheckFailed(request_id, str(why), _CHECK_FAILED)
+            rule, key = why.refusal.rule, why.refusal.key
+            raise Refusal(rule, key=key, reply=encode(told)) from None
 
     def _store(
         self,

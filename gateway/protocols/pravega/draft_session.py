@@ -15,17 +15,18 @@ from collections.abc import Iterator, Sequence
 
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
-from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.errors import Denied, SegmentError
 from gateway.protocols.pravega.events import count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
 from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS, of_writer
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_internal, is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
-from gateway.protocols.pravega.spoken import NAME_IN_LOGS, of_writer
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all
 from gateway.protocols.pravega.wire import NEVER
+from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 __all__ = ["DraftSession"]
@@ -204,7 +205,7 @@ class DraftSession:
         yield from self._take(*messages[0])
 
     def _read(self, read: wire.ReadSegment) -> Read:
-        self._check_token(read.segment)
+        self._check_token(read.segment, Need.READ)
         if read.segment not in self._state.segments:
             raise Refusal(
                 f"read of {read.segment[:NAME_IN_LOGS]!r}, which does not exist"
@@ -213,16 +214,20 @@ class DraftSession:
 
     # -- appends ----------------------------------------------------------------------
 
-    def _check_token(self, name: str) -> None:
-        if self._check("", name) is not None:
+    def _check_token(self, name: str, need: Need) -> None:
+        found = self._check("", name, need)
+        if isinstance(found, Denied):
+            raise found.refusal
+        if found is not None:
             raise Refusal(
                 f"{name[:NAME_IN_LOGS]!r} asks for a token, and the 2016 draft has none"
             )
 
     def _setup(self, writer: bytes, name: str) -> Iterator[Change]:
-        self._check_token(name)
+        self._check_token(name, Need.WRITE)
         segment = self._state.segments.get(name)
         if segment is None:
+            self._check_token(name, Need.MANAGE)
             yield self._create(name)
             segment = self._state.segments[name]
         if segment.table is not None or segment.staged is not None or segment.kept:

@@ -8,6 +8,7 @@ __all__ = [
     "BadKeyVersion",
     "BadOffset",
     "ConditionFailed",
+    "Denied",
     "Fenced",
     "KeyNotFound",
     "Sealed",
@@ -34,6 +35,16 @@ class SegmentNotFound(SegmentError):
 
 class SegmentExists(SegmentError):
     """There is a segment of this name already."""
+
+
+class Denied(SegmentError):
+    """`options.access` does not allow it to who asks."""
+
+    def __init__(self, refusal: Refusal, *, first: bool) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+        self.first = first
+        """The log has not been told before of this principal and resource."""
 
 
 class Sealed(SegmentError):

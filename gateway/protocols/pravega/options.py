@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from gateway.protocols.pravega.cache import RECENT_BYTES
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.fields import ByteCount, Count, Listen, Secret, Text
-from gateway.sdk.section import NEW_CONNECTIONS, Place, Section, restart
+from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Place, Section, restart
 from gateway.sdk.units import Time
 
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = ["Options", "misfits"]
+__all__ = ["Options", "Rule", "misfits", "nameless"]
 
 MiB = 2**20
 MINUTE = 60.0
 DAY = 86_400.0
+
+_STREAMS = re.compile(r"[A-Za-z0-9._*-]+/[A-Za-z0-9._*-]+")
+
+
+def _streams(value: object) -> str:
+    if isinstance(value, str) and _STREAMS.fullmatch(value):
+        return str(value)
+    raise ValueError(
+        "must be SCOPE/STREAM, each of letters, digits, dots, dashes, _ and * for any,"
+        f" not {value!r}"
+    )
+
+
+Streams = Annotated[
+    str,
+    PlainValidator(_streams),
+    WithJsonSchema({"type": "string", "pattern": f"^{_STREAMS.pattern}$"}),
+]
+
+
+class Rule(Section):
+    """What some principals may do, and with which streams."""
+
+    principals: list[Text] = Field(
+        min_length=1,
+        description="Names of users and tokens, or subjects of certificates; * = any",
+    )
+    read: list[Streams] = Field(
+        default=[], description="Streams and tables to read, as shop/orders or shop/*"
+    )
+    write: list[Streams] = Field(
+        default=[], description="Streams and tables to write to, with transactions"
+    )
+    manage: list[Streams] = Field(
+        default=[],
+        description="Streams to create, scale, truncate, delete; shop/* = the scope, too",
+    )
+    groups: list[Streams] = Field(
+        default=[],
+        description="Reader groups to create, join and delete, as shop/billing",
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """A rule that allows nothing is a mistake."""
+        if not (self.read or self.write or self.manage or self.groups):
+            yield (), "allows nothing: it needs read, write, manage or groups"
 
 
 class Options(Section):
@@ -34,7 +81,7 @@ class Options(Section):
             "table_bytes",
         ),
         restart("all listeners share one container, which begins with it"),
-    )  # fmt: skip
+    ) | {"access": AT_ONCE}  # fmt: skip
 
     controller: Listen | None = Field(
         default=None,
@@ -49,6 +96,10 @@ class Options(Section):
     )
     tokens: dict[str, Secret] = Field(
         default={}, description="Names to bearer tokens; {} = nobody is asked"
+    )
+    access: list[Rule] | None = Field(
+        default=None,
+        description="Who may do what: nothing but what a rule says; null = everything",
     )
     token_lifetime: Annotated[float, Time("10s", "365d")] = Field(
         default=20 * MINUTE,
@@ -105,7 +156,7 @@ class Options(Section):
 
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
-        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "content_type",
+        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "access", "content_type",
         "internal_bytes", "synchronizers", "stream_retention", "retained_bytes",
     )  # fmt: skip
     """Must be the same for all Pravega listeners, as they share the container."""
@@ -158,3 +209,11 @@ def misfits(listeners: Mapping[int, Listener[Options]]) -> Iterator[tuple[Place,
                     (*at, key),
                     f"must be as in listeners[{first}]: one container",
                 )
+
+
+def nameless(listeners: Iterable[Listener[Options]]) -> bool:
+    """Whether rules are there, and no client can prove the name that they ask for."""
+    return any(
+        one.options.access and not (one.options.users or one.options.tokens)
+        for one in listeners
+    ) and not any(one.client_certificates for one in listeners)

@@ -31,6 +31,9 @@ __all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
 #: A continuation token is the position to go on at.
 _TOKEN_BYTES = 7
 
+_CHECK_FAILED = 0
+"""Of `AuthTokenCheckFailed`: another token would be of no use."""
+
 Answered: TypeAlias = tuple[Change | None, Message]
 
 
@@ -61,6 +64,8 @@ def error_reply(message: Any, why: SegmentError) -> Message:
             return wire.NoSuchSegment(request, why.name)
         case errors.SegmentExists():
             return wire.SegmentAlreadyExists(request, name)
+        case errors.Denied():
+            return wire.AuthTokenCheckFailed(request, str(why), _CHECK_FAILED)
         case errors.Sealed():
             return wire.SegmentIsSealed(request, name)
         case errors.BadOffset():

@@ -9,8 +9,8 @@ with the container.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias
 from uuid import uuid4
 
 from gateway.event import Stored
@@ -57,6 +57,14 @@ _FULL_BYTES = 1 << 16
 no events: creating, sealing, deleting segments, attributes, small tables."""
 
 
+TokenChecks: TypeAlias = Callable[[str | None], TokenCheck]
+"""Gives the check of a client, by the name that its certificate proves."""
+
+
+def _allow_all(principal: str | None) -> TokenCheck:
+    return allow_all
+
+
 class _Session(Protocol):
     """The session of either protocol version."""
 
@@ -88,31 +96,33 @@ class PravegaListener:
         self,
         settings: Settings[Options],
         container: Container,
-        check: TokenCheck = allow_all,
+        checks: TokenChecks = _allow_all,
     ) -> None:
-        """*check* is asked about the token of each request and append."""
+        """*checks* gives what is asked about each request and append of a client, by the
+        name that its certificate proves.
+        """
         limits = settings.limits
         self.limits = limits_of(Limits, settings)
         self.unacknowledged_bytes = limits.unacknowledged_bytes
         self.change_bytes = batch_bytes(limits.unacknowledged_bytes)
         self.control_messages = limits.control_messages
         self.container = container
-        self._check = check
+        self._checks = checks
 
     def __call__(self, connection: Connection) -> PravegaServer:
         """The server of a new connection."""
         return PravegaServer(self, connection)
 
-    def session(self, first: bytes) -> _Session:
+    def session(self, first: bytes, principal: str | None) -> _Session:
         """The session of a connection whose first four bytes, a type, are *first*."""
-        state = self.container.state
+        state, check = self.container.state, self._checks(principal)
         if first != _HELLO:
-            return DraftSession(state, self.limits, self._check)
+            return DraftSession(state, self.limits, check)
         return Session(
             state,
             self.limits,
             lambda: uuid4().hex,
-            self._check,
+            check,
             self.container.head,
         )
 
@@ -175,7 +185,9 @@ class PravegaServer(Closing, Yielding):
             data = self._first = self._first + data
             if len(data) < len(_HELLO):
                 return
-            session = self._session = self._listener.session(data[: len(_HELLO)])
+            principal = self._connection.origin.principal
+            first = data[: len(_HELLO)]
+            session = self._session = self._listener.session(first, principal)
             self._first = b""
         try:
             if self._container.broken:
@@ -387,7 +399,9 @@ class PravegaServer(Closing, Yielding):
 
 
 def accept(
-    settings: Settings[Options], container: Container, check: TokenCheck = allow_all
+    settings: Settings[Options],
+    container: Container,
+    checks: TokenChecks = _allow_all,
 ) -> PravegaListener:
     """Make the `interfaces.Accept` that a listener calls with each connection."""
-    return PravegaListener(settings, container, check)
+    return PravegaListener(settings, container, checks)

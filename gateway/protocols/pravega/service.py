@@ -54,12 +54,16 @@ class PravegaService(Service):
             self.container, context.reactor, options, self._advertise
         )
 
+    def reload(self) -> None:
+        """Take new rules, for connections that are open, too; all listeners have the same."""
+        for listener in self._context.listeners[:1]:
+            self.controller.access.configure(listener.options.access)
+
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         """The segment store, and the controller of the listener that has one."""
-        # The check also keeps clients out of the controller's own tables.
-        yield Port(
-            accept=accept(listener, self.container, self.controller.tokens.check)
-        )
+        # The checks also keep clients out of the controller's own tables.
+        checks = self.controller.tokens.checks
+        yield Port(accept=accept(listener, self.container, checks))
         if listener.options.controller is not None:
             yield Port(
                 accept=controller.accept(listener, self.controller),
@@ -169,6 +173,14 @@ class PravegaService(Service):
                     container.recent.bytes,
                     "gateway_pravega_recent_bytes",
                     unit="bytes",
+                ),
+                Statistic(
+                    "denied",
+                    "Commands and calls that options.access does not allow.",
+                    dict(self.controller.access.denied),
+                    "gateway_pravega_denied_total",
+                    label="permission",
+                    counter=True,
                 ),
                 Statistic(
                     "waiting_reads",

@@ -21,15 +21,15 @@ from gateway.protocols.pravega.codec import (
     encode,
     encode_in_pieces,
 )
-from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.errors import Denied, SegmentError
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
+from gateway.protocols.pravega.names_in_logs import of_writer
 from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.spoken import of_writer
 from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
 from gateway.protocols.pravega.wire import (
     OLDEST,
@@ -44,11 +44,13 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SegmentIsTruncated,
 )
+from gateway.protocols.pravega.wire_permissions import WIRE, Need
 from gateway.protocols.pravega.wire_segments import (
     MergeSegments,
     MergeSegmentsBatch,
     ReadSegment,
     SegmentRead,
+    TruncateSegment,
 )
 from gateway.protocols.pravega.wire_tables import (
     TableEntriesDeltaRead,
@@ -225,8 +227,8 @@ class Session:
                 return self._hello(message)
             case KeepAlive():
                 return _KEEP_ALIVE
-        self._check_tokens(message)
         try:
+            self._check_tokens(message)
             if isinstance(message, Appends.MESSAGES):
                 return self._appends.take(message)
             if isinstance(message, ReadSegment):
@@ -237,6 +239,8 @@ class Session:
             self.moved += _found(reply)
         except SegmentError as why:
             change, reply = None, error_reply(message, why)
+            if isinstance(why, Denied) and why.first:
+                self.reports.append(why.refusal)
         self._replies.add(reply)
         return change
 
@@ -250,11 +254,18 @@ class Session:
         return _HELLO
 
     def _check_tokens(self, message: Any) -> None:
-        token: str | None = getattr(message, "token", None)
-        if token is None:
+        need = WIRE[type(message)]
+        if need is None:
             return
+        if isinstance(message, TruncateSegment) and self._is_kept(message.segment):
+            need = Need.WRITE
         for name in (subject(message), *sources(message)):
-            check_token(self._check, token, name, message.request_id)
+            check_token(self._check, message.token, name, need, message.request_id)
+
+    def _is_kept(self, name: str) -> bool:
+        """Whether it is a revisioned stream's, which those who write it truncate."""
+        segment = self._state.segments.get(name)
+        return segment is not None and segment.kept is not None
 
     def answer(self, read: Read, answer: Answer) -> Sequence[bytes | memoryview]:
         """Encode the reply to a read, in pieces."""

@@ -10,29 +10,36 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.spoken import NAME_IN_LOGS
+from gateway.protocols.pravega.errors import Denied
+from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
+from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 __all__ = ["TokenCheck", "allow_all", "check_token"]
 
 _EXPIRED = 1
 
-TokenCheck: TypeAlias = Callable[[str, str], int | None]
-"""`check(token, segment)` gives the code of `AuthTokenCheckFailed`, or None if valid."""
+TokenCheck: TypeAlias = Callable[[str, str, Need], int | Denied | None]
+"""`check(token, segment, need)`: None, who brings the token may do that; the code of
+`AuthTokenCheckFailed`, the token is not valid; or why its bearer may not."""
 
 
-def allow_all(token: str, segment: str) -> int | None:
+def allow_all(token: str, segment: str, need: Need) -> int | Denied | None:
     """A `TokenCheck` for listeners that require no token."""
     return None
 
 
-def check_token(check: TokenCheck, token: str, segment: str, request_id: int) -> None:
-    """Raises `Refusal` if the token is not valid for the segment.
+def check_token(
+    check: TokenCheck, token: str, segment: str, need: Need, request_id: int
+) -> None:
+    """Raises `Refusal` if the token is not valid for the segment, and `Denied`.
 
-    Its reply, `AuthTokenCheckFailed`, makes a client ask for another token.
+    The refusal's reply, `AuthTokenCheckFailed`, makes a client ask for another token.
     """
-    code = check(token, segment)
+    code = check(token, segment, need)
+    if isinstance(code, Denied):
+        raise code
     if code is not None:
         state = "expired" if code == _EXPIRED else "not good"
         raise Refusal(

@@ -161,7 +161,8 @@ class Store:
             for name in ("recent_bytes", "writer_retention")
             if name in changes
         }
-        asked = {"check": changes.pop("check")} if "check" in changes else {}
+        check = changes.pop("check", None)
+        asked = {} if check is None else {"checks": lambda principal: check}
         self.container = Container(self.journal, self.clock, reader=reader, **more)
         if state is not None:
             self.container.state = state
@@ -211,6 +212,12 @@ def store() -> Store:
 def make_store() -> Callable[..., Store]:
     """Makes a container with other limits, a state, a reader."""
     return Store
+
+
+@pytest.fixture(scope="session", name="pravega_settings")
+def _settings() -> Callable[..., Any]:
+    """A listener's configuration, with other limits or options."""
+    return settings
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SetupAppend,
 )
+from gateway.protocols.pravega.wire_permissions import Need
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     DeleteSegment,
@@ -487,7 +488,9 @@ def test_setup_and_append_on_nothing(store: Any, block: Block) -> None:
 def test_40_bad_token(make_store: Callable[..., Any]) -> None:
     """What is not allowed is refused with its code, and closes."""
     store = make_store(
-        check=lambda token, segment: None if (token, segment) == ("good", "s") else 0
+        check=lambda token, segment, need: (
+            None if (token, segment) == ("good", "s") else 0
+        )
     )
     peer = store.peer()
     [setup] = peer.ask(SetupAppend(1, W, "s", "good"))
@@ -502,7 +505,7 @@ def test_40_a_token_expires(
     """A writer's token ends while it is connected: nothing more of it is stored."""
     ends = 1_700_000_060
 
-    def check(token: str, segment: str) -> int | None:
+    def check(token: str, segment: str, need: Need) -> int | None:
         return 1 if store.clock.seconds() >= ends else None
 
     store = make_store(check=check)

@@ -551,7 +551,9 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
 
 def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
     """Where a token is required, clients of the draft, which has none, get nothing."""
-    store = make_store(check=lambda token, segment: None if segment == "open" else 0)
+    store = make_store(
+        check=lambda token, segment, need: None if segment == "open" else 0
+    )
     for message in (wire.setup_append(W, "s"), wire.read_segment("s", 0, 10)):
         peer = Peer(store)
         peer.send(message)

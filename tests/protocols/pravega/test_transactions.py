@@ -245,7 +245,7 @@ def test_nobody_merges_what_is_not_his(
 ) -> None:
     """A token must be good for the source as well: data do not change their owner."""
     store = make_store(
-        check=lambda token, segment: None if segment[0] in token else 0,
+        check=lambda token, segment, need: None if segment[0] in token else 0,
     )
     mine, other = store.peer(), store.peer()
     mine.ask(CreateSegment(1, "s" + END, 0, 0, "s"))

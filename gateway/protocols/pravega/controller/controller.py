@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.controller.access import Access
 from gateway.protocols.pravega.controller.autoscale import Autoscale
+from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
@@ -20,6 +22,7 @@ from gateway.protocols.pravega.controller.messages import Undecodable, decode
 from gateway.protocols.pravega.controller.methods import (
     Caller,
     Method,
+    NotAllowed,
     over_limit,
 )
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
@@ -67,10 +70,13 @@ class Controller:
         self.container = container
         self._options = options
         self.credentials = Credentials(options.users, options.tokens)
+        self.access = Access(options.access)
+        """The rules in force; without any, all who are let in may do everything."""
         self.tokens = DelegationTokens(
             clock.seconds,
             lifetime=options.token_lifetime,
             required=self.credentials.required,
+            access=self.access,
         )
         self._catalog = Catalog(container)
         located = StreamSegments(
@@ -108,6 +114,7 @@ class Controller:
             **KeyValueTables.methods.of(tables),
             **Watermarks.methods.of(self._watermarks),
         }
+        self._asked = {name: CALLS[name] for name in self._methods}
 
     def start(self) -> None:
         """Read the container's tables; the container must have started."""
@@ -130,10 +137,13 @@ class Controller:
         """Number of the change that must be durable before the last answer is sent."""
         return self._catalog.last
 
-    def authenticate(self, authorization: str) -> str:
-        """The caller's name; raises `Failed` for missing or wrong credentials."""
+    def authenticate(self, authorization: str, principal: str | None = None) -> str:
+        """The caller's name; raises `Failed` for missing or wrong credentials.
+
+        Where none are required, it is the *principal* of its certificate; empty without.
+        """
         if not self.credentials.required:
-            return ""
+            return principal or ""
         name = self.credentials.name(authorization)
         if name is None:
             raise Failed(Code.UNAUTHENTICATED, "credentials are missing or wrong")
@@ -151,7 +161,12 @@ class Controller:
             request = decode(kind, message)
         except Undecodable:
             raise Failed(Code.INVALID_ARGUMENT, f"no {kind.__name__}") from None
-        if path.removeprefix(_SERVICE) in _GROWING:
+        name = path.removeprefix(_SERVICE)
+        for need, what in self._asked[name](request):
+            denied = self.access.denial(caller.name, need, what)
+            if denied is not None:
+                raise NotAllowed(denied)
+        if name in _GROWING:
             self._check_tables(len(message))
         return answer(request, caller).SerializeToString()
 

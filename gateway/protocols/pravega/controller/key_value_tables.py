@@ -12,6 +12,7 @@ from collections.abc import Callable
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.access import Kind, Resource
 from gateway.protocols.pravega.controller.catalog import Catalog, KeyValueTable
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
@@ -118,7 +119,12 @@ class KeyValueTables:
                 continuation=request.continuation,
                 status=_NOT_FOUND,
             )
-        found, token = page(scope.tables, request.continuation.token)
+        names = (
+            name
+            for name in scope.tables
+            if caller.sees(Resource(Kind.STREAM, request.scope.scope, name))
+        )
+        found, token = page(names, request.continuation.token)
         return messages.KeyValueTablesResponse(
             tables=[
                 messages.KeyValueTableInfo(scope=request.scope.scope, name=name)

@@ -9,10 +9,12 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.access import Resource
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
+from gateway.protocols.pravega.errors import Denied
 from gateway.sdk.interfaces import Refusal
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "Caller",
     "Method",
     "Methods",
+    "NotAllowed",
     "Unfinished",
     "find",
     "over_limit",
@@ -43,6 +46,18 @@ class Unfinished(Exception):
     """
 
 
+class NotAllowed(Failed):
+    """The rules do not allow the call to who makes it."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(Code.PERMISSION_DENIED, str(denied))
+        self.denied = denied
+
+
+def _all(what: Resource) -> bool:
+    return True
+
+
 @dataclass(slots=True, frozen=True)
 class Caller:
     """The client that makes a call."""
@@ -50,7 +65,9 @@ class Caller:
     authority: str
     """`host:port` as the client addressed the controller."""
     name: str
-    """The name it authenticated with; empty where no credentials are required."""
+    """The name it proved; empty where it has to prove none."""
+    sees: Callable[[Resource], bool] = _all
+    """Whether it is told that there is such a thing."""
     submitter: Any = None
     """A `container.Submitter`, which is told of the events that the call makes durable."""
     origin: Any = None

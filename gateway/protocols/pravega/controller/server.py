@@ -8,6 +8,7 @@ Calls are carried out in their order: one that needs several turns holds back th
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -16,9 +17,14 @@ from gateway.event import Stored
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
-from gateway.protocols.pravega.controller.methods import Caller, Unfinished
+from gateway.protocols.pravega.controller.methods import (
+    Caller,
+    NotAllowed,
+    Unfinished,
+)
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
+from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.interfaces import Connection, Refusal
@@ -140,6 +146,8 @@ class ControllerServer(Closing):
                 self._deny(call, why.text)
                 return True
             self._calls.fail(call, why.code, why.text)
+            if isinstance(why, NotAllowed) and why.denied.first:
+                self._connection.report(why.denied.refusal)
             if why.code is Code.RESOURCE_EXHAUSTED:
                 self._connection.report(Refusal(why.text))
             return True
@@ -163,13 +171,14 @@ class ControllerServer(Closing):
             raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
         if self._container.broken:
             raise Failed(Code.UNAVAILABLE, "nothing can be stored any more")
-        name = self._controller.authenticate(call.authorization)
         origin = self._connection.origin
+        name = self._controller.authenticate(call.authorization, origin.principal)
         if name and origin.principal is None:
             origin.principal = name
         # The container replays only batches of its own protocol.
         ours = origin if origin.protocol == PROTOCOL else None
-        caller = Caller(call.authority, name, self, ours)
+        sees = partial(self._controller.access.allows, name, Need.ANY)
+        caller = Caller(call.authority, name, sees, self, ours)
         try:
             return self._controller.call(call.path, call.message, caller)
         except (Failed, Unfinished):

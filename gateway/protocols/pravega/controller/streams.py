@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
+from gateway.protocols.pravega.controller.access import Kind, Resource, of_stream
 from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
 from gateway.protocols.pravega.controller.epochs import Cover, Part, read_to
 from gateway.protocols.pravega.controller.messages import Message
@@ -97,7 +98,12 @@ class Streams:
     @methods(messages.ScopesRequest, "listScopes")
     def list_scopes(self, request: messages.ScopesRequest, caller: Caller) -> Message:
         """A page of the names of all scopes."""
-        found, token = page(self._catalog.scopes, request.continuation.token)
+        names = (
+            name
+            for name in self._catalog.scopes
+            if caller.sees(Resource(Kind.SCOPE, name))
+        )
+        found, token = page(names, request.continuation.token)
         return messages.ScopesResponse(scopes=found, continuation=token)
 
     # -- streams ---------------------------------------------------------------------
@@ -292,26 +298,32 @@ class Streams:
         self, request: messages.StreamsInScopeRequest, caller: Caller
     ) -> Message:
         """A page of the streams of a scope."""
-        return self._listed(request, None)
+        return self._listed(request, None, caller)
 
     @methods(messages.StreamsInScopeWithTagRequest, "listStreamsInScopeForTag")
     def list_tagged(
         self, request: messages.StreamsInScopeWithTagRequest, caller: Caller
     ) -> Message:
         """A page of those with a tag."""
-        return self._listed(request, request.tag)
+        return self._listed(request, request.tag, caller)
 
     def _listed(
         self,
         request: messages.StreamsInScopeRequest | messages.StreamsInScopeWithTagRequest,
         tag: str | None,
+        caller: Caller,
     ) -> Message:
         scope = self._catalog.scopes.get(request.scope.scope)
         if scope is None:
             return messages.StreamsInScopeResponse(
                 continuation=request.continuation, status=_NOT_FOUND
             )
-        found, token = page(_listed(scope, tag), request.continuation.token)
+        names = (
+            name
+            for name in _listed(scope, tag)
+            if caller.sees(of_stream(request.scope.scope, name))
+        )
+        found, token = page(names, request.continuation.token)
         return messages.StreamsInScopeResponse(
             streams=[
                 messages.StreamInfo(scope=request.scope.scope, stream=name)

@@ -1,7 +1,7 @@
 """Delegation tokens: the controller makes them for clients, the segment store checks them.
 
 A token is a JWT (HS256): clients read from it when they must ask for another.  It is valid
-for one stream, and allows everything with that stream's segments.
+for one stream, and allows what `access` allows its bearer.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
+from gateway.protocols.pravega.controller.access import Access, of_segment
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
+from gateway.protocols.pravega.errors import Denied
+from gateway.protocols.pravega.tokens import TokenCheck
+from gateway.protocols.pravega.wire_permissions import Need
 
 __all__ = ["DelegationTokens"]
 
@@ -22,22 +27,34 @@ _MOST_TOKENS = 10_000
 
 
 class DelegationTokens:
-    """Makes and checks delegation tokens."""
+    """Makes and checks delegation tokens.
+
+    A token proves who its bearer is, for one stream, until it expires.  What the bearer
+    may do is asked of the rules each time: they may have changed since.
+    """
 
     def __init__(
-        self, now: Callable[[], float], *, lifetime: float, required: bool
+        self,
+        now: Callable[[], float],
+        *,
+        lifetime: float,
+        required: bool,
+        access: Access | None = None,
     ) -> None:
-        """*lifetime* and *now* are in seconds; unless *required*, all tokens are valid."""
+        """*lifetime* and *now* are in seconds.  Unless callers of the controller must say
+        who they are (*required*), a client is who its certificate says.
+        """
         self._now = now
         self._lifetime = lifetime
         self._required = required
+        self._access = access or Access()
         self.key = b""
         """The signing key, to be set before the first use."""
         self._checked: dict[str, dict[str, Any]] = {}
 
     def make(self, scope: str, stream: str, subject: str) -> str:
-        """Make a token for a stream; empty unless tokens are required."""
-        if not self._required:
+        """Make a token for a stream; empty if nobody asks for one."""
+        if not (self._required or self._access.ruled):
             return ""
         now = int(self._now())
         claims = {
@@ -51,28 +68,29 @@ class DelegationTokens:
         signed = f"{_encode(head)}.{_encode(claims)}"
         return f"{signed}.{self._sign(signed)}"
 
-    def check(self, token: str, segment: str) -> int | None:
-        """The code of `AuthTokenCheckFailed`, or None if the token is valid.
+    def checks(self, principal: str | None) -> TokenCheck:
+        """The check of a client whose certificate proves this name; None: it has none."""
+        return partial(self.check, principal=principal)
 
-        No token is valid for the controller's own tables.
-        """
+    def check(
+        self, token: str, segment: str, need: Need, *, principal: str | None = None
+    ) -> int | Denied | None:
+        """See `TokenCheck`.  Nobody may use the controller's own tables."""
         if segment.startswith(SYSTEM):
             return _FAILED
-        if not self._required:
+        if not (self._required or self._access.ruled):
             return None
-        claims = self._claims(token)
-        if claims is None:
-            return _FAILED
-        if claims["exp"] <= self._now():
-            return _EXPIRED
-        parts = segment.split("/")
-        stream = "/".join(parts[:2])
-        if len(parts) != _SEGMENT_PARTS or stream not in (
-            claims["stream"],
-            claims["stream"] + TABLE,  # Java asks for a table's token by its name
-        ):
-            return _FAILED
-        return None
+        who = principal
+        if self._required or token:
+            claims = self._claims(token)
+            if claims is None:
+                return _FAILED
+            if claims["exp"] <= self._now():
+                return _EXPIRED
+            if not _is_for(claims["stream"], segment):
+                return _FAILED
+            who = claims["sub"]
+        return self._access.denial(who or "", need, of_segment(segment))
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         """The claims of a token with a valid signature; None for any other."""
@@ -92,6 +110,14 @@ class DelegationTokens:
 
     def _sign(self, signed: str) -> str:
         return _base64(hmac.digest(self.key, signed.encode(errors="replace"), "sha256"))
+
+
+def _is_for(stream: str, segment: str) -> bool:
+    """Whether a token for a stream is one for the segment, too."""
+    parts = segment.split("/")
+    # Java asks for a table's token by its name.
+    known = (stream, stream + TABLE)
+    return len(parts) == _SEGMENT_PARTS and "/".join(parts[:2]) in known
 
 
 def _base64(raw: bytes) -> str:

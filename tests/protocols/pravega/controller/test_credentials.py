@@ -11,6 +11,7 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
+from gateway.protocols.pravega.wire_permissions import Need
 from pravega_messages import new
 
 Make = Callable[..., Any]
@@ -181,9 +182,9 @@ def test_a_token(guarded: Any) -> None:
     assert claims["sub"] == "bot"
     check = guarded.controller.tokens.check
     for name in (SEGMENT, f"{SEGMENT}#transaction.{'0' * 32}"):
-        assert check(made, name) is None
+        assert check(made, name, Need.WRITE) is None
     for name in ("sc/other/0.#epoch.0", "sc/st", "sc/stx/0.#epoch.0", "sc/st/a/b", ""):
-        assert check(made, name) == 0
+        assert check(made, name, Need.WRITE) == 0
 
 
 def test_tokens_that_are_not_ours(guarded: Any) -> None:
@@ -200,7 +201,7 @@ def test_tokens_that_are_not_ours(guarded: Any) -> None:
         f"{head}.{body[:-1]}.{signature}",
         f"{head}.{token(guarded, 'other').split('.')[1]}.{signature}",
     ):
-        assert check(bad, SEGMENT) == 0, bad
+        assert check(bad, SEGMENT, Need.WRITE) == 0, bad
 
 
 def test_a_token_ends(guarded: Any) -> None:
@@ -208,19 +209,19 @@ def test_a_token_ends(guarded: Any) -> None:
     made = token(guarded)
     check = guarded.controller.tokens.check
     guarded.clock.advance(599)
-    assert check(made, SEGMENT) is None
+    assert check(made, SEGMENT, Need.WRITE) is None
     guarded.clock.advance(1)
-    assert check(made, SEGMENT) == 1
+    assert check(made, SEGMENT, Need.WRITE) == 1
 
 
 def test_tokens_outlive_a_restart(guarded: Any) -> None:
     """The key is in the journal like everything else."""
     made = token(guarded)
     again = guarded.restarted()
-    assert again.controller.tokens.check(made, SEGMENT) is None
+    assert again.controller.tokens.check(made, SEGMENT, Need.WRITE) is None
     other = DelegationTokens(guarded.clock.seconds, lifetime=1, required=True)
     other.key = b"x" * 32
-    assert other.check(made, SEGMENT) == 0
+    assert other.check(made, SEGMENT, Need.WRITE) == 0
 
 
 def test_the_cache_of_tokens_is_bounded() -> None:
@@ -228,7 +229,7 @@ def test_the_cache_of_tokens_is_bounded() -> None:
     tokens = DelegationTokens(lambda: 0.0, lifetime=10, required=True)
     made = [tokens.make("sc", f"s{number}", "n") for number in range(10_002)]
     for number, each in enumerate(made):
-        assert tokens.check(each, f"sc/s{number}/0") is None
+        assert tokens.check(each, f"sc/s{number}/0", Need.WRITE) is None
     assert len(tokens._checked) <= 10_000
 
 
@@ -247,7 +248,7 @@ def test_tokens_come_with_segments(guarded: Any, config: Make) -> None:
         "createTransaction": new("CreateTxnRequest", stream_info=info, lease=1),
     }.items():
         found = peer.call(method, request).token
-        assert guarded.controller.tokens.check(found, SEGMENT) is None
+        assert guarded.controller.tokens.check(found, SEGMENT, Need.WRITE) is None
 
 
 @pytest.mark.parametrize("users", [{}, {"ann": "x"}])
@@ -257,7 +258,7 @@ def test_our_own_tables_are_nobodys_business(
     """Not with a token, not without; the key of all tokens is in there."""
     service = make_service(users=users)
     check = service.controller.tokens.check
-    assert check("", "_system/controller") == 0
+    assert check("", "_system/controller", Need.WRITE) == 0
     made = service.controller.tokens.make("_system", "controller", "ann")
-    assert check(made, "_system/controller") == 0
-    assert check(made, "_system/controller/0.#epoch.0") == 0
+    assert check(made, "_system/controller", Need.WRITE) == 0
+    assert check(made, "_system/controller/0.#epoch.0", Need.WRITE) == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.wire_permissions import Need
 from pravega_messages import new
 
 Make = Callable[..., Any]
@@ -139,6 +140,9 @@ def test_a_token_for_a_table(make_service: Make) -> None:
     service = make_service(users={"ann": "secret"})
     controller = service.controller
     token = controller.tokens.make("sc", "t", "ann")
-    assert controller.tokens.check(token, "sc/t_kvtable/1.#epoch.0") is None
-    assert controller.tokens.check(token, "sc/t/1.#epoch.0") is None
-    assert controller.tokens.check(token, "sc/tt_kvtable/1.#epoch.0") is not None
+    assert controller.tokens.check(token, "sc/t_kvtable/1.#epoch.0", Need.WRITE) is None
+    assert controller.tokens.check(token, "sc/t/1.#epoch.0", Need.WRITE) is None
+    assert (
+        controller.tokens.check(token, "sc/tt_kvtable/1.#epoch.0", Need.WRITE)
+        is not None
+    )

@@ -1,0 +1,259 @@
+"""Who may do what: the rules of `options.access`, and a count of what was denied.
+
+    access absent    who is let in may do everything
+    access: [...]    nothing is allowed but what a rule says
+
+A rule names principals and, for each permission, patterns of `scope/stream`.  What a wire
+command asks for is in `wire_permissions`, what a call of the controller asks for in
+`call_permissions`.  A reload changes the rules for connections that are open, too.
+
+No I/O, no clock.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE
+from gateway.protocols.pravega.errors import Denied
+from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
+from gateway.protocols.pravega.wire_permissions import Need
+from gateway.sdk.interfaces import Refusal
+
+__all__ = [
+    "Access",
+    "Kind",
+    "Resource",
+    "Rule",
+    "in_sentences",
+    "of_segment",
+    "of_stream",
+]
+
+_KEY = "options.access"
+_SEGMENT_PARTS = 3
+_MOST_KNOWN = 10_000
+"""Decisions that are remembered, and denials that were told: principals and names."""
+
+
+_GROUPS = "groups"
+_LISTS: dict[Need, tuple[str, ...]] = {
+    Need.READ: ("read",),
+    Need.WRITE: ("write",),
+    Need.MANAGE: ("manage",),
+    Need.ANY: ("read", "write", "manage"),
+    Need.USE: ("read", "write", "manage", _GROUPS),
+}
+"""The keys of a rule of which one must name the stream."""
+
+
+class Kind(Enum):
+    """What a resource is; the text names it."""
+
+    SCOPE = "the scope"
+    """With all that is in it: `scope/*`."""
+    STREAM = ""
+    """Or a key-value table, by its own name."""
+    GROUP = "the reader group"
+    """Of Java's client: its stream `_RG…`."""
+    TABLE = "the table"
+    """By the name of its segments: a key-value table, or a reader group of Rust's client
+    and Python's, which no name tells apart."""
+    NONE = "the segment"
+    """Of no stream: no rule can name it."""
+
+
+class Resource(NamedTuple):
+    """What somebody wants to use; the name is empty for a scope."""
+
+    kind: Kind
+    scope: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        path = f"{self.scope}/{self.name}" if self.name else self.scope
+        return f"{self.kind.value} {path[:NAME_IN_LOGS]!r}".strip()
+
+
+def of_stream(scope: str, name: str) -> Resource:
+    """What a stream of this name is."""
+    if name.startswith(READER_GROUP):
+        return Resource(Kind.GROUP, scope, name.removeprefix(READER_GROUP))
+    if name.startswith(MARK):  # the watermarks of a stream belong to it
+        return Resource(Kind.STREAM, scope, name.removeprefix(MARK))
+    if name.endswith(TABLE):
+        return Resource(Kind.TABLE, scope, name.removesuffix(TABLE))
+    return Resource(Kind.STREAM, scope, name)
+
+
+def of_segment(name: str) -> Resource:
+    """What the stream is that a segment belongs to; transactions belong to it, too."""
+    parts = name.split("/")
+    if len(parts) != _SEGMENT_PARTS:
+        return Resource(Kind.NONE, name)
+    return of_stream(parts[0], parts[1])
+
+
+class Rule(Protocol):
+    """One of `options.access`."""
+
+    @property
+    def principals(self) -> Sequence[str]:
+        """Patterns of names."""
+
+    @property
+    def read(self) -> Sequence[str]:
+        """Patterns of `scope/stream`; so are the others."""
+
+    @property
+    def write(self) -> Sequence[str]:
+        """See `read`."""
+
+    @property
+    def manage(self) -> Sequence[str]:
+        """See `read`."""
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Of `scope/group`."""
+
+
+class _Pattern:
+    """`scope/stream`, of which each part may have stars."""
+
+    __slots__ = ("_name", "_scope", "whole")
+
+    def __init__(self, text: str) -> None:
+        scope, _, name = text.partition("/")
+        self._scope, self._name = _compiled(scope, "[^/]*"), _compiled(name, "[^/]*")
+        self.whole = name == "*"
+        """It is the scope with all that is in it."""
+
+    def in_scope(self, scope: str) -> bool:
+        return self._scope.fullmatch(scope) is not None
+
+    def matches(self, scope: str, name: str) -> bool:
+        return self.in_scope(scope) and self._name.fullmatch(name) is not None
+
+
+class _Compiled:
+    """A rule, ready to be asked."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._who = [_compiled(one, ".*") for one in rule.principals]
+        self._lists = {
+            "read": [_Pattern(one) for one in rule.read],
+            "write": [_Pattern(one) for one in rule.write],
+            "manage": [_Pattern(one) for one in rule.manage],
+            _GROUPS: [_Pattern(one) for one in rule.groups],
+        }
+
+    def allows(self, who: str, need: Need, what: Resource) -> bool:
+        """Whether *who* may, by this rule."""
+        if not any(one.fullmatch(who) for one in self._who):
+            return False
+        lists = _LISTS[need]
+        match what.kind:
+            case Kind.NONE:
+                return False
+            case Kind.SCOPE if need is Need.MANAGE:
+                manage = self._lists["manage"]
+                return any(one.whole and one.in_scope(what.scope) for one in manage)
+            case Kind.SCOPE:
+                every = (one for each in self._lists.values() for one in each)
+                return any(one.in_scope(what.scope) for one in every)
+            case Kind.GROUP:
+                lists = (_GROUPS,)
+            case Kind.TABLE:
+                lists = (*lists, _GROUPS)
+        return any(
+            one.matches(what.scope, what.name)
+            for key in lists
+            for one in self._lists[key]
+        )
+
+
+class Access:
+    """The rules in force, for controller and segment store."""
+
+    def __init__(self, rules: Iterable[Rule] | None = None) -> None:
+        """*rules* as in `configure`."""
+        self._rules: list[_Compiled] | None = None
+        self._known: dict[tuple[str, Need, Resource], bool] = {}
+        self._told: set[tuple[str, Resource]] = set()
+        self.denied = dict.fromkeys([*(need.value for need in Need), _GROUPS], 0)
+        """How many commands and calls were denied, by what they asked for."""
+        self.configure(rules)
+
+    @property
+    def ruled(self) -> bool:
+        """There are rules: nothing is allowed but what one of them says."""
+        return self._rules is not None
+
+    def configure(self, rules: Iterable[Rule] | None) -> None:
+        """Go by these from now on; None: everything is allowed."""
+        self._rules = None if rules is None else [_Compiled(one) for one in rules]
+        self._known.clear()
+        self._told.clear()
+
+    def allows(self, who: str, need: Need, what: Resource) -> bool:
+        """Whether a principal may; one without a name (empty) may nothing."""
+        if self._rules is None:
+            return True
+        asked = who, need, what
+        found = self._known.get(asked)
+        if found is None:
+            rules = self._rules if who else ()
+            found = any(rule.allows(who, need, what) for rule in rules)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[asked] = found
+        return found
+
+    def denial(self, who: str, need: Need, what: Resource) -> Denied | None:
+        """Count that it is denied, and say why; None: it is allowed."""
+        if self.allows(who, need, what):
+            return None
+        of_group = what.kind is Kind.GROUP
+        self.denied[_GROUPS if of_group else need.value] += 1
+        name = repr(who[:NAME_IN_LOGS]) if who else "a client without a name"
+        verb = (Need.USE if of_group else need).value
+        why = Refusal(f"{name} may not {verb} {what}", key=_KEY)
+        first = (who, what) not in self._told
+        if len(self._told) >= _MOST_KNOWN:
+            self._told.clear()
+        self._told.add((who, what))
+        return Denied(why, first=first)
+
+
+def _compiled(pattern: str, star: str) -> re.Pattern[str]:
+    parts = map(re.escape, pattern.split("*"))
+    return re.compile(star.join(parts), re.DOTALL)
+
+
+def in_sentences(rules: Sequence[Rule] | None) -> list[str]:
+    """The rules in sentences, for `gateway check`."""
+    if rules is None:
+        return []
+    told = []
+    for rule in rules:
+        rights = [
+            f"{verb} {_joined(patterns)}"
+            for verb, patterns in (
+                ("read", rule.read),
+                ("write", rule.write),
+                ("manage", rule.manage),
+                ("use the reader groups", rule.groups),
+            )
+            if patterns
+        ]
+        told.append(f"{_joined(rule.principals)} may {_joined(rights, 'and ')}")
+    return [*told, "nobody may do anything else"]
+
+
+def _joined(words: Sequence[str], last: str = "and ") -> str:
+    *some, end = words
+    return f"{', '.join(some)} {last}{end}" if some else end

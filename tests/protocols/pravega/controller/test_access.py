@@ -1,0 +1,592 @@
+"""Who may do what, by `options.access`: every call and every wire command."""
+
+from __future__ import annotations
+
+import dataclasses
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega import draft_wire, wire
+from gateway.protocols.pravega import wire_segments as ws
+from gateway.protocols.pravega import wire_tables as wt
+from gateway.protocols.pravega.codec import REPLIES, REQUESTS, Message, decode, encode
+from gateway.protocols.pravega.controller.access import (
+    Access,
+    in_sentences,
+    of_segment,
+    of_stream,
+)
+from gateway.protocols.pravega.controller.call_permissions import CALLS
+from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.options import Rule
+from gateway.protocols.pravega.server import accept
+from gateway.protocols.pravega.wire_permissions import WIRE, Need
+from gateway.testing import FakeConnection
+from pravega_messages import new
+
+Make = Callable[..., Any]
+
+ORDERS = "shop/orders/0.#epoch.0"
+RULES = [
+    Rule(principals=["r"], read=["shop/orders"]),
+    Rule(principals=["w"], write=["shop/orders"]),
+    Rule(principals=["m"], manage=["shop/orders"]),
+    Rule(principals=["g"], groups=["shop/billing"]),
+    Rule(principals=["s"], manage=["shop/*"]),
+    # As much as anybody, and elsewhere.
+    Rule(
+        principals=["x"],
+        read=["*/other", "other/*"], write=["*/other", "other/*"],
+        manage=["*/other", "other/*"], groups=["*/other", "other/*"],
+    ),
+]  # fmt: skip
+"""Somebody with each right at `shop/orders`, one with the scope, one with none of it."""
+EVERYBODY = "rwmgsx"
+
+CALLED = {
+    "getControllerServerList": "rwmgsx",
+    "listScopes": "rwmgsx",
+    "createScope": "s",
+    "deleteScope": "s",
+    "deleteScopeRecursive": "s",
+    # Somebody with a right at `*/other` is told that there are scopes.
+    "checkScopeExists": "rwmgsx",
+    "listStreamsInScope": "rwmgsx",
+    "listStreamsInScopeForTag": "rwmgsx",
+    "listKeyValueTablesInScope": "rwmgsx",
+    "createStream": "ms",
+    "updateStream": "ms",
+    "truncateStream": "ms",
+    "sealStream": "ms",
+    "deleteStream": "ms",
+    "scale": "ms",
+    "checkScale": "ms",
+    "checkStreamExists": "rwms",
+    "getStreamConfiguration": "rwms",
+    "getURI": "rwms",
+    "getDelegationToken": "rwms",
+    "getCurrentSegments": "rwms",
+    "getEpochSegments": "rwms",
+    "getSegments": "r",
+    "getSegmentsImmediatlyFollowing": "rwms",
+    "getSegmentsImmediatelyFollowing": "rwms",
+    "getSegmentsBetween": "r",
+    "isSegmentValid": "rwms",
+    "isStreamCutValid": "r",
+    "createTransaction": "w",
+    "pingTransaction": "w",
+    "commitTransaction": "w",
+    "abortTransaction": "w",
+    "checkTransactionState": "w",
+    "listCompletedTransactions": "w",
+    "noteTimestampFromWriter": "w",
+    "removeWriter": "w",
+    "createReaderGroup": "",  # takes the group, and its streams: see below
+    "updateReaderGroup": "",
+    "getReaderGroupConfig": "g",
+    "deleteReaderGroup": "g",
+    "listSubscribers": "r",
+    "updateSubscriberStreamCut": "",
+    "createKeyValueTable": "ms",
+    "deleteKeyValueTable": "ms",
+    "getKeyValueTableConfiguration": "rwms",
+    "getCurrentSegmentsKeyValueTable": "rwms",
+}
+"""Who of them is let in by each call about `shop`, `shop/orders` or `shop/billing`."""
+
+SENT: dict[type[Message], str] = {
+    wire.SetupAppend: "w",
+    ws.CreateTransientSegment: "w",
+    ws.MergeSegments: "w",
+    ws.MergeSegmentsBatch: "w",
+    ws.UpdateSegmentAttribute: "w",
+    ws.ReadSegment: "r",
+    ws.LocateOffset: "r",
+    ws.GetStreamSegmentInfo: "rwms",
+    ws.GetSegmentAttribute: "rwms",
+    ws.CreateSegment: "ms",
+    ws.SealSegment: "ms",
+    ws.DeleteSegment: "ms",
+    ws.TruncateSegment: "ms",
+    ws.UpdateSegmentPolicy: "ms",
+    ws.FlushToStorage: "",
+    ws.ListStorageChunks: "ms",
+    wt.CreateTableSegment: "ms",
+    wt.DeleteTableSegment: "ms",
+    wt.UpdateTableEntries: "w",
+    wt.RemoveTableKeys: "w",
+    wt.ReadTable: "r",
+    wt.ReadTableKeys: "r",
+    wt.ReadTableEntries: "r",
+    wt.ReadTableEntriesDelta: "r",
+    wt.GetTableSegmentInfo: "rwms",
+}
+"""Who may send each command about a segment of `shop/orders`."""
+
+
+@pytest.fixture
+def ruled(make_service: Make) -> Any:
+    """A controller that knows all of them, and goes by the rules."""
+    service = make_service(users=dict.fromkeys(EVERYBODY, "secret"))
+    service.controller.access.configure(RULES)
+    return service
+
+
+def caller(service: Any, name: str) -> Any:
+    """A client with a name."""
+    word = b64encode(f"{name}:secret".encode()).decode()
+    return service.peer(authorization=f"Basic {word}")
+
+
+def request(service: Any, call: str) -> Any:
+    """One about what the rules are about, as far as it names something."""
+    kind = service.controller._methods[call][0]
+    info = new("StreamInfo", scope="shop", stream="orders")
+    cut = new("StreamCut", stream_info=info)
+    of_group = "Group" in call
+    known = {
+        "scope": "shop",
+        "stream": "orders",
+        "name": "billing" if of_group else "orders",
+        "subscriber": "shop/billing",
+        "stream_info": info,
+        "stream_cut": cut,
+        "position": cut,
+        "begin": [cut],
+    }
+    names = kind.DESCRIPTOR.fields_by_name
+    fields = {each: known[each] for each in names if each in known}
+    if "scope" in fields and names["scope"].message_type is not None:
+        fields["scope"] = new("ScopeInfo", scope="shop")
+    if kind.DESCRIPTOR.name == "StreamCutRange":
+        del fields["begin"]
+    return kind(**fields)
+
+
+def test_every_call_and_command_has_a_permission(service: Any) -> None:
+    """None is let in by omission: a new one needs an entry here, and in the table."""
+    assert set(CALLS) == set(service.controller._methods) == set(CALLED)
+    assert set(WIRE) == set(REQUESTS.values())
+    assert {kind for kind, need in WIRE.items() if need is not None} == set(SENT)
+    for kind in SENT:
+        assert {"token", "request_id"} <= {
+            each.name for each in dataclasses.fields(kind)
+        }
+
+
+@pytest.mark.parametrize("name", EVERYBODY)
+def test_who_may_call_what(ruled: Any, name: str) -> None:
+    """The whole table: who is not let in gets PERMISSION_DENIED, and changes nothing."""
+    peer = caller(ruled, name)
+    for call, allowed in CALLED.items():
+        pending = len(ruled.journal.pending)
+        answer = peer.send(call, request(ruled, call).SerializeToString())
+        denied = answer.status == Code.PERMISSION_DENIED
+        assert denied == (name not in allowed), call
+        if denied:
+            assert len(ruled.journal.pending) == pending, call
+            assert f"'{name}' may not" in answer.text
+            assert "(options.access)" in answer.text
+        ruled.store()
+        peer.exchange()
+    assert peer.connection.refused is None
+
+
+def command(kind: type[Message], segment: str, token: str) -> Message:
+    """One about a segment."""
+    known = {
+        "segment": segment, "parent": segment, "target": segment,
+        "source": segment + "#transaction.0", "sources": [segment + "#transaction.0"],
+        "token": token, "request_id": 7, "writer": b"w" * 16, "attribute": b"a" * 16,
+    }  # fmt: skip
+    if kind is ws.LocateOffset:
+        known["target"] = 0
+    values = {}
+    for each in dataclasses.fields(kind):
+        if each.name in known:
+            values[each.name] = known[each.name]
+        elif each.default is dataclasses.MISSING:
+            values[each.name] = () if each.name in ("keys", "entries") else 0
+    return kind(**values)
+
+
+class Client:
+    """One of the segment store, that speaks version 17."""
+
+    def __init__(
+        self, service: Any, settings: Any, principal: str | None = None
+    ) -> None:
+        self.connection = FakeConnection(
+            protocol="pravega", memory=service.journal.memory
+        )
+        self.connection.origin.principal = principal
+        listener = accept(settings, service.container, service.controller.tokens.checks)
+        self.connection.serve(listener(self.connection))
+        self.service = service
+
+    def ask(self, *messages: Message) -> list[Message]:
+        """Send, let all become durable, and look."""
+        self.connection.deliver(b"".join(map(encode, messages)))
+        self.service.store()
+        raw = self.connection.sent
+        self.connection.clear()
+        return [decode(*each) for each in Frames(REPLIES).feed(raw)]
+
+
+@pytest.fixture
+def client(pravega_settings: Callable[[], Any]) -> Callable[..., Client]:
+    """`client(service, certificate)`: one that has said Hello."""
+
+    def make(service: Any, principal: str | None = None) -> Client:
+        made = Client(service, pravega_settings(), principal)
+        assert made.ask(wire.Hello(17, 5)) == [wire.Hello(17, 5)]
+        return made
+
+    return make
+
+
+def token(service: Any, name: str, stream: str = "orders") -> str:
+    made: str = service.controller.tokens.make("shop", stream, name)
+    assert made
+    return made
+
+
+def denied(reply: list[Message]) -> bool:
+    """Whether it is a denial, in the reference's own words."""
+    if reply and isinstance(reply[0], wire.AuthTokenCheckFailed):
+        [failed] = reply
+        assert failed.request_id == 7
+        assert failed.code == 0
+        return True
+    return False
+
+
+@pytest.mark.parametrize("name", EVERYBODY)
+def test_who_may_send_what(ruled: Any, client: Make, name: str) -> None:
+    """The whole table: who may not gets AuthTokenCheckFailed, changes nothing, and goes
+    on with what is allowed.
+    """
+    peer = client(ruled)
+    mine = token(ruled, name)
+    for kind, allowed in SENT.items():
+        if kind is ws.FlushToStorage:
+            continue  # names no segment, so that no token is for it: see below
+        pending = len(ruled.journal.stored)
+        reply = peer.ask(command(kind, ORDERS, mine))
+        assert denied(reply) == (name not in allowed), kind.__name__
+        if name not in allowed:
+            assert len(ruled.journal.stored) == pending
+        if kind in (ws.DeleteSegment, wt.DeleteTableSegment):
+            ruled.container.submit(ruled.container.state.create(f"a/b/{kind}", 0))
+            ruled.store()
+    assert peer.connection.refused is None
+    [flush] = peer.ask(ws.FlushToStorage(0, mine, 7))
+    assert flush == wire.AuthTokenCheckFailed(7, "", 0)
+    assert peer.connection.refused is not None
+
+
+@pytest.mark.parametrize("name", EVERYBODY)
+@pytest.mark.parametrize("stream", ["_RGbilling", "billing_kvtable"])
+def test_who_may_use_a_reader_group(
+    ruled: Any, client: Make, name: str, stream: str
+) -> None:
+    """Java's has its state in a stream, Python's in a table: all of it takes `groups`,
+    and of the table `read`, `write` and `manage` do as well.
+    """
+    peer = client(ruled)
+    mine = token(ruled, name, stream)
+    for kind, allowed in SENT.items():
+        if kind is ws.FlushToStorage:
+            continue
+        also = "s" if stream == "billing_kvtable" and "s" in allowed else ""
+        reply = peer.ask(command(kind, f"shop/{stream}/0.#epoch.0", mine))
+        assert denied(reply) == (name not in "g" + also), kind.__name__
+
+
+def test_a_reader_group_and_its_streams(ruled: Any) -> None:
+    """Who makes one must be allowed to read what it reads."""
+    both = Rule(principals=["r"], groups=["shop/billing"], read=["shop/orders"])
+    ruled.controller.access.configure([both, Rule(principals=["s"], manage=["shop/*"])])
+    caller(ruled, "s").status("createScope", new("ScopeInfo", scope="shop"))
+    peer = caller(ruled, "r")
+    for call in ("createReaderGroup", "updateReaderGroup", "updateSubscriberStreamCut"):
+        wanted = request(ruled, call)
+        assert peer.try_(call, wanted).status == Code.OK
+    wanted = request(ruled, "createReaderGroup")
+    wanted.begin[0].stream_info.stream = "returns"
+    answer = peer.try_("createReaderGroup", wanted)
+    assert answer.text == "'r' may not read 'shop/returns' (options.access)"
+    assert answer.status == Code.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    ("asks", "allowed"),
+    [(0, "rwms"), (2, "rwms"), (3, "r"), (4, "w"), (5, "")],
+)
+def test_a_token_for_something(ruled: Any, asks: int, allowed: str) -> None:
+    """Java says what it wants one for, and hears at once that it may not."""
+    info = new("StreamInfo", scope="shop", stream="orders", access=asks)
+    for name in EVERYBODY:
+        answer = caller(ruled, name).send(
+            "getDelegationToken", info.SerializeToString()
+        )
+        assert (answer.status == 0) == (name in allowed), name
+    group = new("StreamInfo", scope="shop", stream="_RGbilling", access=5)
+    answer = caller(ruled, "g").send("getDelegationToken", group.SerializeToString())
+    assert answer.status == 0
+
+
+def test_lists_have_what_one_may_see(ruled: Any) -> None:
+    """Names of what is not one's business are not told."""
+    ruled.controller.access.configure(
+        [
+            Rule(principals=["s"], manage=["*/*"]),
+            Rule(principals=["r"], read=["shop/orders*"]),
+            Rule(principals=["x"], write=["bank/*"]),
+        ]
+    )
+    boss = caller(ruled, "s")
+    for scope in ("bank", "shop"):
+        boss.status("createScope", new("ScopeInfo", scope=scope))
+    for stream in ("orders", "orders-old", "returns"):
+        config = new(
+            "StreamConfig",
+            stream_info=new("StreamInfo", scope="shop", stream=stream),
+            scaling=new("ScalingPolicy", segments=1),
+        )
+        assert boss.status("createStream", config) == 0
+    table = new("KeyValueTableConfig", scope="shop", name="prices", primary_bytes=8)
+    assert boss.status("createKeyValueTable", table) == 0
+
+    def seen(name: str) -> tuple[list[str], list[str], list[str]]:
+        peer = caller(ruled, name)
+        shop = new("ScopeInfo", scope="shop")
+        scopes = peer.call("listScopes", new("ScopesRequest")).scopes
+        streams = peer.call(
+            "listStreamsInScope", new("StreamsInScopeRequest", scope=shop)
+        ).streams
+        tables = peer.call(
+            "listKeyValueTablesInScope", new("KeyValueTablesRequest", scope=shop)
+        ).tables
+        return (
+            list(scopes),
+            [each.stream for each in streams],
+            [each.name for each in tables],
+        )
+
+    orders = ["orders", "orders-old"]
+    assert seen("s") == (["bank", "shop"], [*orders, "returns"], ["prices"])
+    assert seen("r") == (["shop"], orders, [])
+    stranger = caller(ruled, "x")
+    assert list(stranger.call("listScopes", new("ScopesRequest")).scopes) == ["bank"]
+    asked = new("StreamsInScopeRequest", scope=new("ScopeInfo", scope="shop"))
+    answer = stranger.send("listStreamsInScope", asked.SerializeToString())
+    assert answer.text == "'x' may not see the scope 'shop' (options.access)"
+
+
+def test_rules_change_under_open_connections(ruled: Any, client: Make) -> None:
+    """A writer that was set up stops at its next append, with the reference's reply; who
+    was denied goes on.
+    """
+    access = ruled.controller.access
+    ruled.container.submit(ruled.container.state.create(ORDERS, 0))
+    ruled.store()
+    writer, reader = client(ruled), client(ruled)
+    setup = wire.SetupAppend(7, b"w" * 16, ORDERS, token(ruled, "w"))
+    [reply] = writer.ask(setup)
+    assert isinstance(reply, wire.AppendSetup)
+    event = b"\0\0\0\0\0\0\0\1a"
+    append = partial(wire.AppendBlockEnd, b"w" * 16, len(event), event, 1)
+    [stored] = writer.ask(append(1, 7))
+    assert isinstance(stored, wire.DataAppended)
+    assert denied(reader.ask(ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7)))
+
+    access.configure([Rule(principals=["x"], read=["shop/orders"])])
+    reply = writer.ask(append(2, 7))
+    assert denied(reply)
+    assert reply[0].trace == "'w' may not write 'shop/orders' (options.access)"
+    assert str(writer.connection.refused) == reply[0].trace
+    [found] = reader.ask(ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7))
+    assert isinstance(found, ws.SegmentRead)
+    assert found.data == event
+
+    access.configure(None)
+    assert not denied(client(ruled).ask(setup))
+
+
+def test_denials_are_counted_and_told_once(ruled: Any, client: Make) -> None:
+    """For each principal and resource, whichever call it was, until the rules change."""
+    peer, calls = client(ruled), caller(ruled, "x")
+    access = ruled.controller.access
+    read = ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7)
+    info = new("StreamInfo", scope="shop", stream="orders").SerializeToString()
+    for _ in range(3):
+        assert denied(peer.ask(read))
+        assert calls.send("sealStream", info).status == Code.PERMISSION_DENIED
+    other = new("StreamInfo", scope="shop", stream="returns").SerializeToString()
+    group = new("ReaderGroupInfo", scope="shop", name="billing").SerializeToString()
+    assert calls.send("sealStream", other).status == Code.PERMISSION_DENIED
+    assert calls.send("deleteReaderGroup", group).status == Code.PERMISSION_DENIED
+    assert [str(each) for each in peer.connection.reported] == [
+        "'x' may not read 'shop/orders' (options.access)"
+    ]
+    assert [str(each) for each in calls.connection.reported] == [
+        "'x' may not manage 'shop/returns' (options.access)",
+        "'x' may not use the reader group 'shop/billing' (options.access)",
+    ]
+    counted = {key: count for key, count in access.denied.items() if count}
+    assert counted == {"read": 3, "manage": 4, "groups": 1}
+    access.configure(RULES)
+    assert denied(peer.ask(read))
+    assert len(peer.connection.reported) == 2
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    """A client may ask for as many names as it likes; the answer stays right."""
+    access = Access()
+    access.configure(RULES)
+    for number in range(25_000):
+        what = of_stream("shop", f"n{number}")
+        assert access.denial("r", Need.READ, what) is not None
+    assert len(access._known) <= 10_000
+    assert len(access._told) <= 10_000
+    assert access.denial("r", Need.READ, of_segment(ORDERS)) is None
+
+
+def test_names_that_only_look_alike() -> None:
+    """Stars match within a name; nothing else of a pattern has a meaning."""
+    access = Access()
+    access.configure(
+        [Rule(principals=["CN=*,O=Shop"], read=["sh.p/o*s"], write=["*/*"])]
+    )
+    ann = "CN=ann,O=Shop"
+    assert access.allows(ann, Need.READ, of_stream("sh.p", "orders"))
+    assert access.allows(ann, Need.READ, of_stream("sh.p", "_MARKorders"))
+    assert access.allows(ann, Need.READ, of_segment("sh.p/os/0.#epoch.0#transaction.1"))
+    for scope, name in (
+        ("shop", "orders"), ("sh.p", "orders/x/s"), ("sh.p/o", "s"), ("sh.p", "order"),
+        ("sh.p", "_RGorders"), ("Sh.p", "orders"), ("sh.p", ""),
+    ):  # fmt: skip
+        assert not access.allows(ann, Need.READ, of_stream(scope, name)), (scope, name)
+    for who in ("", "ann", "CN=ann,O=Shopping", "xCN=ann,O=Shop"):
+        assert not access.allows(who, Need.READ, of_stream("sh.p", "orders")), who
+    for segment in ("s", "a/b", "a/b/c/d", "", "/"):
+        assert not access.allows(ann, Need.WRITE, of_segment(segment)), segment
+    assert access.allows(ann, Need.WRITE, of_segment("a/b/c"))
+
+
+def test_no_rules_and_an_empty_list() -> None:
+    """Absent: everything is allowed; none of them: nothing."""
+    access = Access()
+    assert access.allows("", Need.MANAGE, of_segment(ORDERS))
+    access.configure([])
+    assert not access.allows("ann", Need.USE, of_segment(ORDERS))
+
+
+# -- certificates ---------------------------------------------------------------
+
+
+@pytest.fixture
+def certified(make_service: Make) -> Any:
+    """A controller without passwords: clients are who their certificates say."""
+    service = make_service()
+    rules = [
+        Rule(principals=["CN=ann"], manage=["shop/*"], write=["shop/*"]),
+        Rule(principals=["CN=bob"], read=["shop/*"]),
+    ]
+    service.controller.access.configure(rules)
+    return service
+
+
+def test_a_certificate_is_a_name(certified: Any, client: Make) -> None:
+    """For calls, for the tokens that they give, and where no token is brought."""
+    ann = certified.peer()
+    ann.connection.origin.principal = "CN=ann"
+    assert ann.status("createScope", new("ScopeInfo", scope="shop")) == 0
+    made = ann.call(
+        "getDelegationToken", new("StreamInfo", scope="shop", stream="orders")
+    ).token
+    stranger = certified.peer()
+    answer = stranger.send(
+        "createScope", new("ScopeInfo", scope="x").SerializeToString()
+    )
+    assert answer.text == (
+        "a client without a name may not manage the scope 'x' (options.access)"
+    )
+    create = partial(ws.CreateSegment, 7, ORDERS, 0, 0)
+    assert denied(client(certified).ask(create()))
+    assert denied(client(certified, "CN=bob").ask(create()))
+    [reply] = client(certified, "CN=ann").ask(create())
+    assert reply == ws.SegmentCreated(7, ORDERS)
+    # Who brings a token is who the token says.
+    assert denied(client(certified, "CN=ann").ask(create(token(certified, "CN=bob"))))
+    [reply] = client(certified).ask(ws.SealSegment(7, ORDERS, made))
+    assert reply == ws.SegmentSealed(7, ORDERS)
+
+
+def test_the_draft_by_certificate(certified: Any, pravega_settings: Make) -> None:
+    """It has no tokens: what a certificate may, the draft may."""
+    for name, told in (
+        ("CN=ann", None),
+        ("CN=bob", "'CN=bob' may not write 'shop/orders' (options.access)"),
+        (None, "a client without a name may not write 'shop/orders' (options.access)"),
+    ):
+        peer = Client(certified, pravega_settings(), name)
+        peer.connection.deliver(draft_wire.setup_append(b"w" * 16, ORDERS))
+        certified.store()
+        refused = peer.connection.refused
+        assert told == (None if refused is None else str(refused))
+    certified.controller.access.configure([Rule(principals=["CN=w"], write=["shop/*"])])
+    # A setup creates the segment.
+    peer = Client(certified, pravega_settings(), "CN=w")
+    peer.connection.deliver(draft_wire.setup_append(b"w" * 16, "shop/new/0"))
+    assert "may not manage 'shop/new'" in str(peer.connection.refused)
+    peer = Client(certified, pravega_settings(), "CN=w")
+    peer.connection.deliver(draft_wire.read_segment(ORDERS, 0, 9))
+    assert "may not read 'shop/orders'" in str(peer.connection.refused)
+
+
+def test_a_certificate_is_no_password(ruled: Any, client: Make) -> None:
+    """Where callers must say who they are, a certificate's name counts for nothing."""
+    [reply] = client(ruled, "r").ask(ws.ReadSegment(ORDERS, 0, 9, "", 7))
+    assert reply == wire.AuthTokenCheckFailed(7, "", 0)
+
+
+def test_who_writes_a_revisioned_stream_may_truncate_it(
+    ruled: Any, client: Make
+) -> None:
+    """Java's state synchronizers do, with what `write` allows; not so a stream of events."""
+    ruled.container.submit(ruled.container.state.create(ORDERS, 0))
+    ruled.store()
+    peer, mine = client(ruled), token(ruled, "w")
+    cut = ws.TruncateSegment(7, ORDERS, 0, mine)
+    assert denied(peer.ask(cut))
+    setup = wire.SetupAppend(7, b"w" * 16, ORDERS, mine)
+    peer.ask(setup, wire.ConditionalAppend(b"w" * 16, 1, 0, b"state", 7))
+    assert peer.ask(cut) == [ws.SegmentTruncated(7, ORDERS)]
+
+
+def sentences(*rules: Rule) -> list[str]:
+    return in_sentences(list(rules))
+
+
+def test_rules_in_sentences() -> None:
+    """As `gateway check` says them."""
+    assert in_sentences(None) == []
+    assert sentences() == ["nobody may do anything else"]
+    assert sentences(
+        Rule(principals=["ann", "bob"], read=["shop/orders"]),
+        Rule(
+            principals=["CN=*"],
+            read=["a/*", "b/*"], write=["a/x", "a/y", "a/z"], groups=["a/g"],
+        ),
+    ) == [
+        "ann and bob may read shop/orders",
+        "CN=* may read a/* and b/*, write a/x, a/y and a/z and use the reader groups a/g",
+        "nobody may do anything else",
+    ]  # fmt: skip
