@@ -33,7 +33,7 @@ from gateway.config.listener import NoOptions
 from gateway.daemon.listeners import Change, Listeners
 from gateway.daemon.opened import Opened
 from gateway.feeds.page import tap_page
-from gateway.net import GivingWay, Listener, admin_connections
+from gateway.net import Common, GivingWay, Listener, admin_connections
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp, Unix
 from gateway.sdk.interfaces import Connection
@@ -53,7 +53,7 @@ def make_site(
 ) -> Site:
     """The site of all pages.  Raises `protocols.Broken`."""
     clock, protocols = opened.reactor, opened.protocols
-    recent = opened.network.rejection_log.recent
+    recent = opened.network.common.rejection_log.recent
     peers = Peers(opened.listeners.seen, lambda: recent, clock.seconds)
     feed = Feed(probe, history, lambda: (recent.serial, peers.rejections_json), clock)
     return Site(
@@ -106,14 +106,13 @@ class AdminPort(Service):
             }
         )
         self._admission = GivingWay(self._limits, settings.proxy_protocol)
-        self._make = partial(
-            Listener,
-            reactor=reactor,
-            sessions=lambda: "admin",
-            admission=self._admission,
+        common = Common(
+            reactor,
+            lambda: "admin",
             on_wrong_credentials=metrics.wrong_credentials,
             **shared,
         )
+        self._make = partial(Listener, common=common, admission=self._admission)
         self._listeners = Listeners(self, self.make, _DRAIN_SECONDS)
 
     @property

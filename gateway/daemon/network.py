@@ -9,15 +9,8 @@ from gateway import config
 from gateway.admin.metrics import Metrics
 from gateway.config.model import Logging
 from gateway.daemon.ports import session_names
-from gateway.net import (
-    ConnectionLog,
-    Listener,
-    MemoryBudget,
-    Penalties,
-    RejectionLog,
-)
+from gateway.net import Common, Listener, MemoryBudget
 from gateway.net.traffic import Traffic
-from gateway.net.turns import Turns
 from gateway.sdk.protocol import Port
 from gateway.store.journal import Journal
 
@@ -30,43 +23,30 @@ class Network:
     def __init__(
         self, settings: config.Config, reactor: Any, journal: Journal, metrics: Metrics
     ) -> None:
-        self.rejection_log = RejectionLog(reactor)
-        self.penalties = Penalties(reactor)
-        self.turns = turns = Turns(reactor)
-        turns.before.append(journal.end_turn)
-        self.memory = MemoryBudget(
-            journal.reserve,
-            _read_ahead_bytes(settings),
-            lambda: journal.reservable_bytes - turns.put_off_bytes,
+        self.common = common = Common(
+            reactor,
+            session_names(time.time()),
+            MemoryBudget(
+                journal.reserve,
+                _read_ahead_bytes(settings),
+                lambda: journal.reservable_bytes - common.turns.put_off_bytes,
+            ),
+            on_refused=metrics.refused,
+            on_wrong_credentials=metrics.wrong_credentials,
         )
-        self._connection_log = ConnectionLog(reactor)
-        self._connection_log.configure(**_connection_lines(settings.logging))
-        self._sessions = session_names(time.time())
-        self._reactor, self._metrics = reactor, metrics
+        common.turns.before.append(journal.end_turn)
+        common.connection_log.configure(**_connection_lines(settings.logging))
 
     def listener(
         self, settings: config.Listener, port: Port, traffic: Traffic | None
     ) -> Listener:
         """One that is not bound yet: see `listeners.Make`."""
-        return Listener(
-            settings,
-            port,
-            self._reactor,
-            self._sessions,
-            traffic=traffic,
-            rejection_log=self.rejection_log,
-            turns=self.turns,
-            memory=self.memory,
-            connection_log=self._connection_log,
-            penalties=self.penalties,
-            on_wrong_credentials=self._metrics.wrong_credentials,
-            on_refused=self._metrics.refused,
-        )
+        return Listener(settings, port, self.common, traffic=traffic)
 
     def configure(self, settings: config.Config) -> None:
         """Go on with what of this can change while the daemon runs."""
-        self.memory.read_ahead_bytes = _read_ahead_bytes(settings)
-        self._connection_log.configure(**_connection_lines(settings.logging))
+        self.common.memory.read_ahead_bytes = _read_ahead_bytes(settings)
+        self.common.connection_log.configure(**_connection_lines(settings.logging))
 
 
 def _read_ahead_bytes(settings: config.Config) -> int:

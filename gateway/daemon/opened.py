@@ -134,7 +134,7 @@ class Opened:
 
     def _durable(self, group: list[Stored]) -> None:
         now = time.monotonic()
-        self.network.turns.let_others_go_first()  # the answers that waited for these
+        self.network.common.turns.let_others_go_first()  # the answers that waited for these
         self.metrics.acknowledged([now - one.batch.submitted_at for one in group])
         self.live.durable(group)
         self.lake.durable(group)

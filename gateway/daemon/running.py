@@ -91,16 +91,16 @@ class Running:
         Raises `Broken`, `CannotListen`, `Unusable`, OSError.
         """
         raise_descriptor_limit()
-        network, history = opened.network, History()
+        common, history = opened.network.common, History()
         site = make_site(opened, probe, history, reloads.ask)
         admin = AdminPort(
             site,
             opened.settings.admin,
             opened.metrics,
             opened.reactor,
-            turns=network.turns,
-            rejection_log=network.rejection_log,
-            penalties=network.penalties,
+            turns=common.turns,
+            rejection_log=common.rejection_log,
+            penalties=common.penalties,
         )
         opened.listeners.open(opened.settings.listeners)
         return cls(opened, admin, history, reloads, configure_log)
@@ -180,7 +180,7 @@ class Running:
                 *self._reloads.statistics(),
                 *protocols,
                 statistics.of_disk(storage, self.settings.spool.after),
-                statistics.of_memory(opened.network.memory),
+                statistics.of_memory(opened.network.common.memory),
                 *statistics.of_retained(storage.retained),
                 *statistics.of_uploads(storage.spool.uploads),
                 *statistics.of_state(storage.checkpoint),
@@ -207,7 +207,9 @@ class Running:
                 now=datetime.now(UTC),
                 reload=self._reloads.status(),
                 lost_events=max(opened.found.lost_events, flawed.lost),
-                refused=self._visits.refused(opened.network.rejection_log.recent),
+                refused=self._visits.refused(
+                    opened.network.common.rejection_log.recent
+                ),
                 flawed=flawed.lately(time.monotonic()),
                 sections=sections,
                 admin=self.admin.listener,

@@ -4,6 +4,7 @@
 """
 
 from gateway.net.admission import GivingWay
+from gateway.net.common import Common
 from gateway.net.connection_log import ConnectionLog
 from gateway.net.limits import admin_connections, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
@@ -15,6 +16,7 @@ from gateway.net.turns import Turns
 
 __all__ = [
     "CannotListen",
+    "Common",
     "ConnectionLog",
     "GivingWay",
     "Listener",

@@ -1,6 +1,6 @@
 """A listener of the configuration: its port, its connections, and how it drains.
 
-listener = Listener(settings, port, reactor, sessions)
+listener = Listener(settings, port, common)
 listener.bind()           # or raises CannotListen
 listener.start()
 ...
@@ -37,19 +37,15 @@ from zope.interface import implementer
 from gateway import config
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
+from gateway.net.common import Common
 from gateway.net.connection import READ_BYTES, AcceptedConnection
-from gateway.net.connection_log import ConnectionLog
 from gateway.net.looks import Looks
 from gateway.net.loops import Loops
-from gateway.net.memory import MemoryBudget
-from gateway.net.penalties import Penalties
-from gateway.net.rejection_log import RejectionLog
 from gateway.net.rejections import Rejections
 from gateway.net.seen import Seen
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.traffic import Traffic
 from gateway.net.transport import address_text
-from gateway.net.turns import Turns
 from gateway.net.websocket_upgrade import UpgradeParser
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.protocol import Port
@@ -65,11 +61,8 @@ _TLS_CHECK_SECONDS = 5.0
 class Listener:
     """One of `listeners`, and its connections.
 
-    *port* is what the protocol says of it, *sessions* names the next connection.
-    *traffic*: that of the listener whose place it takes.  *rejection_log* is shared by all listeners.  *on_refused*
-    is called with the configuration key of every refusal, None if it has none,
-    *on_wrong_credentials* with our name when a peer gave some.  *admission*: not as the
-    limits of *settings* have it.
+    *port* is what the protocol says of it.  *traffic*: that of the listener whose place it
+    takes.  *admission*: not as the limits of *settings* have it.
     """
 
     _log = Logger()
@@ -78,18 +71,10 @@ class Listener:
         self,
         settings: config.Listener,
         port: Port,
-        reactor: Any,
-        sessions: Callable[[], str],
+        common: Common,
         *,
         traffic: Traffic | None = None,
         admission: Admission | None = None,
-        rejection_log: RejectionLog | None = None,
-        turns: Turns | None = None,
-        memory: MemoryBudget | None = None,
-        connection_log: ConnectionLog | None = None,
-        penalties: Penalties | None = None,
-        on_wrong_credentials: Callable[[str], None] = lambda listener: None,
-        on_refused: Callable[[str | None], None] = lambda key: None,
     ) -> None:
         self.name = settings.name
         self.protocol = settings.protocol
@@ -97,21 +82,16 @@ class Listener:
         """As bound, once `bind` was called."""
         self.traffic = traffic or Traffic(
             Rejections(
-                self.name,
-                self.protocol,
-                rejection_log or RejectionLog(cast(IReactorTime, reactor)),
-                on_refused,
+                self.name, self.protocol, common.rejection_log, common.on_refused
             )
         )
-
         self.accept = port.accept
-        self.next_session = sessions
-        self.clock = cast(IReactorTime, reactor)
-        self.turns = turns or Turns(self.clock)
-        self.memory = memory or MemoryBudget(lambda _: True)
-        self.penalties = penalties or Penalties(self.clock)
-        self.connection_log = connection_log or ConnectionLog(self.clock)
-        """All four are shared by all listeners of a daemon."""
+        self.next_session = common.sessions
+        self.clock: IReactorTime = common.reactor
+        self.turns = common.turns
+        self.memory = common.memory
+        self.penalties = common.penalties
+        self.connection_log = common.connection_log
         self.limits = settings.limits
         self.admission = admission or Admission(
             settings.limits, settings.proxy_protocol, self.traffic.hosts
@@ -131,9 +111,9 @@ class Listener:
         """
         self.linger = _LINGER_SECONDS
 
-        self._on_wrong_credentials = on_wrong_credentials
+        self._on_wrong_credentials = common.on_wrong_credentials
         self._settings = settings
-        self._reactor = reactor
+        self._reactor = common.reactor
         self._served = port
         self._rejections = self.traffic.rejections
         self._connections: dict[AcceptedConnection, None] = {}
@@ -142,7 +122,7 @@ class Listener:
         self._flush: Callable[[], None] | None = None
         """Of the port."""
         self._loops = Loops(
-            reactor,
+            common.reactor,
             lambda _, why: self._log.failure("{listener}", why, listener=self.name),
         )
         self._ended: Deferred[None] | None = None

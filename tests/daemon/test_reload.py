@@ -298,7 +298,7 @@ def test_limits_of_the_store_change(start: Start) -> None:
         7200,
         5 << 20,
     )
-    assert daemon.running.opened.network.memory.read_ahead_bytes == 2 << 20
+    assert daemon.running.opened.network.common.memory.read_ahead_bytes == 2 << 20
     assert daemon.gateway.status().spool.limit_bytes == 1 << 30
 
 

@@ -24,6 +24,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
 
 from deadlines import environment, run
+from gateway.net.common import Common
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
@@ -213,9 +214,8 @@ def make_net() -> MakeNet:
         port = Port(
             accept=accept, **{name: more.pop(name) for name in _OF_PORT & more.keys()}
         )
-        listener = Listener(
-            settings(**changes), port, clock, lambda: next(names), **more
-        )
+        common = Common(clock, lambda: next(names), **more)
+        listener = Listener(settings(**changes), port, common)
         listener.unread_bytes = unread_bytes  # less than a protocol may ask for
         net = Net(listener, clock)
         if act is not None:
@@ -413,7 +413,7 @@ from types import SimpleNamespace
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
 from gateway.sdk.endpoint import parse_endpoint
-from gateway.net import Listener, CannotListen, raise_descriptor_limit
+from gateway.net import Common, Listener, CannotListen, raise_descriptor_limit
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 
@@ -437,8 +437,8 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
     base.update(changes)
     base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))
-    return Listener(SimpleNamespace(limits=limits, **base), Port(accept=accept),
-                    reactor, lambda: f"s{next(number)}", **(keywords or {}))
+    common = Common(reactor, lambda: f"s{next(number)}", **(keywords or {}))
+    return Listener(SimpleNamespace(limits=limits, **base), Port(accept=accept), common)
 
 def serve(accept=Echo, **changes):
     "A listener that accepts connections; called from the thread."

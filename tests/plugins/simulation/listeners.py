@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 from gateway.config import Listener as Configured
 from gateway.config.listener import ProxyProtocol, Tls, WebSocket
 from gateway.daemon.listeners import Listeners as Opened
-from gateway.net import CannotListen, Listener, MemoryBudget, Penalties, RejectionLog
+from gateway.net import CannotListen, Common, Listener, MemoryBudget, RejectionLog
 from gateway.net.connection import READ_BYTES, AcceptedConnection
 from gateway.net.life import Life
 from gateway.net.traffic import Traffic
-from gateway.net.turns import Turns
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.protocol import Port as Served
@@ -118,9 +117,15 @@ class Listeners:
             self._memory_bytes // 4,
             lambda: storage.journal.reservable_bytes,
         )
-        self._turns = Turns(life.reactor)
-        self._turns.before.append(storage.journal.end_turn)
-        self._refusals, self._penalties = _Refusals(life), Penalties(life.reactor)
+        self._refusals = _Refusals(life)
+        self._common = Common(
+            life.reactor,
+            life.world.next_session,
+            self.memory,
+            rejection_log=self._refusals,
+            on_refused=self._refusals.refused,
+        )
+        self._common.turns.before.append(storage.journal.end_turn)
         self._chance = random.Random(f"{life.world.seed} settings {life.world.now}")
         self._wanted = dict(wanted)
         """As configured now."""
@@ -143,18 +148,7 @@ class Listeners:
     def _make(
         self, settings: Configured, port: Served, traffic: Traffic | None
     ) -> Listener:
-        return Listener(
-            settings,
-            port,
-            self._life.reactor,
-            self._life.world.next_session,
-            traffic=traffic,
-            rejection_log=self._refusals,
-            turns=self._turns,
-            memory=self.memory,
-            penalties=self._penalties,
-            on_refused=self._refusals.refused,
-        )
+        return Listener(settings, port, self._common, traffic=traffic)
 
     @property
     def all(self) -> dict[Way, Listener]:
@@ -353,7 +347,7 @@ class Listeners:
             yield f"{self._journal._reserved} bytes of {budget._addresses}"
         if budget._ahead or budget._ahead_of:
             yield f"{budget._ahead} bytes read ahead of {budget._ahead_of}"
-        if self._turns._waiting:
+        if self._common.turns._waiting:
             yield "somebody waits for a turn"
         if reactor.sockets or self._world.network.kernel.open:
             yield f"{reactor.sockets} sockets are watched"

@@ -18,6 +18,7 @@ from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 
+from gateway.net.common import Common
 from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Port
@@ -63,7 +64,8 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
     )
     names = (f"s{number}" for number in itertools.count())
     port = Port(accept=service.accept, **keywords)
-    listener = Listener(settings, port, service.clock, lambda: next(names))
+    common = Common(service.clock, lambda: next(names))
+    listener = Listener(settings, port, common)
     listener.load_tls()
     link, wire = listener.admit(IPv4Address("TCP", "192.0.2.1", 4000)), Wire()
     assert link is not None
