@@ -73,11 +73,15 @@ $(VENV)/.compiled: $(VENV)/.test
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
 WORKERS = -n 5 --dist worksteal
 test: $(VENV)/.compiled $(VENV)/spark-classes.jsa
+ifdef LONG
+	@SEEDS=1000 STATES=all WEEKS=1 $(PYTEST) $(WORKERS) $(ARGS)
+else
 	@$(PYTEST) $(WORKERS) -m "not long" $(ARGS)
+endif
 
 # All of what `test` has a sample of, and what it leaves out.
-long: $(VENV)/.compiled $(VENV)/spark-classes.jsa
-	@SEEDS=1000 STATES=all WEEKS=1 $(PYTEST) $(WORKERS) $(ARGS)
+long:
+	@$(MAKE) --no-print-directory test LONG=yes
 
 .venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py
 	@echo "Installing the lowest $(LOWEST) (Spark is 450 MB) …"
