@@ -18,7 +18,7 @@ __all__ = ["EVERY", "History", "Sample", "quantile"]
 
 EVERY = 5.0
 """Seconds between two samples."""
-_KEPT = 720
+_MOST_SAMPLES = 720
 
 
 class Sample(NamedTuple):
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 class History:
     """The ring."""
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, kept: int = _MOST_SAMPLES) -> None:
         self._samples: deque[Sample] = deque(maxlen=kept)
         self._before: tuple[float, int, int, Sequence[int]] | None = None
 

@@ -9,7 +9,7 @@ Two kinds, both cheap:
   The journal and the spool observe on their own threads.
 
 Names: base units, counters end in `_total`, labels with few values only: a value
-past `_FEW` becomes "other", so that no peer can grow the registry.
+past `_MOST_LABELS` becomes "other", so that no peer can grow the registry.
 docs/operations.md lists them with what to alert on.
 """
 
@@ -41,7 +41,7 @@ __all__ = ["Metrics", "ReactorLag"]
 # One more gauge beside every counter, for a start time that nobody here asks for.
 prometheus_client.disable_created_metrics()
 
-_FEW = 50
+_MOST_LABELS = 50
 _REASONS = ("disk", "commit", "stall", "memory", "spool")
 _NONE = "none"
 
@@ -232,7 +232,7 @@ class _Few:
     def inc(self, value: str, count: int = 1) -> None:
         child = self._children.get(value)
         if child is None:
-            known = value if len(self._children) < _FEW else "other"
+            known = value if len(self._children) < _MOST_LABELS else "other"
             child = self._counter.labels(known)
             if known is value:
                 self._children[value] = child

@@ -25,7 +25,7 @@ _SORTS = (
 )  # fmt: skip
 _FOUND_IN = ("session", "peer", "principal", "last_error")
 _KEYS = ("sort", "order", "limit", "listener", "find")
-_LIMIT, _MOST = 100, 1000
+_USUAL_CONNECTIONS, _MOST_CONNECTIONS = 100, 1000
 _FRESH_SECONDS = 2.0
 
 
@@ -126,14 +126,14 @@ def _sortable(one: Any, column: str) -> Any:
 
 
 def _limit(query: Mapping[str, str]) -> int:
-    text = query.get("limit", str(_LIMIT))
+    text = query.get("limit", str(_USUAL_CONNECTIONS))
     if not (
         text.isascii()
         and text.isdecimal()
         and len(text) < 10
-        and 0 < int(text) <= _MOST
+        and 0 < int(text) <= _MOST_CONNECTIONS
     ):
-        raise ValueError(f"limit={text[:20]}: 1 to {_MOST}")
+        raise ValueError(f"limit={text[:20]}: 1 to {_MOST_CONNECTIONS}")
     return int(text)
 
 

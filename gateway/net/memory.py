@@ -42,9 +42,9 @@ _MUCH = 8
 """An address with the eighth part of all lets go first, whatever it does."""
 _LITTLE = 1 << 12
 """Bytes of the smallest read; and of a connection that holds nothing, when it is tight."""
-_FEW = 32
+_FEW_CONNECTIONS = 32
 """So many connections read as much as they like at a time, if there is plenty."""
-_LOOKED = 1 << 18
+_LOOKED_BYTES = 1 << 18
 """Who may read is looked at again when so much more or less is left, or a quarter."""
 
 
@@ -165,7 +165,7 @@ class MemoryBudget:
         """An event of it became durable: it had its turn."""
         most = account.most + account.most // 8  # as its last read is not in it
         # One alone says little of the others.
-        most = min(most, 2 * self._usual + _LOOKED)
+        most = min(most, 2 * self._usual + _LOOKED_BYTES)
         account.most = account.input
         self._usual = max(most, self._usual - self._usual // 64)
         if account in self._accounts:
@@ -194,7 +194,7 @@ class MemoryBudget:
         left = self._left()
         if self._tight or left * 3 <= self._held:
             return 0
-        return max(_LITTLE, left // (_FEW + len(self._accounts)) // 2)
+        return max(_LITTLE, left // (_FEW_CONNECTIONS + len(self._accounts)) // 2)
 
     @property
     def tight(self) -> bool:
@@ -256,7 +256,7 @@ class MemoryBudget:
     @property
     def _noticed(self) -> int:
         """So much more or less must be left to look again."""
-        return max(_LOOKED, self._held // 64, abs(self._looked_at) // 4)
+        return max(_LOOKED_BYTES, self._held // 64, abs(self._looked_at) // 4)
 
     def _look(self, left: int) -> None:
         """Say who goes on while so much is left, and tell those who waited for it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["Recent", "RecentRejections"]
 
-_MOST = 100
+_MOST_ENTRIES = 100
 _TEXT_CHARACTERS = 300
 
 
@@ -54,7 +54,7 @@ class RecentRejections:
         self._entries[kind] = Recent(
             kind[1], peer, why[:_TEXT_CHARACTERS], key, at, count
         )
-        if len(self._entries) > _MOST:
+        if len(self._entries) > _MOST_ENTRIES:
             self._entries.popitem(last=False)
 
     def __iter__(self) -> Iterator[Recent]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["SMALL", "varint"]
 
-_MOST = 2**64 - 1
+_MOST_VALUE = 2**64 - 1
 
 
 def _varint(value: int) -> bytes:
@@ -27,6 +27,6 @@ def varint(value: int) -> bytes:
     """
     if 0 <= value < len(SMALL):
         return SMALL[value]
-    if not 0 <= value <= _MOST:
+    if not 0 <= value <= _MOST_VALUE:
         raise ValueError(f"{value} is no 64-bit number without a sign")
     return _varint(value)

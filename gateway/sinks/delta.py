@@ -48,7 +48,7 @@ _WORDS = "spark.databricks.delta.commitInfo.userMetadata"
 
 #: Delta refuses to remove files that readers of the last week may be at.
 _LEAST_DAYS = 7
-_FEW = 50
+_FEW_COMMITS = 50
 _SET_BACK = "RESTORE"
 
 
@@ -211,7 +211,7 @@ class DeltaTable:
         """
         newest: Ledger | None = None
         words: str | None = None
-        for most in (_FEW, None):
+        for most in (_FEW_COMMITS, None):
             rows = self._history(most)
             set_back = max(
                 (row.version for row in rows if row.operation == _SET_BACK), default=-1

@@ -33,7 +33,7 @@ KEY = b"gateway.incarnation"
 """Under which a spool file's key-value metadata has the id."""
 
 _BYTES = 8
-_MOST = 100
+_MOST_EARLIER = 100
 
 
 class Incarnation(msgspec.Struct, frozen=True):
@@ -102,8 +102,8 @@ class Incarnation(msgspec.Struct, frozen=True):
 
 def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
     known = [one for one in earlier.items() if one[0] not in ("", this.id)]
-    ids = tuple(each for each, _ in known[-_MOST:])
-    begins = tuple(first for _, first in known[-_MOST:])
+    ids = tuple(each for each, _ in known[-_MOST_EARLIER:])
+    begins = tuple(first for _, first in known[-_MOST_EARLIER:])
     return msgspec.structs.replace(this, earlier=ids, begins=begins)
 
 

@@ -55,7 +55,7 @@ def _controller(journal: ManualJournal, before: ManualJournal | None) -> Control
     container = Container(journal, clock)
     for stored in before.stored if before is not None else ():
         container.replay(stored)
-    made = Controller(container, clock, Options(segments=50), lambda host: (host, 1))
+    made = Controller(container, Options(segments=50), lambda host: (host, 1))
     container.start()
     made.start()
     journal.store_all()

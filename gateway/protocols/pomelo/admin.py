@@ -25,7 +25,7 @@ _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
     "listener": lambda one: one.origin.listener,
     "peer": lambda one: one.origin.peer,
 }
-_LIMIT, _MOST = 100, 1000
+_USUAL_SESSIONS, _MOST_SESSIONS = 100, 1000
 """Sessions of one page, if nothing is said, and at most."""
 
 
@@ -34,12 +34,12 @@ def sessions_page(registry: Registry) -> Get:
 
     def answer(query: Mapping[str, str]) -> Answer:
         try:
-            limit = _number(query, "limit", _LIMIT)
+            limit = _number(query, "limit", _USUAL_SESSIONS)
             after = _number(query, "after", 0)
             found = _matching(registry, query)
         except ValueError as why:
             return _json({"error": str(why)}, 400)
-        most = min(limit, _MOST)
+        most = min(limit, _MOST_SESSIONS)
         page = list(islice((one for one in found if one.number > after), most + 1))
         more = len(page) > most
         del page[most:]
@@ -60,7 +60,7 @@ def groups_page(registry: Registry) -> Get:
             return _json({"error": f"{unknown[0]!r}: must be group"}, 400)
         name = query.get("group")
         if name is None:
-            sizes = list(islice(groups.sizes(), _MOST))
+            sizes = list(islice(groups.sizes(), _MOST_SESSIONS))
         else:
             sizes = [(name, len(groups.members(name)))]
         found = [{"group": name, "members": count} for name, count in sizes if count]

@@ -25,7 +25,7 @@ __all__ = ["Bucket", "Buckets", "Meter", "Rate", "Rates", "Verdict", "judge"]
 
 _ROUNDING = 1e-6
 """Seconds: twenty tenths are two."""
-_MOST = 1 << 16
+_MOST_BUCKETS = 1 << 16
 _LOOK_AGAIN = 1024
 
 
@@ -130,7 +130,7 @@ def judge(
 class Buckets:
     """Those of a listener's users, or addresses, whether they are connected or not."""
 
-    def __init__(self, rate: Rate, most: int = _MOST) -> None:
+    def __init__(self, rate: Rate, most: int = _MOST_BUCKETS) -> None:
         self.rate = rate
         self._most = most
         self._buckets: dict[str, Bucket] = {}

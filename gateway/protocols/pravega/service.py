@@ -50,9 +50,7 @@ class PravegaService(Service):
             writer_retention=options.writer_retention,
             synchronizers_are_rows=options.synchronizers == "rows",
         )
-        self.controller = Controller(
-            self.container, context.reactor, options, self._advertise
-        )
+        self.controller = Controller(self.container, options, self._advertise)
 
     def reload(self) -> None:
         """Take new rules, for connections that are open, too; all listeners have the same."""

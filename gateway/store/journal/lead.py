@@ -12,7 +12,7 @@ from collections import deque
 
 __all__ = ["Lead"]
 
-_MOST = 0.5
+_MOST_OF_INTERVAL = 0.5
 """Of the interval: no more than twice as many files are made."""
 _FADES = 0.125
 """Of the longest time lately, with each file that took less."""
@@ -44,4 +44,4 @@ class Lead:
 
         0 while a file is still to be written: the next one would only wait for it.
         """
-        return 0.0 if self._sealed else min(self._took, _MOST * interval)
+        return 0.0 if self._sealed else min(self._took, _MOST_OF_INTERVAL * interval)

@@ -19,13 +19,13 @@ from gateway.store.journal.queues import GROUP_BATCHES, GROUP_BYTES
 
 __all__ = ["Shares"]
 
-_ALL = 8 * GROUP_BATCHES
+_ALL_BATCHES = 8 * GROUP_BATCHES
 """What an address may have that is alone, …"""
-_LEAST = 4
+_LEAST_BATCHES = 4
 """… and among however many, in batches …"""
-_BYTES = GROUP_BYTES // GROUP_BATCHES
+_BATCH_BYTES = GROUP_BYTES // GROUP_BATCHES
 """… of as many bytes: a larger one counts as several."""
-_OWN = 2
+_OWN_BATCHES = 2
 """A connection that has fewer is not held back for its neighbours: who asks and waits for
 the answer never is."""
 _AT_ONCE = 128
@@ -49,7 +49,7 @@ class Shares:
         address = origin.address
         if not address:
             address = origin.address = address_of(origin.peer)
-        counted = 1 + len(batch.body) // _BYTES
+        counted = 1 + len(batch.body) // _BATCH_BYTES
         origin.queued += counted
         waiting[address] = waiting.get(address, 0) + counted
 
@@ -57,7 +57,7 @@ class Shares:
         """They leave the queue, with the bodies that they came with."""
         waiting = self._waiting
         for batch in batches:
-            origin, counted = batch.origin, 1 + len(batch.body) // _BYTES
+            origin, counted = batch.origin, 1 + len(batch.body) // _BATCH_BYTES
             origin.queued -= counted
             waiting[origin.address] -= counted
         for address in {batch.origin.address: None for batch in batches}:
@@ -68,14 +68,14 @@ class Shares:
 
     def over(self, origin: Origin) -> bool:
         """Its address has all that it may have, and it has more of that than a little."""
-        if origin.queued < _OWN:
+        if origin.queued < _OWN_BATCHES:
             return False
         count = self._waiting.get(origin.address, 0)
-        return count >= _LEAST and count * len(self._waiting) >= _ALL
+        return count >= _LEAST_BATCHES and count * len(self._waiting) >= _ALL_BATCHES
 
     @property
     def _most(self) -> int:
-        return max(_LEAST, -(-_ALL // max(1, len(self._waiting))))
+        return max(_LEAST_BATCHES, -(-_ALL_BATCHES // max(1, len(self._waiting))))
 
     def when_less(self, origin: Origin) -> Deferred[None]:
         """Fires when `over` is no longer true, for one after another."""

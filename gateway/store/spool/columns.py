@@ -28,7 +28,7 @@ GROUP_BYTES = 24 * 2**20
 # Small payloads that lie in one piece (`Rows.block`) cost no object each, and four
 # times less to write in groups of this size.
 _BLOCK_GROUP_ROWS = 1 << 17
-_MANY = 64  # an array of its own costs as much as so many objects, about
+_MANY_ROWS = 64  # an array of its own costs as much as so many objects, about
 
 # pyarrow keeps the interpreter to itself while it reads a list: 0.1 µs an item, and
 # whoever acknowledges waits for that long.
@@ -127,7 +127,7 @@ class Columns:
         self._lsns += [stored.lsn for stored in run]
         self._counts += [batch.count for batch in batches]
         self._times += [batch.received_at for batch in batches]
-        if len(rows.ends) and count >= _MANY:
+        if len(rows.ends) and count >= _MANY_ROWS:
             self._gather_payloads()
             self._payload_arrays.append(_sliced(rows.block, rows.ends))
         else:
@@ -182,7 +182,7 @@ class Columns:
 
     def _add_seqs(self, seqs: Sequence[int] | None, count: int, batches: int) -> None:
         self._unnumbered += [seqs is None] * batches
-        if count >= _MANY:
+        if count >= _MANY_ROWS:
             self._gather_seqs()
             self._seq_arrays.append(
                 np.zeros(count, np.int64) if seqs is None else numbers(seqs)

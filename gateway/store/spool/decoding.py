@@ -34,7 +34,7 @@ UNDECODABLE = "undecodable"
 
 _RUN, _RUN_BYTES, _RUN_EVENTS = 512, 4096, 16
 """So many batches are decoded together, each at most of this size and so many events …"""
-_FEW = 16
+_LEAST_BATCHES = 16
 """… and no fewer: that would cost more than it spares."""
 
 #: Where lost events come from; a batch with just this object is lost.
@@ -134,7 +134,7 @@ class Decoder:
     def _run(
         self, run: list[Stored], together: Together
     ) -> Iterator[tuple[Sequence[Stored], Rows]]:
-        while len(run) >= _FEW:
+        while len(run) >= _LEAST_BATCHES:
             counts = [stored.batch.count for stored in run]
             try:
                 rows = together([stored.batch.body for stored in run], counts)
@@ -147,7 +147,7 @@ class Decoder:
             if count:
                 yield run[:count], rows
             # Where few can be, the next ones may be like it.
-            end = count + (1 if count >= _FEW else _FEW)
+            end = count + (1 if count >= _LEAST_BATCHES else _LEAST_BATCHES)
             for stored in run[count:end]:
                 yield (stored,), self.rows(stored)
             run = run[end:]

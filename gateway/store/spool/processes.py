@@ -55,7 +55,7 @@ pages, where the system has them, these cost a twentieth less CPU; and so do tho
 process keeps for the next group of rows, instead of pages that are cleared for it: what is
 smaller than a segment, and 16 MiB that nothing needs."""
 _END_SECONDS = 1.0
-_MOST = 4
+_MOST_PROCESSES = 4
 """One event loop does not take what more of them could publish."""
 
 
@@ -65,7 +65,7 @@ class Lost(Exception):
 
 def usual_number() -> int:
     """How many there are unless configured: the event loop has a core for itself."""
-    return max(1, min(_MOST, len(os.sched_getaffinity(0)) - 1))
+    return max(1, min(_MOST_PROCESSES, len(os.sched_getaffinity(0)) - 1))
 
 
 class Processes:

@@ -18,7 +18,6 @@ from functools import lru_cache
 from itertools import pairwise
 
 from attrs import define
-from twisted.internet.interfaces import IReactorTime
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
@@ -91,14 +90,10 @@ class Autoscale:
     """Scales the streams that have a policy by rate."""
 
     _catalog: Catalog
-    _clock: IReactorTime
     _scalings: Scalings
 
     def __attrs_post_init__(self) -> None:
-        container = self._catalog.container
-        self.rounds = Rounds(
-            self._clock, "Scaling", self._steps, lambda: bool(container.broken)
-        )
+        self.rounds = Rounds(self._catalog.container, "Scaling", self._steps)
         self._rates: dict[str, _Rate] = {}
         """By name of the segment."""
 
@@ -123,7 +118,7 @@ class Autoscale:
         target = policy.target_rate * _UNIT[policy.kind]
         if target <= 0 or not is_scalable(name, stream):
             return
-        now = self._clock.seconds()
+        now = self._catalog.container.clock.seconds()
         active: list[tuple[Part, _Rate]] = []
         for part in stream.active:
             found = self._catalog.segment_state(scope, name, part)

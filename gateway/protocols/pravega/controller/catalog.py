@@ -30,8 +30,10 @@ from gateway.protocols.pravega.controller.epochs import (
     replaced,
     scalings,
 )
+from gateway.protocols.pravega.controller.grpc import over_limit
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE, segment
 from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.wire import NEVER
@@ -167,8 +169,9 @@ class Scope(msgspec.Struct):
 class Catalog:
     """Everything that the controller knows, by name."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, options: Options) -> None:
         self.container = container
+        self._options = options
         self.scopes: dict[str, Scope] = {}
         self.transactions: dict[tuple[str, str, int, int], Transaction] = {}
         """By scope, stream, and the two halves of the id; the oldest first."""
@@ -217,6 +220,29 @@ class Catalog:
         if not self.token_key:
             self.token_key = os.urandom(_KEY_BYTES)
             self._put(_OTHER, _TOKEN_KEY, self.token_key)
+
+    # -- room ----------------------------------------------------------------------
+
+    def check_room(self, segments: int) -> None:
+        """Raise `Failed` if there is no room for so many segments more."""
+        there, most = len(self.container.state.segments), self._options.segments
+        if there + segments > most:
+            what = f"{there} segments and {segments} more"
+            raise over_limit(what, most, "options.segments")
+
+    def check_tables(self, size: int) -> None:
+        """Raise `Failed` if the tables have no room for so many bytes more."""
+        size += self.container.state.table_bytes
+        most = self._options.table_bytes
+        if size > most:
+            raise over_limit(f"{size} bytes in tables", most, "options.table_bytes")
+
+    @property
+    def internal_room(self) -> int:
+        """So many bytes more may be in internal segments."""
+        return self._options.internal_bytes - self.container.state.kept_bytes
+
+    # -- look up -------------------------------------------------------------------
 
     def stream(self, scope: str, name: str) -> Stream | None:
         """A stream; None if there is none of this name."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from attrs import define
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
@@ -70,18 +70,16 @@ class _Waiting:
 class Commits:
     """Merges what transactions have staged.
 
-    *check_room* raises `Failed` if there is no room for so many segments; *done* is told of
-    each transaction that waited, when it is merged.
+    *done* is told of each transaction that waited, when it is merged.
     """
 
     _log = Logger()
 
     _catalog: Catalog
-    _clock: IReactorTime
-    _check_room: Callable[[int], None]
     _done: Callable[[Key], None]
 
     def __attrs_post_init__(self) -> None:
+        self._clock = self._catalog.container.clock
         self._waiting: dict[Place, _Waiting] = {}
 
     def stop(self) -> None:
@@ -186,7 +184,7 @@ class Commits:
     def _check(self, stream: Stream, ended: Sequence[Part]) -> None:
         more = len(Cover(ended).ranges) + len(ended)
         check_count(more, len(stream.parts))
-        self._check_room(more)
+        self._catalog.check_room(more)
 
     def _merge(
         self,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from twisted.internet.interfaces import IReactorTime
-
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.access import Access
 from gateway.protocols.pravega.controller.autoscale import Autoscale
@@ -23,7 +21,6 @@ from gateway.protocols.pravega.controller.methods import (
     Caller,
     Method,
     NotAllowed,
-    over_limit,
 )
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.retention import Retention
@@ -60,7 +57,6 @@ class Controller:
     def __init__(
         self,
         container: Container,
-        clock: IReactorTime,
         options: Options,
         advertise: Callable[[str], tuple[str, int]],
     ) -> None:
@@ -68,47 +64,32 @@ class Controller:
         addressed the controller by a host.
         """
         self.container = container
-        self._options = options
         self.credentials = Credentials(options.users, options.tokens)
         self.access = Access(options.access)
         """The rules in force; without any, all who are let in may do everything."""
         self.tokens = DelegationTokens(
-            clock.seconds,
+            container.clock.seconds,
             lifetime=options.token_lifetime,
             required=self.credentials.required,
             access=self.access,
         )
-        self._catalog = Catalog(container)
-        located = StreamSegments(
-            self._catalog, self.tokens, advertise, self._create_internal
-        )
-        self.transactions = Transactions(
-            self._catalog,
-            clock,
-            check_room=self._check_segments,
-            grant=located.grant,
-        )
-        scalings = Scalings(self._catalog, check_room=self._check_segments)
-        self._streams = Streams(
-            self._catalog, self.transactions, scalings, check_room=self._check_segments
-        )
+        self._catalog = catalog = Catalog(container, options)
+        self.transactions = Transactions(catalog, self.tokens)
+        scalings = Scalings(catalog)
+        streams = Streams(catalog, self.transactions, scalings)
+        create = streams.create_internal
+        located = StreamSegments(catalog, self.tokens, advertise, create)
+        groups = ReaderGroups(catalog, create, streams.delete_internal)
+        tables = KeyValueTables(catalog, self.tokens)
+        self._watermarks = Watermarks(catalog, create)
         self._rounds = (
-            Retention(self._catalog, clock, options.stream_retention).rounds,
-            Autoscale(self._catalog, clock, scalings).rounds,
-        )
-        self._watermarks = Watermarks(
-            self._catalog, clock, self._create_internal, self._internal_room
-        )
-        groups = ReaderGroups(
-            self._catalog, self._create_internal, self._streams.delete_internal
-        )
-        tables = KeyValueTables(
-            self._catalog, located.grant, check_room=self._check_segments
+            Retention(catalog, options.stream_retention).rounds,
+            Autoscale(catalog, scalings).rounds,
         )
         self._methods: Mapping[str, Method] = {
             **StreamSegments.methods.of(located),
             **Scalings.methods.of(scalings),
-            **Streams.methods.of(self._streams),
+            **Streams.methods.of(streams),
             **Transactions.methods.of(self.transactions),
             **ReaderGroups.methods.of(groups),
             **KeyValueTables.methods.of(tables),
@@ -167,25 +148,5 @@ class Controller:
             if denied is not None:
                 raise NotAllowed(denied)
         if name in _GROWING:
-            self._check_tables(len(message))
+            self._catalog.check_tables(len(message))
         return answer(request, caller).SerializeToString()
-
-    def _check_tables(self, size: int) -> None:
-        """Raise `Failed` if the tables have no room for so many bytes more."""
-        size += self.container.state.table_bytes
-        most = self._options.table_bytes
-        if size > most:
-            raise over_limit(f"{size} bytes in tables", most, "options.table_bytes")
-
-    def _check_segments(self, count: int) -> None:
-        """Raise `Failed` if the container has no room for so many segments more."""
-        there, most = len(self.container.state.segments), self._options.segments
-        if there + count > most:
-            what = f"{there} segments and {count} more"
-            raise over_limit(what, most, "options.segments")
-
-    def _internal_room(self) -> int:
-        return self._options.internal_bytes - self.container.state.kept_bytes
-
-    def _create_internal(self, scope: str, name: str) -> None:
-        self._streams.create_internal(scope, name)

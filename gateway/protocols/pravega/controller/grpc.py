@@ -37,7 +37,7 @@ from gateway.protocols.pravega.controller.frames import FrameCutter
 from gateway.sdk.costs import Turn
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Call", "Calls", "Code", "Failed"]
+__all__ = ["Call", "Calls", "Code", "Failed", "over_limit"]
 
 _PREFIX = 5
 _UNITS = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -73,6 +73,17 @@ class Failed(Exception):
         super().__init__(text)
         self.code = code
         self.text = text
+
+
+def over_limit(
+    what: str,
+    limit: int,
+    key: str | None = None,
+    *,
+    code: Code = Code.RESOURCE_EXHAUSTED,
+) -> Failed:
+    """The error of a call that goes over a limit; *key* is its configuration key."""
+    return Failed(code, str(Refusal(what, limit=limit, key=key)))
 
 
 @dataclass(slots=True, eq=False)

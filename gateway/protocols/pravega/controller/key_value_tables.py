@@ -7,25 +7,23 @@ stream of the table's name and `_kvtable`.  Tables are never scaled, by no clien
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.access import Kind, Resource
 from gateway.protocols.pravega.controller.catalog import Catalog, KeyValueTable
-from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
     Methods,
-    over_limit,
     page,
     segment_range,
     status,
 )
 from gateway.protocols.pravega.controller.names import TABLE, usable
+from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
 __all__ = ["KeyValueTables"]
 
@@ -39,17 +37,12 @@ _PARTITIONS = 1000
 
 @define(eq=False, slots=False)
 class KeyValueTables:
-    """The methods about key-value tables.
-
-    *grant* makes a delegation token for scope, table and the caller's name;
-    *check_room* raises `Failed` if there is no room for so many segments.
-    """
+    """The methods about key-value tables."""
 
     methods = Methods()
 
     _catalog: Catalog
-    _grant: Callable[[str, str, str], str]
-    _check_room: Callable[[int], None]
+    _tokens: DelegationTokens
 
     def _find(self, info: messages.KeyValueTableInfo) -> KeyValueTable | None:
         scope = self._catalog.scopes.get(info.scope)
@@ -76,7 +69,7 @@ class KeyValueTables:
             if asked > most:
                 raise over_limit(what, most, code=Code.INVALID_ARGUMENT)
         count = max(1, request.partitions)
-        self._check_room(count)
+        self._catalog.check_room(count)
         config = request.SerializeToString()
         self._catalog.add_table(request.scope, request.name, count, config, key_bytes)
         return status(SUCCESS)
@@ -105,7 +98,7 @@ class KeyValueTables:
             ranges=[
                 segment_range(request.scope, request.name, part) for part in found.parts
             ],
-            token=self._grant(request.scope, request.name, caller.name),
+            token=self._tokens.make(request.scope, request.name, caller.name),
         )
 
     @methods(messages.KeyValueTablesRequest, "listKeyValueTablesInScope")

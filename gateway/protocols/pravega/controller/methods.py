@@ -15,7 +15,6 @@ from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.errors import Denied
-from gateway.sdk.interfaces import Refusal
 
 __all__ = [
     "FAILURE",
@@ -26,7 +25,6 @@ __all__ = [
     "NotAllowed",
     "Unfinished",
     "find",
-    "over_limit",
     "page",
     "segment_range",
     "status",
@@ -124,17 +122,6 @@ def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
     info = messages.StreamInfo(scope=scope, stream=stream)
     segment = messages.SegmentId(stream_info=info, number=part.id)
     return messages.SegmentRange(segment=segment, low=part.low, high=part.high)
-
-
-def over_limit(
-    what: str,
-    limit: int,
-    key: str | None = None,
-    *,
-    code: Code = Code.RESOURCE_EXHAUSTED,
-) -> Failed:
-    """The error of a call that goes over a limit; *key* is its configuration key."""
-    return Failed(code, str(Refusal(what, limit=limit, key=key)))
 
 
 def page(

@@ -19,7 +19,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import define
-from twisted.internet.interfaces import IReactorTime
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
@@ -46,14 +45,10 @@ class Retention:
     """
 
     _catalog: Catalog
-    _clock: IReactorTime
     _default: float | None = None
 
     def __attrs_post_init__(self) -> None:
-        container = self._catalog.container
-        self.rounds = Rounds(
-            self._clock, "Retention", self._steps, lambda: bool(container.broken)
-        )
+        self.rounds = Rounds(self._catalog.container, "Retention", self._steps)
         self._read: dict[str, list[Mapping[int, int]]] = {}
         """How far each subscriber has read, by stream."""
         self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}

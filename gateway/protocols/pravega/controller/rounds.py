@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from attrs import define
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.grpc import Failed
 
 __all__ = ["Rounds"]
@@ -21,16 +22,15 @@ _AT_ONCE = 100
 class Rounds:
     """Makes rounds: *steps* begins one, and each step says what it cost.
 
-    *what* names the work in the log.  It ends when *is_broken* says so.  *seconds* are
-    between two rounds.
+    *what* names the work in the log.  It ends when the container takes no more changes.
+    *seconds* are between two rounds.
     """
 
     _log = Logger()
 
-    _clock: IReactorTime
+    _container: Container
     _what: str
     _steps: Callable[[], Iterator[int]]
-    _is_broken: Callable[[], bool]
     _seconds: float = 60.0
 
     def __attrs_post_init__(self) -> None:
@@ -41,7 +41,7 @@ class Rounds:
 
     def start(self) -> None:
         """Begin with the first round, after the pause between two."""
-        self._next = self._clock.callLater(self._seconds, self._begin)
+        self._next = self._container.clock.callLater(self._seconds, self._begin)
 
     def stop(self) -> None:
         """Cancel the timer."""
@@ -54,7 +54,7 @@ class Rounds:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._is_broken():
+        if self._container.broken:
             return
         more = False
         try:
@@ -65,7 +65,7 @@ class Rounds:
             seconds, then = self._seconds, self._begin
             if more:
                 seconds, then = 0.0, self._go_on
-            self._next = self._clock.callLater(seconds, then)
+            self._next = self._container.clock.callLater(seconds, then)
 
     def _turn(self) -> bool:
         """Whether there is more to do in this round."""

@@ -12,7 +12,7 @@ readers read it to its end first, so events of a key stay in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from attrs import define
 from twisted.logger import Logger
@@ -20,13 +20,12 @@ from twisted.logger import Logger
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
 from gateway.protocols.pravega.controller.epochs import Cover, Part, equal_ranges
-from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.grpc import Code, over_limit
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     Caller,
     Methods,
     find,
-    over_limit,
     segment_range,
     status,
 )
@@ -50,16 +49,12 @@ _DONE, _INVALID = 1, 2
 
 @define(eq=False, slots=False)
 class Scalings:
-    """The methods that scale streams.
-
-    *check_room* raises `Failed` if there is no room for so many segments.
-    """
+    """The methods that scale streams."""
 
     methods = Methods()
     _log = Logger()
 
     _catalog: Catalog
-    _check_room: Callable[[int], None]
 
     def __attrs_post_init__(self) -> None:
         self._told = ""
@@ -116,7 +111,7 @@ class Scalings:
     ) -> list[Part]:
         """Replace segments, if there is room; raises `Failed`."""
         check_count(len(ranges), len(self._catalog.scopes[scope].streams[name].parts))
-        self._check_room(len(ranges))
+        self._catalog.check_room(len(ranges))
         scaling = Scaling(self._catalog, scope, name)
         made = scaling.replace(ended, ranges)
         self._catalog.scale(scope, name, scaling)

@@ -68,12 +68,8 @@ class StreamSegments:
     @methods(messages.StreamInfo, "getDelegationToken")
     def token(self, request: messages.StreamInfo, caller: Caller) -> Message:
         """A delegation token for a stream, or for a table with a name like one."""
-        made = self.grant(request.scope, request.stream, caller.name)
+        made = self._tokens.make(request.scope, request.stream, caller.name)
         return messages.DelegationToken(token=made)
-
-    def grant(self, scope: str, stream: str, name: str) -> str:
-        """Make a delegation token for the segments of a stream."""
-        return self._tokens.make(scope, stream, name)
 
     # -- segments ----------------------------------------------------------------------
 
@@ -116,7 +112,7 @@ class StreamSegments:
     ) -> messages.SegmentRanges:
         return messages.SegmentRanges(
             ranges=[segment_range(info.scope, info.stream, part) for part in parts],
-            token=self.grant(info.scope, info.stream, caller.name),
+            token=self._tokens.make(info.scope, info.stream, caller.name),
         )
 
     @methods(messages.GetSegmentsRequest, "getSegments")
@@ -134,7 +130,7 @@ class StreamSegments:
                 )
                 for part in parts
             ],
-            token=self.grant(info.scope, info.stream, caller.name),
+            token=self._tokens.make(info.scope, info.stream, caller.name),
         )
 
     def _head(self, info: messages.StreamInfo, part: Part) -> int:
@@ -168,7 +164,7 @@ class StreamSegments:
                 )
                 for part in (successors(parts, asked) if asked is not None else ())
             ],
-            token=self.grant(info.scope, info.stream, caller.name),
+            token=self._tokens.make(info.scope, info.stream, caller.name),
         )
 
     @methods(messages.StreamCutRange, "getSegmentsBetween")
@@ -189,7 +185,7 @@ class StreamSegments:
                 for part in between(parts, begin, end)
                 if self._catalog.segment_state(info.scope, info.stream, part)
             ],
-            token=self.grant(info.scope, info.stream, caller.name),
+            token=self._tokens.make(info.scope, info.stream, caller.name),
         )
 
     @methods(messages.SegmentId, "isSegmentValid")

@@ -5,7 +5,7 @@ On a stream's policies others act: `scaling` and `autoscale`, and `retention`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from attrs import define
 
@@ -37,17 +37,13 @@ _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4
 
 @define(eq=False, slots=False)
 class Streams:
-    """The methods about scopes and streams.
-
-    *check_room* raises `Failed` if there is no room for so many segments.
-    """
+    """The methods about scopes and streams."""
 
     methods = Methods()
 
     _catalog: Catalog
     _transactions: Transactions
     _scalings: Scalings
-    _check_room: Callable[[int], None]
 
     # -- scopes ----------------------------------------------------------------------
 
@@ -123,7 +119,7 @@ class Streams:
             return status(_BAD_NAME)  # the names of segments would be the table's
         count = max(1, request.scaling.segments)
         check_count(count)
-        self._check_room(count)
+        self._catalog.check_room(count)
         self._create(
             info.scope,
             info.stream,
@@ -140,7 +136,7 @@ class Streams:
         info = messages.StreamInfo(scope=scope, stream=name)
         scaling = messages.ScalingPolicy(segments=1)
         config = messages.StreamConfig(stream_info=info, scaling=scaling)
-        self._check_room(1)
+        self._catalog.check_room(1)
         self._create(scope, name, Stream(count=1, config=config.SerializeToString()))
 
     def delete_internal(self, scope: str, name: str) -> None:

@@ -16,15 +16,14 @@ committed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 
 from attrs import define
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IDelayedCall
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
 from gateway.protocols.pravega.controller.commits import Commits, Key, pairs
-from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
@@ -33,10 +32,10 @@ from gateway.protocols.pravega.controller.methods import (
     Methods,
     Unfinished,
     find,
-    over_limit,
     segment_range,
     status,
 )
+from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.errors import SegmentError
 
 __all__ = ["Transactions"]
@@ -59,28 +58,20 @@ _MAX_OPEN = 10_000
 
 @define(eq=False, slots=False)
 class Transactions:
-    """The methods about transactions.
-
-    *check_room* raises `Failed` if there is no room for so many segments.
-
-    *grant* makes a delegation token for scope, stream and the caller's name.
-    """
+    """The methods about transactions."""
 
     methods = Methods()
 
     _catalog: Catalog
-    _clock: IReactorTime
-    _check_room: Callable[[int], None]
-    _grant: Callable[[str, str, str], str]
+    _tokens: DelegationTokens
 
     def __attrs_post_init__(self) -> None:
         self._leases: dict[Key, IDelayedCall] = {}
         """The timers that abort open transactions."""
         self._deletions: dict[Key, IDelayedCall] = {}
         """The timers that delete the segments of aborted ones."""
-        self._commits = Commits(
-            self._catalog, self._clock, self._check_room, self._committed
-        )
+        self._clock = self._catalog.container.clock
+        self._commits = Commits(self._catalog, self._committed)
 
     @property
     def open(self) -> int:
@@ -126,7 +117,7 @@ class Transactions:
         if not 0 < request.lease <= _LEASE_MS:
             what = f"a lease of {request.lease} ms"
             raise over_limit(what, _LEASE_MS, code=Code.INVALID_ARGUMENT)
-        self._check_room(len(stream.active))
+        self._catalog.check_room(len(stream.active))
         if len(self._leases) >= _MAX_OPEN:
             raise over_limit(f"{_MAX_OPEN} open transactions and one more", _MAX_OPEN)
         self._forget_ended()
@@ -148,7 +139,7 @@ class Transactions:
             ranges=[
                 segment_range(info.scope, info.stream, part) for part in stream.active
             ],
-            token=self._grant(info.scope, info.stream, caller.name),
+            token=self._tokens.make(info.scope, info.stream, caller.name),
         )
 
     @methods(messages.PingTxnRequest, "pingTransaction")

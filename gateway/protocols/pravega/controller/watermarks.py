@@ -20,18 +20,16 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attrs import define, field
-from twisted.internet.interfaces import IReactorTime
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog, Stream
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
-from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.grpc import Code, over_limit
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
     Caller,
     Methods,
-    over_limit,
     status,
 )
 from gateway.protocols.pravega.controller.names import MARK
@@ -44,11 +42,11 @@ __all__ = ["Watermarks", "encoded"]
 _BAD_TIME, _BAD_POSITION, _INTERNAL = 1, 2, 3
 _UNKNOWN_WRITER, _NO_STREAM = 1, 2
 
-_SECONDS = 10.0
+_PAUSE_SECONDS = 10.0
 """Between two marks of a stream."""
-_TIMEOUT = 120.0
-"""Of a writer, in seconds, where its stream's configuration names none."""
-_NOTED = 200_000
+_TIMEOUT_SECONDS = 120.0
+"""Of a writer, where its stream's configuration names none."""
+_MOST_OFFSETS = 200_000
 """How many offsets writers may have noted, all together."""
 _WRITER = b"gateway's marks."
 """The writer id with which marks are appended."""
@@ -86,25 +84,18 @@ class _Marked:
 class Watermarks:
     """The methods by which writers tell the time, and what makes marks of it.
 
-    *create* makes a stream of marks.  The marks may take what *room* gives, in bytes.
+    *create* makes a stream of marks.
     """
 
     methods = Methods()
 
     _catalog: Catalog
-    _clock: IReactorTime
     _create: Callable[[str, str], None]
-    _room: Callable[[], int]
 
     def __attrs_post_init__(self) -> None:
         container = self._catalog.container
-        self.rounds = Rounds(
-            self._clock,
-            "Watermarks",
-            self._steps,
-            lambda: bool(container.broken),
-            seconds=_SECONDS,
-        )
+        self._clock = container.clock
+        self.rounds = Rounds(container, "Watermarks", self._steps, _PAUSE_SECONDS)
         self._streams: dict[tuple[str, str], _Marked] = {}
         self._noted = 0
         self._begun = 0.0
@@ -140,10 +131,10 @@ class Watermarks:
             ):
                 return status(_BAD_POSITION)
             self._noted -= len(before.position)
-        if self._noted + len(position) > _NOTED:
+        if self._noted + len(position) > _MOST_OFFSETS:
             raise over_limit(
                 f"{self._noted + len(position)} offsets noted by writers",
-                _NOTED,
+                _MOST_OFFSETS,
                 code=Code.RESOURCE_EXHAUSTED,
             )
         self._noted += len(position)
@@ -189,7 +180,7 @@ class Watermarks:
             / 1000
         )
         seconds = self._clock.seconds()
-        since = seconds - (timeout or _TIMEOUT)
+        since = seconds - (timeout or _TIMEOUT_SECONDS)
         if self._begun > since and self._is_old(scope, name, stream):
             return  # others may write that have not noted again
         if not marked.is_read:
@@ -247,7 +238,7 @@ class Watermarks:
             begin = next((at for at in _events(kept) if at >= size // 2), size)
             offset = segment.length - size + begin
             catalog.submit(state.truncate(segment.name, offset, catalog.container.now))
-        if len(data) > self._room():
+        if len(data) > catalog.internal_room:
             return False
         number = segment.number_of(_WRITER)
         change = state.append(

@@ -223,7 +223,7 @@ class Service:
 
     def start(self) -> Service:
         self.controller = Controller(
-            self.container, self.clock, self.settings.options, self.advertise
+            self.container, self.settings.options, self.advertise
         )
         self.accept = accept(self.settings, self.controller)
         self.container.start()

@@ -216,7 +216,7 @@ def test_no_room_no_marks(make_service: Make, config: Make) -> None:
 
 def test_a_stream_that_ends(timed: Timed, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its writers noted is forgotten, and makes room for others."""
-    monkeypatch.setattr(watermarks, "_NOTED", 4)
+    monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 4)
     timed.note("a", 1, _0=1, _1=1)
     timed.note("b", 1, _0=1, _1=1)
     request = new(
