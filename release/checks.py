@@ -140,15 +140,15 @@ class _Walk:
         file.write_text(text.replace(":8080", f":{page}"), "utf-8")
         config = ("--config", "first/gateway.yaml")
         self.gateway("check", "first/gateway.yaml")
-        with self._running("twistd", "-n", "gateway", *config) as gone:
+        start = ("gateway", "run") if spark else ("twistd", "-n", "gateway")
+        with self._running(*start, *config) as gone:
             _until(lambda: gone() or _listens(beats), "the daemon takes connections")
             made = ("--generate", _EVENTS, "--json")
             sent = self.gateway("send", "lumberjack", f"127.0.0.1:{beats}", *made)
             if not json.loads(sent)["complete"]:
                 raise Failed(f"not all was acknowledged: {sent}")
             if spark:
-                self.gateway("spark", *config, "--once")
-                self.gateway("table", *config)
+                self.gateway("table", *config)  # waits for the first rows
             proof = self.gateway("audit", *config)
             if f"complete: {_EVENTS:,}".replace(",", "") not in proof.replace(",", ""):
                 raise Failed(f"the audit says: {proof}")

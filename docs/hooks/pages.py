@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if page.file.src_uri == "commands.md":
         markdown += options()
     if page.file.src_uri.startswith(_FOR_DEVELOPERS):
-        page.meta["search"] = {"boost": 0.2}
+        page.meta["search"] = {"boost": 0.001}
     folder = posixpath.dirname(_in_repository(page.file.src_uri))
     here = posixpath.dirname(page.file.src_uri)
 

@@ -57,7 +57,21 @@ def metrics() -> str:
     """Markdown: the table of docs/operations.md, which a test holds true."""
     section = _OPERATIONS.read_text().split("\n## Metrics\n", 1)[1]
     section = section.split("\n## ", 1)[0]
+    own = {_anchor(one) for one in re.findall(r"^###+ (.*)$", section, re.MULTILINE)}
+
+    def turn(found: re.Match[str]) -> str:
+        page, anchor = found.groups()
+        if not page and anchor in own:
+            return found[0]
+        return f"](../{page or _OPERATIONS.name}#{anchor})"
+
+    section = re.sub(r"\]\(([a-z]+\.md)?#([^)]+)\)", turn, section)
     return _METRICS + re.sub(r"\]\((?=[a-z]+\.md)", "](../", section)
+
+
+def _anchor(heading: str) -> str:
+    """As a link says it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def _table(section: dict[str, Any]) -> str:
