@@ -613,3 +613,53 @@ def test_what_streams_let_go_of_leaves_the_disk(
             found += whole.read(reader, 1)
         assert found == [*events[name], b"new"][-len(found) :]
         assert len(found) <= least_left + 20
+
+
+def test_who_may_do_what(
+    serve: Callable[..., Any], pravega_client: Callable[..., Any]
+) -> None:
+    """Three users with different rights: each does what the rules say, with a reader group
+    and a transaction; what they do not say the controller denies, with the reason.
+    """
+    rules = [
+        {"principals": ["boss"], "manage": ["s/*"]},
+        {"principals": ["writer"], "write": ["s/orders"]},
+        {"principals": ["billing"], "read": ["s/orders"], "groups": ["s/billing"]},
+    ]
+    users = dict.fromkeys(("boss", "writer", "billing"), "secret")
+    streams = serve(options={"users": users, "access": rules})
+
+    def login(name: str) -> Any:
+        return pravega_client(
+            streams.controller,
+            pravega_client_auth_method="Basic",
+            pravega_client_auth_username=name,
+            pravega_client_auth_password="secret",
+        )
+
+    boss, writer, billing = map(login, users)
+    assert boss.manager.create_scope("s")
+    for stream in ("orders", "returns"):
+        assert boss.manager.create_stream("s", stream, 2)
+
+    events = numbered("order", 100)
+    orders = writer.manager.create_writer("s", "orders")
+    writer.whole.write(orders, keyed(events))
+    transaction = writer.manager.create_transaction_writer("s", "orders", 1).begin_txn()
+    transaction.write_event("last", "key")
+    transaction.commit()
+    reader = billing.manager.create_reader_group("billing", "s", "orders")
+    read = billing.whole.read(reader.create_reader("r"), 101)
+    assert Counter(read) == Counter([*events, b"last"])
+
+    for client, call, *arguments in (
+        (writer, "create_scope", "other"),
+        (writer, "create_stream", "s", "mine", 1),
+        (writer, "create_reader_group", "writer", "s", "orders"),
+        (billing, "seal_stream", "s", "orders"),
+        (billing, "create_reader_group", "billing-2", "s", "orders"),
+    ):
+        with pytest.raises(client.Failed) as why:
+            getattr(client.manager, call)(*arguments)
+        assert "PermissionDenied" in str(why.value), call
+    assert len(streams.payloads()) == 101

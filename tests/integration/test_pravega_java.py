@@ -6,6 +6,7 @@ What it does, and what must come of each call, is in `java_client/PravegaClient.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -56,7 +57,7 @@ def build(home: Path) -> None:
     ask_registry(*fetch, cwd=home)
     jars = (home / "jars").read_text().strip()
     done = subprocess.run(
-        ["javac", "-nowarn", "-cp", jars, "PravegaClient.java", "Samples.java"],
+        ["javac", "-nowarn", "-cp", jars, *sorted(one.name for one in home.glob("*.java"))],
         capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -216,6 +217,38 @@ def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> Non
     wrong = streams.begin("streams", "ann", "wrong", authority.ca, scheme="tls")
     with pytest.raises(AssertionError, match="UNAUTHENTICATED"):
         streams.finished(wrong)
+
+
+def test_three_teams_that_may_do_different_things(
+    serve: Callable[..., Streams], eventually: Callable[..., Any]
+) -> None:
+    """Each does what the rules say, with groups and transactions; all else is denied at
+    once with the reason, also to a writer whose rule a reload takes away.
+    """
+    rules = [
+        {"principals": ["boss"], "manage": ["s/*"]},
+        {"principals": ["writer"], "write": ["s/orders"]},
+        {"principals": ["billing"], "read": ["s/orders"], "groups": ["s/billing"]},
+    ]
+    users = dict.fromkeys(("boss", "writer", "billing"), "secret")
+    streams = serve(options={"users": users, "access": rules})
+    program = streams.begin("access", "boss", "secret")
+    assert program.stdout.readline() == "written\n", streams.log()
+    daemon = streams.daemon
+    settings = json.loads(daemon.config.read_text())
+    settings["listeners"][0]["options"]["access"][1]["write"] = ["s/others"]
+    daemon.config.write_text(json.dumps(settings))
+    daemon.hang_up()
+    eventually(
+        lambda: "access" in str(daemon.status()["reload"]["changed"]), "the reload"
+    )
+    rows = streams.finished(program, "go on\n")
+    assert rows == numbered("order", 11)
+    for told in (
+        "'billing' may not write 's/orders'",
+        "'writer' may not manage 's/mine'",
+    ):
+        assert daemon.log.count(f"Denied: {told} (options.access)") == 1
 
 
 @pytest.mark.slow

@@ -34,13 +34,17 @@ from gateway.protocols.pravega.names_in_logs import of_writer
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
+from gateway.protocols.pravega.tokens import (
+    TokenCheck,
+    allow_all,
+    check_token,
+    denied_reply,
+)
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlock,
     AppendBlockEnd,
     AppendSetup,
-    AuthTokenCheckFailed,
     ConditionalAppend,
     ConditionalBlockEnd,
     ConditionalCheckFailed,
@@ -57,9 +61,6 @@ from gateway.sdk.interfaces import Refusal
 __all__ = ["LARGE", "Appends"]
 
 _PADDING, _PARTIAL = -1, -2
-
-_CHECK_FAILED = 0
-"""Of `AuthTokenCheckFailed`."""
 
 LARGE = 1 << 16
 """A message of more bytes is taken in several steps, of which each may end the turn."""
@@ -303,9 +304,9 @@ class Appends:
                 self._check, writer.token, writer.segment, Need.WRITE, request_id
             )
         except Denied as why:
-            told = AuthTokenCheckFailed(request_id, str(why), _CHECK_FAILED)
             rule, key = why.refusal.rule, why.refusal.key
-            raise Refusal(rule, key=key, reply=encode(told)) from None
+            reply = encode(denied_reply(why, request_id))
+            raise Refusal(rule, key=key, reply=reply) from None
 
     def _store(
         self,

@@ -40,11 +40,12 @@ class SegmentExists(SegmentError):
 class Denied(SegmentError):
     """`options.access` does not allow it to who asks."""
 
-    def __init__(self, refusal: Refusal, *, first: bool) -> None:
+    def __init__(self, refusal: Refusal) -> None:
         super().__init__(str(refusal))
         self.refusal = refusal
-        self.first = first
-        """The log has not been told before of this principal and resource."""
+        self.outdated = False
+        """The token is older than the rules: its bearer may ask for another, and hears from
+        the controller why there is none."""
 
 
 class Sealed(SegmentError):

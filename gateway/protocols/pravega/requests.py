@@ -24,15 +24,13 @@ from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES
+from gateway.protocols.pravega.tokens import denied_reply
 from gateway.sdk.interfaces import Refusal
 
 __all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
 
 #: A continuation token is the position to go on at.
 _TOKEN_BYTES = 7
-
-_CHECK_FAILED = 0
-"""Of `AuthTokenCheckFailed`: another token would be of no use."""
 
 Answered: TypeAlias = tuple[Change | None, Message]
 
@@ -65,7 +63,7 @@ def error_reply(message: Any, why: SegmentError) -> Message:
         case errors.SegmentExists():
             return wire.SegmentAlreadyExists(request, name)
         case errors.Denied():
-            return wire.AuthTokenCheckFailed(request, str(why), _CHECK_FAILED)
+            return denied_reply(why, request)
         case errors.Sealed():
             return wire.SegmentIsSealed(request, name)
         case errors.BadOffset():

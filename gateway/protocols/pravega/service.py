@@ -55,7 +55,7 @@ class PravegaService(Service):
     def reload(self) -> None:
         """Take new rules, for connections that are open, too; all listeners have the same."""
         for listener in self._context.listeners[:1]:
-            self.controller.access.configure(listener.options.access)
+            self.controller.tokens.configure(listener.options.access)
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         """The segment store, and the controller of the listener that has one."""

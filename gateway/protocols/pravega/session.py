@@ -21,7 +21,7 @@ from gateway.protocols.pravega.codec import (
     encode,
     encode_in_pieces,
 )
-from gateway.protocols.pravega.errors import Denied, SegmentError
+from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
@@ -239,8 +239,6 @@ class Session:
             self.moved += _found(reply)
         except SegmentError as why:
             change, reply = None, error_reply(message, why)
-            if isinstance(why, Denied) and why.first:
-                self.reports.append(why.refusal)
         self._replies.add(reply)
         return change
 

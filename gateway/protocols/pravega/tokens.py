@@ -16,9 +16,9 @@ from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["TokenCheck", "allow_all", "check_token"]
+__all__ = ["TokenCheck", "allow_all", "check_token", "denied_reply"]
 
-_EXPIRED = 1
+_FAILED, _EXPIRED = 0, 1
 
 TokenCheck: TypeAlias = Callable[[str, str, Need], int | Denied | None]
 """`check(token, segment, need)`: None, who brings the token may do that; the code of
@@ -46,3 +46,13 @@ def check_token(
             f"token {state} for {segment[:NAME_IN_LOGS]!r}",
             reply=encode(AuthTokenCheckFailed(request_id, "", code)),
         )
+
+
+def denied_reply(why: Denied, request_id: int) -> AuthTokenCheckFailed:
+    """What a client is told that may not do what it asked for, with the reason.
+
+    It asks for another token if that may help: the reference's clients take the other code
+    for final, and its writers wait for ever then.
+    """
+    code = _EXPIRED if why.outdated else _FAILED
+    return AuthTokenCheckFailed(request_id, str(why), code)

@@ -110,6 +110,7 @@ public final class PravegaClient implements AutoCloseable {
         case "watermarks" -> client.samples.watermarks();
         case "joined" -> client.samples.joined(lines(System.in));
         case "consumption" -> client.samples.consumption();
+        case "access" -> new Access(words[1]).run();
         case "huge" -> client.samples.huge(Integer.parseInt(words[2]));
         default -> throw new IllegalArgumentException(words[0]);
       }

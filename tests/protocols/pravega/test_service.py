@@ -12,7 +12,9 @@ from twisted.internet.task import Clock
 
 from deadlines import eventually
 from gateway.protocols.pravega import protocol
-from gateway.testing.plugins import lend
+from gateway.protocols.pravega.controller.access import of_segment
+from gateway.protocols.pravega.wire_permissions import Need
+from gateway.testing.plugins import lend, listener_of
 
 
 class _Reactor(Clock):
@@ -43,3 +45,33 @@ def test_a_few_reads_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     eventually(lambda: len(got) == 6, "all reads")
     assert len(threads) == 2
     assert sorted(got) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_reload_brings_other_rules(tmp_path: Path) -> None:
+    """All listeners have the same; without any left, those that were stay in force."""
+
+    def listeners(*rules: dict[str, Any]) -> list[Any]:
+        options = {"users": {"ann": "secret"}, "access": list(rules)}
+        return [listener_of(protocol, tmp_path, options, {})]
+
+    mine = listeners({"principals": ["ann"], "read": ["shop/*"]})
+    service = protocol.service(lend(protocol, tmp_path, mine, reactor=_Reactor()))
+    what = of_segment("shop/orders/0")
+
+    def allowed() -> list[str]:
+        access = service.controller.access
+        return [need.value for need in Need if access.allows("ann", need, what)]
+
+    assert allowed() == ["read", "see", "use"]
+    mine[:] = listeners({"principals": ["ann"], "write": ["shop/orders"]})
+    service.reload()
+    assert allowed() == ["write", "see", "use"]
+    mine.clear()
+    service.reload()
+    assert allowed() == ["write", "see", "use"]
+    assert service.controller.access.denial("ann", Need.READ, what) is not None
+    [statistics] = service.statistics()
+    denied = next(one for one in statistics.values if one.name == "denied")
+    assert denied.value == {
+        "read": 1, "write": 0, "manage": 0, "see": 0, "use": 0, "groups": 0
+    }  # fmt: skip

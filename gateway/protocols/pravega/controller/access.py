@@ -7,7 +7,7 @@ A rule names principals and, for each permission, patterns of `scope/stream`.  W
 command asks for is in `wire_permissions`, what a call of the controller asks for in
 `call_permissions`.  A reload changes the rules for connections that are open, too.
 
-No I/O, no clock.
+No I/O but the log, no clock.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE
 from gateway.protocols.pravega.errors import Denied
@@ -36,7 +38,9 @@ __all__ = [
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
 _MOST_KNOWN = 10_000
-"""Decisions that are remembered, and denials that were told: principals and names."""
+"""Decisions that are remembered."""
+_MOST_TOLD_OF, _MOST_TOLD = 1000, 100
+"""Principals whose denials the log has, and how many of each, until the rules change."""
 
 
 _GROUPS = "groups"
@@ -179,11 +183,14 @@ class _Compiled:
 class Access:
     """The rules in force, for controller and segment store."""
 
+    _log = Logger()
+
     def __init__(self, rules: Iterable[Rule] | None = None) -> None:
         """*rules* as in `configure`."""
+        self._given: list[Rule] | None = None
         self._rules: list[_Compiled] | None = None
         self._known: dict[tuple[str, Need, Resource], bool] = {}
-        self._told: set[tuple[str, Resource]] = set()
+        self._told: dict[str, set[str]] = {}
         self.denied = dict.fromkeys([*(need.value for need in Need), _GROUPS], 0)
         """How many commands and calls were denied, by what they asked for."""
         self.configure(rules)
@@ -193,11 +200,19 @@ class Access:
         """There are rules: nothing is allowed but what one of them says."""
         return self._rules is not None
 
-    def configure(self, rules: Iterable[Rule] | None) -> None:
-        """Go by these from now on; None: everything is allowed."""
-        self._rules = None if rules is None else [_Compiled(one) for one in rules]
+    def configure(self, rules: Iterable[Rule] | None) -> bool:
+        """Go by these from now on; None: everything is allowed.
+
+        False: they are those that were in force.
+        """
+        given = None if rules is None else list(rules)
+        if given == self._given:
+            return False
+        self._given = given
+        self._rules = None if given is None else [_Compiled(one) for one in given]
         self._known.clear()
         self._told.clear()
+        return True
 
     def allows(self, who: str, need: Need, what: Resource) -> bool:
         """Whether a principal may; one without a name (empty) may nothing."""
@@ -222,11 +237,17 @@ class Access:
         name = repr(who[:NAME_IN_LOGS]) if who else "a client without a name"
         verb = (Need.USE if of_group else need).value
         why = Refusal(f"{name} may not {verb} {what}", key=_KEY)
-        first = (who, what) not in self._told
-        if len(self._told) >= _MOST_KNOWN:
-            self._told.clear()
-        self._told.add((who, what))
-        return Denied(why, first=first)
+        self._tell(who, str(why))
+        return Denied(why)
+
+    def _tell(self, who: str, why: str) -> None:
+        """Log it, once: who asks for a thousand names is told of a hundred times."""
+        if len(self._told) >= _MOST_TOLD_OF and who not in self._told:
+            return
+        told = self._told.setdefault(who, set())
+        if why not in told and len(told) < _MOST_TOLD:
+            told.add(why)
+            self._log.warn("Denied: {why}", why=why)
 
 
 def _compiled(pattern: str, star: str) -> re.Pattern[str]:

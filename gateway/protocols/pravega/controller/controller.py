@@ -20,7 +20,6 @@ from gateway.protocols.pravega.controller.messages import Undecodable, decode
 from gateway.protocols.pravega.controller.methods import (
     Caller,
     Method,
-    NotAllowed,
 )
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.retention import Retention
@@ -146,7 +145,7 @@ class Controller:
         for need, what in self._asked[name](request):
             denied = self.access.denial(caller.name, need, what)
             if denied is not None:
-                raise NotAllowed(denied)
+                raise Failed(Code.PERMISSION_DENIED, str(denied))
         if name in _GROWING:
             self._catalog.check_tables(len(message))
         return answer(request, caller).SerializeToString()

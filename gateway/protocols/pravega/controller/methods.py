@@ -14,7 +14,6 @@ from gateway.protocols.pravega.controller.catalog import Catalog, Stream
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
-from gateway.protocols.pravega.errors import Denied
 
 __all__ = [
     "FAILURE",
@@ -22,7 +21,6 @@ __all__ = [
     "Caller",
     "Method",
     "Methods",
-    "NotAllowed",
     "Unfinished",
     "find",
     "page",
@@ -42,14 +40,6 @@ class Unfinished(Exception):
 
     Raised before anything is changed.
     """
-
-
-class NotAllowed(Failed):
-    """The rules do not allow the call to who makes it."""
-
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(Code.PERMISSION_DENIED, str(denied))
-        self.denied = denied
 
 
 def _all(what: Resource) -> bool:

@@ -17,11 +17,7 @@ from gateway.event import Stored
 from gateway.protocols.pravega.container import PROTOCOL
 from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
-from gateway.protocols.pravega.controller.methods import (
-    Caller,
-    NotAllowed,
-    Unfinished,
-)
+from gateway.protocols.pravega.controller.methods import Caller, Unfinished
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.wire_permissions import Need
@@ -146,8 +142,6 @@ class ControllerServer(Closing):
                 self._deny(call, why.text)
                 return True
             self._calls.fail(call, why.code, why.text)
-            if isinstance(why, NotAllowed) and why.denied.first:
-                self._connection.report(why.denied.refusal)
             if why.code is Code.RESOURCE_EXHAUSTED:
                 self._connection.report(Refusal(why.text))
             return True

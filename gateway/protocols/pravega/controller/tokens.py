@@ -9,11 +9,11 @@ from __future__ import annotations
 import hmac
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from gateway.protocols.pravega.controller.access import Access, of_segment
+from gateway.protocols.pravega.controller.access import Access, Rule, of_segment
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
 from gateway.protocols.pravega.errors import Denied
 from gateway.protocols.pravega.tokens import TokenCheck
@@ -48,6 +48,7 @@ class DelegationTokens:
         self._lifetime = lifetime
         self._required = required
         self._access = access or Access()
+        self._rules_since = now()
         self.key = b""
         """The signing key, to be set before the first use."""
         self._checked: dict[str, dict[str, Any]] = {}
@@ -68,6 +69,11 @@ class DelegationTokens:
         signed = f"{_encode(head)}.{_encode(claims)}"
         return f"{signed}.{self._sign(signed)}"
 
+    def configure(self, rules: Iterable[Rule] | None) -> None:
+        """See `Access.configure`."""
+        if self._access.configure(rules):
+            self._rules_since = self._now()
+
     def checks(self, principal: str | None) -> TokenCheck:
         """The check of a client whose certificate proves this name; None: it has none."""
         return partial(self.check, principal=principal)
@@ -80,7 +86,7 @@ class DelegationTokens:
             return _FAILED
         if not (self._required or self._access.ruled):
             return None
-        who = principal
+        who, outdated = principal, False
         if self._required or token:
             claims = self._claims(token)
             if claims is None:
@@ -89,8 +95,11 @@ class DelegationTokens:
                 return _EXPIRED
             if not _is_for(claims["stream"], segment):
                 return _FAILED
-            who = claims["sub"]
-        return self._access.denial(who or "", need, of_segment(segment))
+            who, outdated = claims["sub"], claims["iat"] < self._rules_since
+        denied = self._access.denial(who or "", need, of_segment(segment))
+        if denied is not None:
+            denied.outdated = outdated
+        return denied
 
     def _claims(self, token: str) -> dict[str, Any] | None:
         """The claims of a token with a valid signature; None for any other."""

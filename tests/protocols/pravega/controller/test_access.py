@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from twisted.logger import formatEvent
 
 from gateway.protocols.pravega import draft_wire, wire
 from gateway.protocols.pravega import wire_segments as ws
@@ -137,6 +138,14 @@ def ruled(make_service: Make) -> Any:
     return service
 
 
+@pytest.fixture
+def warnings(logged: list[dict[str, Any]]) -> Callable[[], list[str]]:
+    """What the log has of denials."""
+    return lambda: [
+        formatEvent(event) for event in logged if event["log_level"].name == "warn"
+    ]
+
+
 def caller(service: Any, name: str) -> Any:
     """A client with a name."""
     word = b64encode(f"{name}:secret".encode()).decode()
@@ -256,12 +265,12 @@ def token(service: Any, name: str, stream: str = "orders") -> str:
     return made
 
 
-def denied(reply: list[Message]) -> bool:
+def denied(reply: list[Message], code: int = 0) -> bool:
     """Whether it is a denial, in the reference's own words."""
     if reply and isinstance(reply[0], wire.AuthTokenCheckFailed):
         [failed] = reply
         assert failed.request_id == 7
-        assert failed.code == 0
+        assert failed.code == code
         return True
     return False
 
@@ -390,10 +399,10 @@ def test_lists_have_what_one_may_see(ruled: Any) -> None:
 
 
 def test_rules_change_under_open_connections(ruled: Any, client: Make) -> None:
-    """A writer that was set up stops at its next append, with the reference's reply; who
-    was denied goes on.
+    """A writer that was set up stops at its next append, and is told to get another token,
+    with which it is told no; who was denied goes on.
     """
-    access = ruled.controller.access
+    tokens = ruled.controller.tokens
     ruled.container.submit(ruled.container.state.create(ORDERS, 0))
     ruled.store()
     writer, reader = client(ruled), client(ruled)
@@ -406,21 +415,28 @@ def test_rules_change_under_open_connections(ruled: Any, client: Make) -> None:
     assert isinstance(stored, wire.DataAppended)
     assert denied(reader.ask(ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7)))
 
-    access.configure([Rule(principals=["x"], read=["shop/orders"])])
+    ruled.clock.advance(1)
+    tokens.configure([Rule(principals=["x"], read=["shop/orders"])])
     reply = writer.ask(append(2, 7))
-    assert denied(reply)
+    assert denied(reply, code=1)
     assert reply[0].trace == "'w' may not write 'shop/orders' (options.access)"
     assert str(writer.connection.refused) == reply[0].trace
+    assert denied(client(ruled).ask(setup), code=1)
+    ruled.clock.advance(1)
+    setup.token = token(ruled, "w")
+    assert denied(client(ruled).ask(setup))
     [found] = reader.ask(ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7))
     assert isinstance(found, ws.SegmentRead)
     assert found.data == event
 
-    access.configure(None)
+    tokens.configure(None)
     assert not denied(client(ruled).ask(setup))
 
 
-def test_denials_are_counted_and_told_once(ruled: Any, client: Make) -> None:
-    """For each principal and resource, whichever call it was, until the rules change."""
+def test_denials_are_counted_and_told_once(
+    ruled: Any, client: Make, warnings: Callable[[], list[str]]
+) -> None:
+    """For each principal, resource and permission, until the rules change."""
     peer, calls = client(ruled), caller(ruled, "x")
     access = ruled.controller.access
     read = ws.ReadSegment(ORDERS, 0, 9, token(ruled, "x"), 7)
@@ -432,30 +448,37 @@ def test_denials_are_counted_and_told_once(ruled: Any, client: Make) -> None:
     group = new("ReaderGroupInfo", scope="shop", name="billing").SerializeToString()
     assert calls.send("sealStream", other).status == Code.PERMISSION_DENIED
     assert calls.send("deleteReaderGroup", group).status == Code.PERMISSION_DENIED
-    assert [str(each) for each in peer.connection.reported] == [
-        "'x' may not read 'shop/orders' (options.access)"
-    ]
-    assert [str(each) for each in calls.connection.reported] == [
-        "'x' may not manage 'shop/returns' (options.access)",
-        "'x' may not use the reader group 'shop/billing' (options.access)",
+    assert warnings() == [
+        "Denied: 'x' may not read 'shop/orders' (options.access)",
+        "Denied: 'x' may not manage 'shop/orders' (options.access)",
+        "Denied: 'x' may not manage 'shop/returns' (options.access)",
+        "Denied: 'x' may not use the reader group 'shop/billing' (options.access)",
     ]
     counted = {key: count for key, count in access.denied.items() if count}
     assert counted == {"read": 3, "manage": 4, "groups": 1}
-    access.configure(RULES)
+    access.configure(list(RULES))
     assert denied(peer.ask(read))
-    assert len(peer.connection.reported) == 2
+    assert len(warnings()) == 4
+    access.configure(RULES[:-1])
+    assert denied(peer.ask(read))
+    assert len(warnings()) == 5
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    """A client may ask for as many names as it likes; the answer stays right."""
+def test_what_is_remembered_is_bounded(warnings: Callable[[], list[str]]) -> None:
+    """A client may ask for as many names as it likes: the answer stays right, and the log
+    has a hundred of them; so have others.
+    """
     access = Access()
     access.configure(RULES)
-    for number in range(25_000):
+    for number in range(12_000):
         what = of_stream("shop", f"n{number}")
         assert access.denial("r", Need.READ, what) is not None
     assert len(access._known) <= 10_000
-    assert len(access._told) <= 10_000
+    assert len(warnings()) == 100
     assert access.denial("r", Need.READ, of_segment(ORDERS)) is None
+    for number in range(2000):
+        assert access.denial(f"CN={number}", Need.READ, of_segment(ORDERS)) is not None
+    assert len(warnings()) == 100 + 999
 
 
 def test_names_that_only_look_alike() -> None:
