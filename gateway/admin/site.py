@@ -92,7 +92,8 @@ Page = Callable[[Request], Answer | EventStream]
 OWN_PATHS = frozenset(
     f"/api/{name}"
     for name in (
-        "connections", "feed", "history", "rejections", "reload", "status", "tap",
+        "connections", "feed", "gateways", "history", "rejections", "reload", "status",
+        "tap",
     )
 )  # fmt: skip
 

@@ -232,14 +232,45 @@ def add_certificates(parser: argparse.ArgumentParser, default: Any = None) -> No
 def admin_port(args: argparse.Namespace) -> AdminPort:
     """The one that the arguments name.  Raises `WrongUse`, `config.Invalid`."""
     token = token_in(args.token_file)
-    file = args.config
-    if file is None and args.address is None and Path(default_config()).is_file():
-        file = default_config()
+    file = _file(args)
     if file is not None:
         from gateway import config
 
         return port_of(file, config.load(file).admin, args, token)
     return port_at(args.address or _DEFAULT, token, args)
+
+
+def all_ports(args: argparse.Namespace) -> list[AdminPort]:
+    """That one, and those of its `admin.peers`.  Raises `WrongUse`, `config.Invalid`."""
+    own = admin_port(args)
+    file = _file(args)
+    if file is None:
+        return [own]
+    from gateway import config
+
+    admin = config.load(file).admin
+    token = token_in(args.token_file)
+    if token is None and admin.token is not None:
+        token = admin.token.get_secret_value()
+    if args.ca is None and admin.peers_ca is not None:
+        args = argparse.Namespace(**{**vars(args), "ca": admin.peers_ca})
+    addresses = (one.removeprefix("http://") for one in admin.peers)
+    return [own, *(port_at(_with_port(one), token, args) for one in addresses)]
+
+
+def _with_port(address: str) -> str:
+    """Http's own, if it names none."""
+    if address.startswith("unix:") or _has_port(address.removeprefix("https://")):
+        return address
+    return f"{address}:{443 if address.startswith('https://') else 80}"
+
+
+def _file(args: argparse.Namespace) -> str | None:
+    """The configuration that the arguments mean; None: an address."""
+    found: str | None = args.config
+    if found is None and args.address is None and Path(default_config()).is_file():
+        return default_config()
+    return found
 
 
 def token_in(file: Path | None) -> str | None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from http import HTTPStatus
 from typing import Any
 
+from gateway.admin.gateways import Row, row_of, silent
 from gateway.cli import _admin
 from gateway.cli._columns import table
-from gateway.sdk.command import printable
+from gateway.sdk.command import WrongUse, printable
 from gateway.spoken import duration, many, past, size
 
 __all__ = ["HELP", "add_arguments", "lines", "run", "verdict"]
@@ -21,6 +26,7 @@ The sentence is that of the live page, of /api/status and of `gateway top`.
 Example:
   gateway status
   gateway status --config /etc/gateway/gateway.yaml || page-somebody
+  gateway status --all
   gateway status --address https://gw.example:8443 --ca ca.pem --token-file token --json
 
 Exit status: 0 all is well; 1 it is not, or nobody answers; 2 wrong use.
@@ -31,6 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     _admin.add_arguments(parser)
     parser.add_argument(
+        "--all", action="store_true",
+        help="a row for each gateway of admin.peers, and for the job among them",
+    )  # fmt: skip
+    parser.add_argument(
         "--json", action="store_true",
         help="what /api/status says, and `well`, for programs",
     )  # fmt: skip
@@ -38,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    if args.all:
+        return _all(args)
     port = _admin.admin_port(args)
     try:
         found = port.status()
@@ -54,6 +66,79 @@ def run(args: argparse.Namespace) -> int:
         if "node" in found:
             print("\n".join(map(printable, lines(found))))
     return 0 if well else 1
+
+
+def _all(args: argparse.Namespace) -> int:
+    """Ask all of them at once; one that hangs is a row that says so."""
+    ports = _admin.all_ports(args)
+    if len(ports) < 2:
+        raise WrongUse("--all needs a configuration with admin.peers")
+    rows = _asked(ports)
+    if args.json:
+        print(json.dumps({"gateways": [asdict(one) for one in rows]}))
+    else:
+        print(table(_HEAD, [_row(one) for one in rows]))
+        for one in rows:
+            if one.level != "good":
+                print(
+                    f"{printable(one.name or one.address)}: {printable(one.sentence)}"
+                )
+    return 0 if all(one.level == "good" for one in rows) else 1
+
+
+_HEAD = ("name", "state", "oldest in no table", "waiting", "connections", "address")
+_STATES = {"good": "ok", "warning": "look", "bad": "wrong"}
+_ALL_SECONDS = 15.0
+
+
+def _row(one: Row) -> tuple[str, ...]:
+    age, waits, open_now = one.age_seconds, one.waiting_bytes, one.connections
+    return (
+        printable(one.name or "?"),
+        _STATES[one.level],
+        "?" if age is None else duration(age) if age else "none",
+        "" if waits is None else size(waits),
+        "" if open_now is None else f"{open_now:,}",
+        one.address,
+    )
+
+
+def _asked(ports: Sequence[_admin.AdminPort]) -> list[Row]:
+    """Of each, in order; those that have said nothing in time are silent."""
+    answers: dict[int, Row] = {}
+
+    def ask(index: int, port: _admin.AdminPort) -> None:
+        try:
+            code, told = port.ask("/api/status")
+            if code != HTTPStatus.OK:
+                raise _admin.Unreachable(f"it answers {code}")
+            answers[index] = row_of(port.address, told, time.time())
+        except (_admin.Unreachable, ValueError) as why:
+            answers[index] = silent(port.address, str(why))
+
+    # Daemons: what one of them waits for keeps nobody.
+    asking = [
+        threading.Thread(target=ask, args=one, daemon=True) for one in enumerate(ports)
+    ]
+    for thread in asking:
+        thread.start()
+    until = time.monotonic() + _ALL_SECONDS
+    for thread in asking:
+        thread.join(max(0.0, until - time.monotonic()))
+    late = f"no answer in {_ALL_SECONDS:.0f} s"
+    rows = [
+        answers.get(index) or silent(port.address, late)
+        for index, port in enumerate(ports)
+    ]
+    own, *others = rows  # which may be in the list of its peers, too
+    return [
+        own,
+        *(
+            one
+            for one in others
+            if not own.incarnation or one.incarnation != own.incarnation
+        ),
+    ]
 
 
 def verdict(status: Mapping[str, Any]) -> tuple[str, str]:

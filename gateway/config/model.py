@@ -39,8 +39,10 @@ from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, conflict
 from gateway.sdk.fields import (
     BELOW_DATA_DIR,
     SHARED_BY_LISTENERS,
+    AdminPeer,
     ByteCount,
     Count,
+    FilePath,
     FolderName,
     FolderPath,
     Listen,
@@ -242,6 +244,14 @@ class Admin(Section):
         default=None, description="false, or which load balancers to believe"
     )
     tls: Encryption = Field(default=None, description="Absent = not encrypted")
+    peers: list[AdminPeer] = Field(
+        default=[],
+        description="Admin ports of other gateways, and of the job, to show beside this",
+    )
+    peers_ca: FilePath | None = Field(
+        default=None,
+        description="PEM of who signs their certificates; absent: the platform's",
+    )
 
 
 class Logging(Section):

@@ -32,6 +32,7 @@ from gateway.admin.status import Probe
 from gateway.config.listener import NoOptions
 from gateway.daemon.listeners import Change, Listeners
 from gateway.daemon.opened import Opened
+from gateway.daemon.others import Others
 from gateway.feeds.page import tap_page
 from gateway.net import Common, GivingWay, Listener, admin_connections
 from gateway.net.traffic import Traffic
@@ -49,7 +50,11 @@ _DRAIN_SECONDS = 1.0
 
 
 def make_site(
-    opened: Opened, probe: Probe, history: History, reload: Callable[[], Deferred[Any]]
+    opened: Opened,
+    probe: Probe,
+    history: History,
+    others: Others,
+    reload: Callable[[], Deferred[Any]],
 ) -> Site:
     """The site of all pages.  Raises `protocols.Broken`."""
     clock, protocols = opened.reactor, opened.protocols
@@ -64,6 +69,7 @@ def make_site(
             "/api/tap": tap_page(opened.tap, clock, lambda: opened.listeners.names),
             "/api/feed": feed.page,
             "/api/history": feed.history,
+            "/api/gateways": page_of(others.page),
             "/api/connections": page_of(peers.connections),
             "/api/rejections": page_of(peers.rejections),
         },

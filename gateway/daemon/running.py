@@ -30,6 +30,7 @@ from gateway.daemon.admin_port import AdminPort, make_site
 from gateway.daemon.facts import Growth, Visits, collect
 from gateway.daemon.listeners import Change
 from gateway.daemon.opened import Opened
+from gateway.daemon.others import EVERY_SECONDS, Others
 from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads, refused
 from gateway.net import CannotListen, raise_descriptor_limit
@@ -55,6 +56,7 @@ class Running:
 
     opened: Opened
     admin: AdminPort
+    _others: Others
     _history: History
     _reloads: Reloads
     configure_log: Callable[[Logging], object]
@@ -92,7 +94,8 @@ class Running:
         """
         raise_descriptor_limit()
         common, history = opened.network.common, History()
-        site = make_site(opened, probe, history, reloads.ask)
+        others = Others(opened.settings.admin, probe, opened.reactor)
+        site = make_site(opened, probe, history, others, reloads.ask)
         admin = AdminPort(
             site,
             opened.settings.admin,
@@ -103,7 +106,7 @@ class Running:
             penalties=common.penalties,
         )
         opened.listeners.open(opened.settings.listeners)
-        return cls(opened, admin, history, reloads, configure_log)
+        return cls(opened, admin, others, history, reloads, configure_log)
 
     # -- start ----------------------------------------------------------------
 
@@ -116,6 +119,7 @@ class Running:
         storage.start()
         self._loops.every(_CHECK_SECONDS, self._check)
         self._loops.every(EVERY, self._sample)
+        self._loops.every(EVERY_SECONDS, self._others.look)
         opened.lake.begin(storage.journal.durable_lsn)
         opened.protocols.start()
         if (seconds := notify.watchdog_seconds()) is not None:
@@ -255,6 +259,7 @@ class Running:
         self.opened.storage.configure(now)
         self.opened.network.configure(now)
         self.admin.commit(admin, now.admin)
+        self._others.configure(now.admin)
         self.configure_log(now.logging)
         problems = [*listeners.reload(), *self.admin.reload(), *protocols.reload()]
         return Outcome(
@@ -291,6 +296,7 @@ class Running:
         opened.protocols.close()
         await opened.storage.stop()
         self._loops.stop()
+        self._others.close()
         self._tell_stopped()
 
     def _tell_stopped(self) -> None:

@@ -26,6 +26,8 @@ from gateway.sdk.units import Number, Size, Time
 __all__ = [
     "BELOW_DATA_DIR",
     "SHARED_BY_LISTENERS",
+    "AdminPeer",
+    "AdminPort",
     "ByteCount",
     "Count",
     "Definition",
@@ -47,6 +49,8 @@ __all__ = [
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 ORIGIN = re.compile(r"https?://[^/\s?#@]+", re.ASCII)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
+_HOST_AND_PORT = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
+_ADMIN_PORT = re.compile(r"https?://[^/\s?#@]+/?|unix:/[!-9;-~]+")
 _URL_PATH = re.compile(r"/[!-~]*", re.ASCII)
 
 
@@ -174,6 +178,34 @@ BELOW_DATA_DIR = object()
 SHARED_BY_LISTENERS = object()
 
 TEXT_SCHEMA = WithJsonSchema({"type": "string", "minLength": 1})
+
+
+def _admin_port(value: object) -> str:
+    if isinstance(value, str) and _ADMIN_PORT.fullmatch(value):
+        return value.removesuffix("/")
+    raise ValueError(
+        "must be like https://gw-2.example.org:8080, or unix:/run/gateway/admin.sock, "
+        f"not {value!r}"
+    )
+
+
+AdminPort = Annotated[
+    str,
+    PlainValidator(_admin_port),
+    WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
+]
+
+
+def _admin_peer(value: object) -> str:
+    """HOST:PORT is http://HOST:PORT, too."""
+    if isinstance(value, str) and _HOST_AND_PORT.fullmatch(value):
+        return f"http://{value}"
+    return _admin_port(value)
+
+
+AdminPeer = Annotated[
+    str, PlainValidator(_admin_peer), WithJsonSchema({"type": "string"})
+]
 
 Text = Annotated[str, PlainValidator(text), TEXT_SCHEMA]
 Secret = Annotated[

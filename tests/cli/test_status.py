@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,77 @@ def test_nothing_waits_but_senders() -> None:
     told = {ready: status._oldest(fresh, ready=ready) for ready in (True, False)}
     assert told[True] == "none: all that was acknowledged is in the table"
     assert told[False] == f"{told[True]}; senders wait with theirs"
+
+
+def peers(tmp_path: Path, *addresses: str) -> Path:
+    """A configuration of the gateway at the first of them, with all of them as peers."""
+    path = tmp_path / "gateway.yaml"
+    path.write_text(
+        json.dumps(
+            {
+                "node": "gw-1",
+                "data_dir": str(tmp_path / "data"),
+                "listeners": [
+                    {"name": "b", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:1"}
+                ],
+                "admin": {
+                    "listen": f"tcp:{addresses[0]}",
+                    "token": "t0k",
+                    "peers": addresses,
+                },
+            }
+        )
+    )
+    return path
+
+
+def test_all_of_them_at_a_glance(
+    serve: Callable[..., str], tmp_path: Path, capsys: Shown
+) -> None:
+    """A row for each, itself once; those with something wrong in a sentence, too."""
+    asked: list[bytes] = []
+    own = serve(answering(state(WELL), asked))
+    job = {"state": "running", "at": 1e12, "version": "1"}
+    other = serve(answering(json.dumps(job).encode(), asked))
+    rubbish = serve(answering(b"<html>", asked))
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        gone = f"127.0.0.1:{nobody.getsockname()[1]}"
+    file = peers(tmp_path, own, other, rubbish, gone)
+    assert cli.main(["status", "--all", "--config", str(file)]) == 1
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["name", "state"]
+    assert [line.split()[:2] for line in lines[:2]] == [
+        ["gw-1", "ok"],
+        ["Spark", "job"],
+    ]
+    assert "It does not answer (200, no answer" in lines[4]
+    assert "It does not answer (connection refused)" in lines[5]
+    assert len(lines) == 6
+    assert all(b"Authorization: Bearer t0k" in request for request in asked)
+    assert cli.main(["status", "--all", "--json", "--config", str(file)]) == 1
+    rows = json.loads(capsys.readouterr().out)["gateways"]
+    assert [row["level"] for row in rows] == ["good", "good", "bad", "bad"]
+
+
+def test_one_that_hangs_keeps_nobody(
+    serve: Callable[..., str],
+    tmp_path: Path,
+    capsys: Shown,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has its row when time is over."""
+    monkeypatch.setattr(status, "_ALL_SECONDS", 0.5)
+    over = threading.Event()
+    own = serve(answering(state(WELL), []))
+    hangs = serve(lambda peer: over.wait() and None)
+    file = peers(tmp_path, own, hangs)
+    assert cli.main(["status", "--all", "--config", str(file)]) == 1
+    over.set()
+    assert f"{hangs}: It does not answer (no answer in 0 s)." in capsys.readouterr().out
+
+
+def test_all_of_one(serve: Callable[..., str], tmp_path: Path, capsys: Shown) -> None:
+    """Without peers there is nothing to ask for."""
+    own = serve(answering(state(WELL), []))
+    assert cli.main(["status", "--all", "--address", own]) == 2
+    assert "--all needs a configuration with admin.peers" in capsys.readouterr().err

@@ -229,3 +229,51 @@ def test_without_trust(
         send(daemon, b'{"secret": 1}')
     assert "secret" not in chromium.look(shown)
     assert chromium.console == []
+
+
+@pytest.mark.slow
+@pytest.mark.needs_npm
+def test_three_gateways_and_one_that_hangs(
+    start: Callable[..., Daemon],
+    npm: Callable[..., Callable[..., str]],
+    chromium: Chromium,
+    tmp_path: Path,
+) -> None:
+    """A row for each, which says whose tables are behind; who hangs has one that says so,
+    and the page goes on.
+    """
+    axe = npm("axe-core@4.14.1")(_AXE)
+    others = [
+        start(node=f"gw-{number}", data_dir=str(tmp_path / f"gw-{number}"))
+        for number in (2, 3)
+    ]
+    send(others[1], b"{}")
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        mute = f"127.0.0.1:{hangs.getsockname()[1]}"
+        daemon = start(
+            node="gw-1", admin={"peers": [*(one.admin for one in others), mute]}
+        )
+        chromium.show(1400, 900)
+        chromium.open(f"http://{daemon.admin}/")
+        rows = "[...document.querySelectorAll('#gateways tbody tr')].map(row => row.innerText)"
+        chromium.wait(
+            f"{rows}.some(row => /does not answer/.test(row))", "the mute one"
+        )
+        chromium.wait(f"{rows}.some(row => /No Spark job/.test(row))", "gw-3")
+        found = chromium.look(rows)
+        assert len(found) == 4
+        assert {row.split("\t")[0] for row in found} == {
+            "gw-1",
+            "gw-2",
+            "gw-3",
+            f"http://{mute}",
+        }
+        assert daemon.status()["ready"]
+        chromium.look(axe + "; 1")
+        for width in (1400, 390):
+            chromium.show(width, 900)
+            assert findings(chromium) == [], width
+            wide = chromium.look("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, width
+            assert chromium.look(_REACHED), "all columns can be reached"
+        assert chromium.console == []

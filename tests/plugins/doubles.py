@@ -59,8 +59,9 @@ class FakeAgent:
         self.cancelled = 0
 
     def request(self, method: bytes, uri: bytes, headers: Any, body: Any) -> Any:
-        assert method == b"POST"
-        body.startProducing(self)
+        assert (method == b"POST") is (body is not None)
+        if body is not None:
+            body.startProducing(self)
         done: Deferred[Any] = Deferred(self._cancel)
         self._open.append(done)
         return done

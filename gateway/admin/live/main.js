@@ -1,6 +1,7 @@
 // The live page: listens to the daemon's feed and gives each part what it shows.
 
 import { ago, at, count, duration, made, put, size } from "./words.js";
+import { Gateways } from "./gateways.js";
 import { Hour } from "./plots.js";
 import { Peers } from "./peers.js";
 import { Table } from "./tables.js";
@@ -9,6 +10,7 @@ import { banner, stands, way } from "./way.js";
 
 const SILENT = 7000, AGAIN = 3000;
 
+new Gateways();
 const hour = new Hour(at("plots")), peers = new Peers(), tap = new Tap();
 const batches = new Table(at("batches"), [
   { key: "at", name: "ended", kind: "text", show: one => new Date(one.at * 1000).toLocaleTimeString() },

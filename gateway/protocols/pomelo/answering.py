@@ -29,16 +29,16 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.apart import Apart
-from gateway.protocols.pomelo.backend import (
+from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
+from gateway.protocols.pomelo.text import text
+from gateway.sdk.fair import FairQueue
+from gateway.sdk.http_client import (
     QUIET_SECONDS,
     Backend,
     Reply,
     Unconnected,
     Unreachable,
 )
-from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
-from gateway.protocols.pomelo.text import text
-from gateway.sdk.fair import FairQueue
 
 __all__ = ["OUTCOMES", "Answering", "Question"]
 

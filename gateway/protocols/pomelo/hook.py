@@ -17,8 +17,8 @@ import msgspec
 
 from gateway.event import Origin, client_of
 from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
-from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.text import ascii_text
+from gateway.sdk.http_client import Backend, Unreachable
 
 __all__ = ["OUTCOMES", "Hook"]
 

@@ -14,7 +14,6 @@ from gateway.event import Origin, client_of
 from gateway.protocols.pomelo import routes, wire
 from gateway.protocols.pomelo.answering import Answering
 from gateway.protocols.pomelo.auth import admission
-from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.handshake import Handshaker, refused
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Backend as BackendOptions
@@ -28,6 +27,7 @@ from gateway.protocols.pomelo.session import TICKS
 from gateway.protocols.pomelo.sessions import SessionEvents
 from gateway.protocols.pomelo.standing import Standing, standing
 from gateway.sdk.costs import Turn
+from gateway.sdk.http_client import Backend
 from gateway.sdk.interfaces import Connection, Journal, Refusal
 from gateway.sdk.protocol import Settings
 

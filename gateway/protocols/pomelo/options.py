@@ -12,6 +12,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from gateway.protocols.pomelo.text import ascii_json
 from gateway.sdk.fields import (
     SHARED_BY_LISTENERS,
+    AdminPort,
     ByteCount,
     Definition,
     FilePath,
@@ -43,7 +44,6 @@ MiB = 2**20
 
 #: The families of clients: `handshake.PROFILES`.
 _SERVICE = re.compile(r"https?://[^/\s#@]+(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
-_ADMIN_PORT = re.compile(r"https?://[^/\s?#@]+/?|unix:/[!-9;-~]+")
 _NEAR = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)")
 _PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 
@@ -69,21 +69,6 @@ Service = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
 ]
 
-
-def _admin_port(value: object) -> str:
-    if isinstance(value, str) and _ADMIN_PORT.fullmatch(value):
-        return value.removesuffix("/")
-    raise ValueError(
-        "must be like https://gw-2.example.org:8080, or unix:/run/gateway/admin.sock, "
-        f"not {value!r}"
-    )
-
-
-AdminPort = Annotated[
-    str,
-    PlainValidator(_admin_port),
-    WithJsonSchema({"type": "string", "pattern": r"^(https?://|unix:/|\$\{)"}),
-]
 
 Profile = Annotated[
     str, PlainValidator(_profile), WithJsonSchema({"enum": list(_PROFILES)})

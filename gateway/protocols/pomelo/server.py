@@ -20,13 +20,13 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Origin, Stored
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import Admitted, Denied
-from gateway.protocols.pomelo.backend import Unreachable
 from gateway.protocols.pomelo.handshake import Handshake, Terms, refused
 from gateway.protocols.pomelo.rates import Meter, Verdict
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.session import HEARTBEAT, Opened, Session
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import TURN
+from gateway.sdk.http_client import Unreachable
 from gateway.sdk.interfaces import Connection, Refusal, Yielding
 from gateway.sdk.pressure import Valve
 

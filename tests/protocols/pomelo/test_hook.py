@@ -16,10 +16,10 @@ from twisted.web.client import ResponseNeverReceived
 from doubles import FakeAgent
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.listener import _backend
 from gateway.protocols.pomelo.options import Jwt
+from gateway.sdk.http_client import Backend, Unreachable
 from gateway.testing import FakeConnection
 
 URL = "http://login.test/game"

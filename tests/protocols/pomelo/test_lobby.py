@@ -20,7 +20,6 @@ from twisted.web.client import ResponseDone, ResponseNeverReceived
 
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.listener import accept
 from gateway.protocols.pomelo.lobby.call import Call, call, rows_of
 from gateway.protocols.pomelo.lobby.lobby import Lobby, backend_of, portions
@@ -35,6 +34,7 @@ from gateway.protocols.pomelo.push.membership import Membership, change
 from gateway.protocols.pomelo.push.message import Push
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.http_client import Backend
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Answer
 from gateway.testing import FakeConnection, ManualJournal

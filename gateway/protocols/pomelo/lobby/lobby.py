@@ -20,7 +20,6 @@ from twisted.internet.ssl import trustRootFromCertificates
 from twisted.logger import Logger
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
-from gateway.protocols.pomelo.backend import Backend, Unreachable
 from gateway.protocols.pomelo.lobby.call import call
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES, Neighbour
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
@@ -28,6 +27,7 @@ from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.membership import Membership
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Registry
+from gateway.sdk.http_client import Backend, Unreachable
 from gateway.sdk.outgoing import certificates
 
 __all__ = ["OUTCOMES", "Heard", "Lobby", "backend_of", "portions", "total"]

@@ -14,8 +14,8 @@ import msgspec
 from attrs import define
 from twisted.logger import Logger
 
-from gateway.protocols.pomelo.backend import Backend, Reply, Unreachable
 from gateway.protocols.pomelo.lobby.call import Done
+from gateway.sdk.http_client import Backend, Reply, Unreachable
 
 __all__ = ["MOST_CALL_BYTES", "Neighbour"]
 

@@ -14,7 +14,6 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.task import Clock
 
 from doubles import FakeAgent
-from gateway.protocols.pomelo.backend import Backend
 from gateway.protocols.pomelo.handshake import PROFILES, Terms
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
@@ -22,6 +21,7 @@ from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.routes import Definitions
+from gateway.sdk.http_client import Backend
 from gateway.testing import ManualJournal
 
 LINE = b'{"route":"r","body":{},"uid":"a"}\n'

@@ -1,4 +1,4 @@
-"""HTTP requests to a game's own services: bounded in time, in number and in size.
+"""HTTP requests to other services: bounded in time, in number and in size.
 
     http://HOST:PORT/PATH   https://HOST/PATH   unix:/run/auth.sock:/PATH
 
@@ -137,8 +137,15 @@ class Backend:
 
         If it has to wait, then in turn with what is posted for other *client*s.
         """
+        return self._bounded(b"POST", value, client)
+
+    def get(self) -> Deferred[Reply]:
+        """Get it; fails with `Unreachable`.  May be cancelled."""
+        return self._bounded(b"GET", None, "")
+
+    def _bounded(self, method: bytes, value: object, client: str) -> Deferred[Reply]:
         self.waiting += 1
-        done = Deferred.fromCoroutine(self._in_turn(value, client))
+        done = Deferred.fromCoroutine(self._in_turn(method, value, client))
         done.addTimeout(self._seconds, self._reactor)
         done.addCallbacks(self._answered, self._failed)
         return done
@@ -147,7 +154,7 @@ class Backend:
         """Let go of the connections that are kept."""
         self._pool.closeCachedConnections()
 
-    async def _in_turn(self, value: object, client: str) -> Reply:
+    async def _in_turn(self, method: bytes, value: object, client: str) -> Reply:
         if self._free:
             self._free -= 1
         else:
@@ -155,31 +162,35 @@ class Backend:
             self._queue.put(client, turn)
             await turn
         try:
-            return await self._ask(msgspec.json.encode(value))
+            body = None if method == b"GET" else msgspec.json.encode(value)
+            return await self._ask(method, body)
         finally:
             if self._queue:
                 self._queue.take().callback(None)
             else:
                 self._free += 1
 
-    async def _ask(self, body: bytes) -> Reply:
+    async def _ask(self, method: bytes, body: bytes | None) -> Reply:
         try:
             try:
-                return await self._ask_once(body)
+                return await self._ask_once(method, body)
             except _LOST as why:
                 if not self.repeat or _is_cancelled(why):
                     raise
-            return await self._ask_once(body)
+            return await self._ask_once(method, body)
         except Exception as why:
             # Nobody waits for it any more: Twisted's client says so in its own words.
             if _is_cancelled(why):
                 raise CancelledError from None
             raise
 
-    async def _ask_once(self, body: bytes) -> Reply:
-        fields = {"Content-Type": "application/json", **self._headers}
+    async def _ask_once(self, method: bytes, body: bytes | None) -> Reply:
+        fields = {"Content-Type": "application/json"} if body is not None else {}
+        fields |= self._headers
         headers = Headers({name: [value] for name, value in fields.items()})
-        response = await self._agent.request(b"POST", self._uri, headers, _Whole(body))
+        response = await self._agent.request(
+            method, self._uri, headers, None if body is None else _Whole(body)
+        )
         collector = _Collector(self._answer_bytes)
         response.deliverBody(collector)
         return Reply(response.code, await collector.done)

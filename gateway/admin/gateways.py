@@ -1,0 +1,133 @@
+"""Many gateways at a glance: a row for each, and for a job that tells of itself, made of
+what its `/api/status` says.
+
+    GET /api/gateways    {"gateways": [{…}, …]}, this one first
+
+No clock and no I/O: the daemon asks the others (`gateway.daemon.others`), and `gateway
+status --all` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gateway.spoken import duration
+
+__all__ = ["Row", "row_of", "silent"]
+
+_TEXT_CHARACTERS = 400
+_NAME_CHARACTERS = 100
+_JOB_SILENT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One of them."""
+
+    address: str
+    """Of its admin port."""
+    kind: Literal["gateway", "job", "unknown"] = "unknown"
+    name: str = ""
+    """Its node; of a job, `Spark job`."""
+    incarnation: str = ""
+    """Of a gateway: no other one has the same."""
+    version: str = ""
+    level: Literal["good", "warning", "bad"] = "bad"
+    sentence: str
+    """Its own first sentence, or why there is none."""
+    age_seconds: float | None = None
+    """How old its oldest event in no table is; of a job, the oldest file in none."""
+    connections: int | None = None
+    waiting_bytes: int | None = None
+    room_seconds: float | None = None
+    """Until senders are held back, at the rate of the last minute; None: not in sight."""
+    heard_seconds: float | None = None
+    """Ago; None: it was never heard."""
+
+
+def row_of(address: str, told: Mapping[str, Any], now: float) -> Row:
+    """Of who answers so, at *now* since the epoch.  Raises ValueError if it is neither."""
+    try:
+        if "node" in told:
+            return _gateway(address, told)
+        if "state" in told:
+            return _job(address, told, now)
+    except (KeyError, TypeError, AttributeError, ValueError) as why:
+        raise ValueError(f"it says nothing of use: {why!r}") from None
+    raise ValueError("what answers there is neither a gateway nor a job")
+
+
+def silent(address: str, why: str, before: Row | None = None) -> Row:
+    """Of who does not answer; *before*: as it did the last time."""
+    since = ""
+    if before is not None and before.heard_seconds is not None:
+        since = f"; it did {duration(before.heard_seconds)} ago"
+    return Row(
+        address=address,
+        kind="unknown" if before is None else before.kind,
+        name="" if before is None else before.name,
+        version="" if before is None else before.version,
+        sentence=f"It does not answer ({why[:_TEXT_CHARACTERS]}){since}.",
+        heard_seconds=None if before is None else before.heard_seconds,
+    )
+
+
+def _gateway(address: str, told: Mapping[str, Any]) -> Row:
+    fresh = told.get("freshness") or {}
+    level = str(fresh.get("level") or "bad")
+    sentence = told.get("sentence")
+    if not sentence:
+        sentence = f"The gateway is not ready: {told.get('not_ready_reason')}."
+    return Row(
+        address=address,
+        kind="gateway",
+        name=str(told["node"])[:_NAME_CHARACTERS],
+        incarnation=str((told.get("incarnation") or {}).get("id", "")),
+        version=str(told.get("version", ""))[:_NAME_CHARACTERS],
+        level="good" if level == "good" else "warning" if level == "warning" else "bad",
+        sentence=str(sentence)[:_TEXT_CHARACTERS],
+        age_seconds=_number(fresh.get("age_seconds")),
+        connections=sum(int(one["connections"]) for one in told["listeners"]),
+        waiting_bytes=int(fresh.get("waiting_bytes", 0)),
+        room_seconds=_number(fresh.get("room_seconds")),
+        heard_seconds=0.0,
+    )
+
+
+def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
+    state, said = str(told["state"]), max(0.0, now - float(told["at"]))
+    oldest = told.get("oldest_file") or {}
+    age = max(0.0, now - float(oldest["at"])) if "at" in oldest else 0.0
+    level: Literal["good", "warning", "bad"] = "good"
+    if said > _JOB_SILENT_SECONDS and state in ("starting", "running"):
+        level, sentence = "bad", f"Spark has been silent for {duration(said)}."
+    elif state == "starting":
+        doing = f" ({told['doing']})" if told.get("doing") else ""
+        sentence = f"Spark is starting{doing}."
+    elif state == "running":
+        last = told.get("last_batch_at")
+        when = "committed nothing yet"
+        if last is not None:
+            when = (
+                f"committed its last batch {duration(max(0.0, now - float(last)))} ago"
+            )
+        sentence = f"Spark runs, and {when}."
+    else:
+        why = f": {told['last_error']}" if told.get("last_error") else ""
+        level, sentence = "bad", f"The Spark job is {state}{why}."
+    return Row(
+        address=address,
+        kind="job",
+        name="Spark job",
+        version=str(told.get("version", ""))[:_NAME_CHARACTERS],
+        level=level,
+        sentence=sentence[:_TEXT_CHARACTERS],
+        age_seconds=age,
+        heard_seconds=0.0,
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,168 @@
+"""The other gateways of `admin.peers`: asked while somebody looks, and harmless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.web.client import ResponseNeverReceived
+
+from doubles import FakeAgent
+from gateway.admin.status import (
+    ArchiveStatus,
+    IncarnationStatus,
+    JournalStatus,
+    SpoolStatus,
+    Status,
+    as_json,
+)
+from gateway.config.model import Admin
+from gateway.daemon.others import EVERY_SECONDS, Others
+
+PEERS = ["gw-2:8080", "https://gw-3:8443"]
+
+
+def status(node: str, incarnation: str = "") -> Status:
+    return Status(
+        node=node,
+        version="1",
+        uptime_seconds=1.0,
+        not_ready_reason=None,
+        listeners=[],
+        journal=JournalStatus(1, 1),
+        spool=SpoolStatus(1, 1, 1),
+        archive=ArchiveStatus(1, 1),
+        incarnation=IncarnationStatus(incarnation),
+    )
+
+
+def told(node: str, incarnation: str = "") -> Any:
+    return json.loads(as_json(status(node, incarnation)))
+
+
+class World:
+    """One gateway, whose peers answer when the test says so."""
+
+    def __init__(self, peers: list[str], **more: Any) -> None:
+        self.clock = Clock()
+        settings = Admin.model_validate({"peers": peers, **more})
+        self.others = Others(
+            settings, lambda: status("gw-1", "5f0c"), self.clock, lambda: 1e6
+        )
+        self.agents = []
+        for other in self.others._others:
+            other.backend._agent = FakeAgent()
+            self.agents.append(other.backend._agent)
+
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self.others.page({}).body)["gateways"]
+        return rows
+
+    def turn(self) -> None:
+        self.clock.advance(EVERY_SECONDS)
+        self.others.look()
+
+    @property
+    def open(self) -> list[int]:
+        return [len(agent._open) for agent in self.agents]
+
+
+@pytest.fixture
+def world() -> World:
+    return World(PEERS)
+
+
+def test_a_row_for_each(world: World) -> None:
+    """This one first; the others once they have answered."""
+    first = world.rows()
+    assert [row["name"] for row in first] == ["gw-1", "", ""]
+    assert {row["sentence"] for row in first[1:]} == {"It is being asked."}
+    world.agents[0].answer(200, told("gw-2"))
+    world.agents[1].answer(200, {"state": "running", "at": 1e6, "last_batch_at": 1e6})
+    rows = world.rows()
+    assert [row["name"] for row in rows] == ["gw-1", "gw-2", "Spark job"]
+    assert [row["address"] for row in rows] == [
+        "this gateway", "http://gw-2:8080", "https://gw-3:8443",
+    ]  # fmt: skip
+
+
+def test_nobody_is_asked_while_nobody_looks(world: World) -> None:
+    world.others.look()
+    assert world.open == [0, 0]
+    world.rows()
+    for agent in world.agents:
+        agent.answer(200, told("x"))
+    for _ in range(20):
+        world.turn()
+        for agent in world.agents:
+            while agent._open:
+                agent.answer(200, told("x"))
+    world.turn()
+    assert world.open == [0, 0]
+
+
+def test_one_that_hangs_is_said_and_asked_once_at_a_time(world: World) -> None:
+    """Its request ends in time; the other's row is as fresh as ever."""
+    world.rows()
+    world.agents[0].answer(200, told("gw-2"))
+    for _ in range(3):
+        world.rows()
+        world.turn()
+        assert max(world.open) <= 1
+        world.agents[1].answer(200, told("gw-3"))
+    rows = world.rows()
+    assert (
+        rows[1]["sentence"] == "It does not answer (no answer in 4 s); it did 15 s ago."
+    )
+    assert (rows[1]["name"], rows[1]["level"]) == ("gw-2", "bad")
+    assert (rows[2]["name"], rows[2]["heard_seconds"]) == ("gw-3", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda agent: agent.answer(401, b""), "it asks for another token"),
+        (lambda agent: agent.answer(503, b""), "it answers 503"),
+        (lambda agent: agent.answer(200, b"<html>"), "answers 200, and its body"),
+        (lambda agent: agent.answer(200, {}), "neither a gateway nor a job"),
+        (lambda agent: agent.answer(200, b"x" * (5 << 20)), "answers with more than"),
+        (lambda agent: agent.fail(ResponseNeverReceived([])), "does not answer"),
+    ],
+)
+def test_rubbish_is_said(
+    answer: Callable[[FakeAgent], None], why: str, world: World
+) -> None:
+    """In a row; a request that was lost is repeated once."""
+    world.rows()
+    answer(world.agents[0])
+    if world.agents[0]._open:
+        answer(world.agents[0])
+    row = world.rows()[1]
+    assert why in row["sentence"]
+    assert row["level"] == "bad"
+
+
+def test_the_same_list_may_be_everywhere(world: World) -> None:
+    """By its incarnation a gateway knows itself; another one of its name is shown."""
+    world.rows()
+    world.agents[0].answer(200, told("gw-1", "5f0c"))
+    world.agents[1].answer(200, told("gw-1", "e0e0"))
+    assert [row["name"] for row in world.rows()] == ["gw-1", "gw-1"]
+
+
+def test_a_reload_changes_whom_it_asks(world: World) -> None:
+    """What was said before is forgotten where the list is another."""
+    world.rows()
+    world.agents[0].answer(200, told("gw-2"))
+    before = world.others._settings
+    world.others.configure(before)
+    assert [row["name"] for row in world.rows()] == ["gw-1", "gw-2", ""]
+    world.others.configure(Admin.model_validate({"peers": ["gw-4:1"]}))
+    assert [row["address"] for row in world.rows()[1:]] == ["http://gw-4:1"]
+
+
+def test_without_peers_it_is_alone() -> None:
+    assert [row["name"] for row in World([]).rows()] == ["gw-1"]
