@@ -40,6 +40,7 @@ A client, its part of `gateway send`, and commands:
     source       the events that it sends
     command      where commands connect to; wrong use; text for a terminal
     sender       sends until it is acknowledged, on connection after connection
+    http_client  HTTP requests to other services, bounded in time, number and size
     outgoing     outgoing connections: TCP, TLS, WebSocket
     websocket_client    what `outgoing` has for WebSocket
 """
