@@ -298,11 +298,11 @@ def flat(value: float, minutes: float) -> str:
 
 
 def healthy_but(**series: str) -> dict[str, str]:
-    """All is well for eight hours, but for these, by the names of the metrics."""
+    """All is well for two hours, but for these, by the names of the metrics."""
     found = {}
     for name, (start, step) in HEALTHY.items():
         metric = name.partition("{")[0]
-        values = f"{start}+{step}x{8 * 60 * _MINUTE}".replace("+-", "-")
+        values = f"{start}+{step}x{2 * 60 * _MINUTE}".replace("+-", "-")
         found[_named(name)] = series.get(metric, values)
     return found
 
@@ -313,15 +313,15 @@ def restarted() -> dict[str, str]:
     for name, (start, step) in HEALTHY.items():
         before = f"{start}+{step}x47".replace("+-", "-")
         if name == 'up{job="gateway"}':
-            found[_named(name)] = f"{before} 0+0x5 1+0x480"
+            found[_named(name)] = f"{before} 0+0x5 1+0x400"
         elif "gateway-spark" in name:
-            found[_named(name)] = f"{start}+{step}x540"
+            found[_named(name)] = f"{start}+{step}x460"
         elif name == 'process_start_time_seconds{job="gateway"}':
-            found[_named(name)] = f"{before} _x6 {start + 800}+0x480"
+            found[_named(name)] = f"{before} _x6 {start + 800}+0x400"
         elif step and not name.startswith("gateway_certificate"):
-            found[_named(name)] = f"{before} _x6 0+{step}x480".replace("+-", "-")
+            found[_named(name)] = f"{before} _x6 0+{step}x400".replace("+-", "-")
         else:
-            found[_named(name)] = f"{before} _x6 {start}+{step}x480".replace("+-", "-")
+            found[_named(name)] = f"{before} _x6 {start}+{step}x400".replace("+-", "-")
     return found
 
 
@@ -345,21 +345,21 @@ SILENCE: dict[str, dict[str, str]] = {
         for name, (start, step) in HEALTHY.items()
     },
     "gateways without a job of their own": {
-        _named(name): f"{start}+{step}x480".replace("+-", "-")
+        _named(name): f"{start}+{step}x400".replace("+-", "-")
         for name, (start, step) in HEALTHY.items()
         if "spark" not in name and "lake" not in name
     },
     "idle night": healthy_but(
-        gateway_ack_seconds_bucket=f"{flat(48000, 480)}",
-        gateway_retained_bytes=flat(1e9, 480),
-        gateway_freshness_seconds=flat(0, 480),
-        gateway_lake_lag_seconds=flat(0, 480),
+        gateway_ack_seconds_bucket=flat(48000, 120),
+        gateway_retained_bytes=flat(1e9, 120),
+        gateway_freshness_seconds=flat(0, 120),
+        gateway_lake_lag_seconds=flat(0, 120),
     ),
     "night in which the archive takes the disk": healthy_but(
-        gateway_disk_free_bytes="4e11-1.5e8x1920"
+        gateway_disk_free_bytes="4e11-6e8x480"
     ),
     "spool that fills and is emptied again": healthy_but(
-        gateway_disk_room_bytes=" ".join(["5e11-1e9x19 4.81e11+1e9x19"] * 40)
+        gateway_disk_room_bytes=" ".join(["5e11-1e9x19 4.81e11+1e9x19"] * 12)
     ),
 }
 """What happens by day and night, and is nobody's to hear of."""
@@ -424,8 +424,8 @@ def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
     at any time of it.
     """
     heard = {
-        "expr": 'count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[9h]))',
-        "eval_time": "8h",
+        "expr": 'count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[3h]))',
+        "eval_time": "2h",
         "exp_samples": [],
     }
     written = {
