@@ -88,8 +88,7 @@ class Listener:
         self.accept = port.accept
         self.next_session = common.sessions
         self.clock: IReactorTime = common.reactor
-        self.turns = common.turns
-        self.memory = common.memory
+        self.turns, self.memory = common.turns, common.memory
         self.penalties = common.penalties
         self.connection_log = common.connection_log
         self.limits = settings.limits

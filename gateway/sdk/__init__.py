@@ -22,7 +22,7 @@ Options and limits:
 
     units        sizes, times and numbers, with bounds
     endpoint     addresses to listen on
-    limits       `listeners[].limits`
+    limits       `listeners[].limits`, and a protocol's own, made of them and its options
 
 Events: their flaws, how they are read back, and files beside them:
 

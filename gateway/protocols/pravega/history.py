@@ -1,18 +1,18 @@
 """Reads the bytes of a Pravega segment back from journal, spool and archive.
 
 Pravega's readers ask for a range of a segment.  Its events are rows, whose `seq` is
-where each begins; `runs` makes bytes of them again.  Which file may have them is known
-from an lsn near by, for files are named by their lsns; which row group of a file has
-them says a sparse index (`runs.FileIndex`), which is made of a file when somebody looks
-into it first, and forgotten when others need the room.  So to look for old events costs
-about as much as there is of them, whatever else was stored meanwhile.  What is still in
-the journal is read from there (`journal_runs`).  There is no second copy.
+where each begins; `runs` makes bytes of them again.  Files are named by their lsns, so an
+lsn near by tells which file may have them.  A sparse index (`runs.FileIndex`) tells which
+row group of it has them.  It is made when somebody first looks into the file, and
+forgotten when others need the room.  So to look for old events costs about as much as
+there is of them, whatever else was stored meanwhile.  What is still in the journal is read
+from there (`journal_runs`).  There is no second copy.
 
 `fetch` blocks, and any thread may call it; `read` does it in one of a few threads
-(`lookups`), and only these decode: each keeps the room of what it decoded for what comes
-next, and to touch fresh memory may cost as much as to decode into it.  What one of them
-decodes serves all who read near by, and the row group behind it is decoded when somebody
-reads on, before it is asked for.
+(`lookups`).  Only these decode: each uses the memory of what it decoded once more, as to
+touch fresh memory may cost as much as to decode into it.  What one of them decodes serves
+all who read near by.  When somebody reads on, the row group behind it is decoded before it
+is asked for.
 """
 
 from __future__ import annotations

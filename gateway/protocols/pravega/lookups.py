@@ -1,15 +1,14 @@
 """The threads that look into files for Pravega's readers, and whom they serve first.
 
 Many segments share a row group, and decoding it is most of the work for any of them.
-Readers that catch up need the same groups, each at its own time: served as they ask,
-those ahead have the next groups decoded, in whose place those behind have theirs decoded
-once more, and it becomes worse the more they are; if they took turns, too.  Served with the
-lowest lsn first they go through the files together.
+Readers that catch up need the same groups, each at its own time.  If they were served as
+they ask, or took turns, those ahead would have the next groups decoded, and in their place
+those behind would have theirs decoded once more: the more readers, the more often.  So the
+lowest lsn is served first, and they go through the files together.
 
-Invariant: before a read no more are served, from when it came, than three times as many
-as waited then, and eight.  Twice as many, and eight, go before it wherever they look; and
-then those that came to their turn in this way sooner, of which no more can be left than
-waited.
+Invariant: from when a read came, no more are served before it than three times as many as
+waited then, and eight.  Of these, twice as many, and eight, may look anywhere.  The others
+are those whose turn came by this same rule sooner: no more than waited.
 
 A thread that has no read to serve makes ready what comes next for one who reads on.
 """

@@ -7,10 +7,10 @@ A snapshot has the state of one moment, with changes that are not durable at tha
 it may replace an older one only when `Segments.durable` has reached its number.
 
 To encode 100 000 segments takes a second, which is too long to hold up connections.  So
-`SnapshotWriter` works in steps while the state goes on changing: a segment that is about
-to change is encoded before it does, and references to what its table has are copied:
-hundreds of thousands of entries are encoded in later steps, and come before their segment.
-Staged data only grows, so its length at the moment is enough.  The lsns of changes that
+`SnapshotWriter` works in steps while the state goes on changing.  A segment that is about
+to change is encoded before it does.  Of its table, which may have hundreds of thousands of
+entries, only references are copied then: the entries are encoded in later steps, and come
+before their segment.  Staged data only grows, so its length at the moment is enough.  The lsns of changes that
 were not durable at the moment become known later, and come last.
 
 No I/O, no clock.

@@ -89,10 +89,9 @@ class Ingest:
     def subscribe(self, publisher: str, announced: Announced | None = None) -> None:
         """Subscribe to the peer's *publisher*, which it may have *announced*.
 
-        A peer that has a name and knows extension 2 resumes behind what is stored of
-        it; that is known only when none of its elements is on the way to the disk, so
-        what has arrived goes there first: a stream may end, and another one begin, in
-        one read.
+        A peer that has a name and knows extension 2 resumes behind what is stored of it.
+        That is known only when none of its elements is on the way to the disk.  So what
+        has arrived goes there first, as one read may end a stream and begin another.
 
         Raises `Refusal` if a later life of the peer publishes it, or this one does.
         """

@@ -1,9 +1,9 @@
 """Large elements in parts: the streams of a connection take turns, some KiB each.
 
 An element that is written in one piece holds back all other streams of its connection.
-So those above `PART_BYTES` wait here, and leave part by part, as do small ones that are
-many, some at a time; whoever owns the session asks for the next part as long as the
-transport takes more, and gives other streams their turn between two.
+So those above `PART_BYTES` wait here, and leave part by part; so do small ones that are
+many, some at a time.  As long as the transport takes more, whoever owns the session asks
+for the next part, and gives other streams their turn between two.
 
 A subscriber joins the parts in memory, within its limits.  So only some elements of a
 connection are begun at a time; one that is larger than all that is alone.

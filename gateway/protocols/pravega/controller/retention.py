@@ -5,8 +5,8 @@ It does so from time to time.
     no policy     nothing is truncated, unless `options.stream_retention` says how old
     by time       what was written longer ago than `param`
     by size       what is older than the newest `param` bytes
-    consumption   with groups that say how far they have read (subscribers): no more than
-                  all of them have read; but what is older, or more, than `max`
+    consumption   where groups say how far they have read (subscribers): only what all of
+                  them have read; beyond `max` of age or size also what they have not
 
 Places are the segments' marks, so a little more is kept than a policy says: what was
 written in an hour, at most, or a quarter of a megabyte of a segment.  Only truncation
