@@ -1,9 +1,9 @@
 """The admin port: a site of the pages that are about parts of the daemon, on a listener.
 
-It is a listener as others are, with their TLS, PROXY headers, turns and deadlines, but for
-three things: nobody is turned away (`net.GivingWay`), the descriptors that connections of
-others must not take are for it, too, and what its peers hold is no part of the memory that
-theirs may hold.  So it answers while those are under attack.
+It is a listener as others are, with their TLS, PROXY headers, turns and deadlines.  Three
+things are other, so that it answers while those are under attack: nobody is turned away
+(`net.GivingWay`); it may use the file descriptors that are kept from their connections; and
+what its peers hold does not count in the memory that theirs may hold.
 
 It is bound when the journal is recovered, before any listener accepts: `/readyz` says what
 the daemon still waits for.  It is closed last.

@@ -6,9 +6,9 @@ half of `journal.memory_bytes`.
 
 Senders that behave can want more: a thousand that are in the middle of a window each,
 or all of them when the disk hangs.  So when a quarter of it is left it is *tight*, and
-input is read in an order (`Account.room`): those go on that have waited longest for an
-event to become durable, as many as what is left will do for, if their messages are as
-large as the last; and the others are left in the kernel's hands until there is room.
+input is read in an order (`Account.room`).  Those go on that have waited longest for an
+event to become durable: as many as what is left will do for, if their messages are as
+large as the last.  The others are left in the kernel's hands until there is room.
 Who begins goes last.  Addresses that hold little are read as they come, until there is an
 eighth of all left: that is for those who have begun.  And nobody waits for an address that
 has a quarter of all, if it has not an eighth of that itself.

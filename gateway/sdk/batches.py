@@ -4,10 +4,10 @@
                           ack   ◄── durable
 
 A protocol brings a `Session`, which makes batches of bytes without I/O, and `BatchListener`
-does the rest: it stores each batch, writes its acknowledgement once it is durable and
-never before an earlier one's, takes no more while the journal is full or too much is not
-durable, and closes a connection whose batch can not be stored.  Where a protocol has no
-acknowledgements they are empty, and all else is the same.
+does the rest.  It stores each batch, and writes its acknowledgement once it is durable, and
+never before an earlier one's.  It takes no more while the journal is full or too much is
+not durable, and closes a connection whose batch can not be stored.  Where a protocol has
+no acknowledgements they are empty, and all else is the same.
 
 One connection's input is taken a turn at a time (`turn`): what a session yields is
 consumed lazily, batch by batch, while the turn is not over and the connection may feed

@@ -1,10 +1,10 @@
 """Publishers by name: what subscribers of the gateway's own streams are given.
 
 A `Publisher` has a name and makes a `Source` for each subscription.  Whoever carries a
-subscription (a connection, the admin port) asks its source for elements when
-there is both demand and a transport that takes them, so a source never holds what a
-slow subscriber does not want; when it has none it says so, and wakes its subscription
-when it has some.
+subscription (a connection, the admin port) asks its source for elements when there is
+both demand and a transport that takes them, so a source never holds what a slow
+subscriber does not want.  A source that has none says so, and wakes its subscription when
+it has some.
 
     publishers = Publishers({"tap": tap, "events": replay})
     publishers.subscribe("tap?channel=orders", None, origin, wake)

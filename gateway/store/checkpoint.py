@@ -18,9 +18,9 @@ over a state that has them already, and that changes nothing, because a memory c
 what it has.
 
 Invariant: a snapshot has all that its covered segments have.  `published` is called when
-all who submitted a batch in the segment are told of it (`Journal.when_told`), which may be
-long after its file was written: a busy reactor is told of so many batches a turn, and with
-`ack: spool` and a bucket when that has the file.  A memory that takes batches as
+all who submitted a batch in the segment are told of it (`Journal.when_told`).  That may be
+long after its file was written: a busy reactor is told of only so many batches in a turn,
+and with `ack: spool` and a bucket they are told when that has the file.  A memory that takes batches as
 they become durable has taken them then; one that takes them sooner lets its snapshot wait
 until they are durable.
 

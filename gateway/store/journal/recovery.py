@@ -7,9 +7,9 @@
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
     3. the mark (`gateway.store.mark`) says how far the journal reached at least, in lsns
-       and in bytes of the newest segment, and the next segment how far the one before it,
-       in lsns by its name and in bytes by its first record: what a segment without a seal
-       lacks of that is no torn tail
+       and in bytes of the newest segment.  A segment says it of the one before: in lsns by
+       its name, and in bytes by its first record.  What a segment without a seal lacks of
+       that is no torn tail
     4. what was acknowledged and can not be read is reported, lsn by lsn: so is a segment
        that is missing before another one
 

@@ -49,11 +49,11 @@ _MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=33554432:"
     "glibc.malloc.trim_threshold=16777216",
 }
-"""Unless the environment says otherwise: its threads take turns with large pieces, of which
-each thread's own heap, and Arrow's, would keep some for itself (a third of all).  In huge
-pages, where the system has them, these cost a twentieth less CPU; and so do those that the
-process keeps for the next group of rows, instead of pages that are cleared for it: what is
-smaller than a segment, and 16 MiB that nothing needs."""
+"""Unless the environment says otherwise.  Its threads take turns with large pieces, of which
+each thread's own heap, and Arrow's, would keep some for itself (a third of all).  Huge
+pages, where the system has them, cost a twentieth less CPU.  So does what the process keeps
+for the next group of rows, as the system need not clear it: pieces that are smaller than a
+segment, and 16 MiB that nothing needs."""
 _END_SECONDS = 1.0
 _MOST_PROCESSES = 4
 """One event loop does not take what more of them could publish."""

@@ -9,9 +9,9 @@ events.  A crash between the two steps is finished by doing both again: an objec
 there with the same bytes is the one that was wanted (`gateway.store.bucket.commit`).
 
 Requests block, so they are made in threads of their own.  What fails is tried again until
-it works, with pauses that double, and meanwhile by one thread alone, with one file after
-the other: a server that is short of breath is asked no more than that, a link that is too
-slow for several at once gets fewer, and a file that alone is refused waits by itself.
+it works, with pauses that double.  Meanwhile one thread alone uploads one file after the
+other.  So a server that is short of breath is asked for no more, a link that is too slow for
+several files at once gets one, and a file that alone is refused waits by itself.
 """
 
 from __future__ import annotations
