@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BATCH_BYTES",
+    "DELETED",
     "LOST",
     "MAX_LSN",
     "SCHEMA",
@@ -90,6 +91,10 @@ SCHEMA_VERSION_KEY = b"gateway.schema"
 #: The flaw of a row that only holds the place of an acknowledged event which the
 #: journal can not give back: its disk returned other bytes than were synced.
 LOST = "lost"
+
+#: What the flaw of a row begins with of which somebody had the contents deleted: it holds
+#: the event's place for those who find theirs by lsns or offsets.
+DELETED = "deleted"
 
 
 @dataclass(slots=True, eq=False)

@@ -28,6 +28,7 @@ from gateway.audit.incarnations import Line, short
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
 from gateway.store import digests, incarnation, mark
+from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import committed, together
@@ -199,11 +200,19 @@ class _Reader:
                         yield one
                     break
 
+    def _before(self) -> dict[str, str]:
+        """Links of files in which events were blotted out, before that was done."""
+        try:
+            return links_before(deletions(self.directories.lake))
+        except ValueError:  # the audit's other half says so
+            return {}
+
     def _one(self, file: SpoolFile, path: Path) -> _File:
         stat = path.stat()
         key = path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns
         if key not in self._read:
             link = digests.of_file(path)
+            link = self._before().get(link, link)
             metadata = digests.metadata_of(path)
             self._read[key] = _File(
                 SpoolFile(path, file.node, file.first, file.last),

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
+from gateway.cli import _spark_delete
 from gateway.sdk.command import WrongUse
 from gateway.sink import able, kind_of
 from gateway.spark import job
@@ -24,6 +25,9 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
   backfill  make columns of rows that are in the tables already: those that were added to
             spark.columns since, or the COLUMNs that you name, whose paths have changed;
             one that you name and have no more is taken out.  May run beside the job
+  delete    take the rows of which --where is true out of the tables, their counts, archive
+            and bucket for good, and write down why (--reason); --dry-run counts them.  A
+            call goes on with one that was cut off.  The job must not run meanwhile
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
   settle    tell the job whether the target of your own function (spark.sink) has a batch
@@ -42,6 +46,7 @@ Example:
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
   gateway spark backfill status level --config conf/gateway.yaml
   gateway spark compact --config conf/gateway.yaml
+  gateway spark delete --where "uid = 'ann'" --reason "request 4711" --dry-run
   gateway spark requeue --config conf/gateway.yaml --flaw oversized
   gateway spark forget gw-2 --config conf/job.yaml
 
@@ -63,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "run",
             "backfill",
             "compact",
+            "delete",
             "requeue",
             "maintain",
             "settle",
@@ -101,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", metavar="N", type=int, help="settle: the batch that the job names"
     )
+    _spark_delete.add_arguments(parser)
     known = parser.add_mutually_exclusive_group()
     known.add_argument(
         "--written", action="store_true", help="settle: the target has it, whole"
@@ -118,6 +125,12 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--days is for maintain")
     if args.names and args.action not in ("backfill", "forget"):
         raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
+    if _spark_delete.is_used(args) and args.action != "delete":
+        raise WrongUse(
+            "--where, --reason, --table, --dry-run and --purge are for delete"
+        )
+    if args.action == "delete":
+        return _spark_delete.run(args, lambda text, news: _say(args, text, news))
     if args.action == "forget" and len(args.names) != 1:
         raise WrongUse("forget needs the name of one NODE")
     if args.action in ("nodes", "forget"):

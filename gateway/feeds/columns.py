@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gateway.event import SCHEMA
+from gateway.event import DELETED, SCHEMA
 from gateway.store.incarnation import KEY
 
-__all__ = ["gap", "matching", "of_incarnation", "read", "since", "streams"]
+__all__ = ["gap", "kept", "matching", "of_incarnation", "read", "since", "streams"]
 
 _ELEMENT_BYTES = 1 << 18
 _ROW_BYTES = 64  # of an event beside its payload, roughly
@@ -44,6 +44,17 @@ def matching(events: pa.RecordBatch, conditions: Mapping[str, str]) -> pa.Record
         # Null is what a condition on it gives, and filters drop it.
         events = events.filter(pc.equal(column.indices, code))
     return events
+
+
+def kept(events: pa.RecordBatch) -> pa.RecordBatch:
+    """Without the rows that only hold the place of events which were deleted."""
+    flaws = events.column("flaw")
+    if not any(
+        (word or "").startswith(DELETED) for word in flaws.dictionary.to_pylist()
+    ):
+        return events
+    gone = pc.starts_with(flaws.cast(pa.string()), DELETED)
+    return events.filter(pc.invert(pc.fill_null(gone, False)))
 
 
 def streams(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:

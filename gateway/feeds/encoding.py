@@ -85,8 +85,8 @@ def _as_columns(
 
 
 def of_events(events: pa.RecordBatch, query: Query) -> Encoded:
-    """What *query* wants of a table in order of lsn."""
-    events = columns.matching(events, query.conditions)
+    """What *query* wants of a table in order of lsn; no row that was deleted since."""
+    events = columns.matching(columns.kept(events), query.conditions)
     return (lines.of_columns if query.format == JSON else columns.streams)(events)
 
 

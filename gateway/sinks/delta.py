@@ -145,6 +145,25 @@ class DeltaTable:
         finally:
             self._spark.conf.unset(_WORDS)
 
+    def purge(self) -> Iterator[str]:
+        """See `commits.Table`."""
+        _, number = self._state()
+        if number is None:
+            return
+        check = "spark.databricks.delta.retentionDurationCheck.enabled"
+        _, words = self._ledger(number)
+        conf = self._spark.conf
+        if words is not None:
+            conf.set(_WORDS, words)
+        conf.set(check, "false")
+        try:
+            self._spark.sql(f"REORG TABLE delta.`{self.name}` APPLY (PURGE)")
+            self._spark.sql(f"VACUUM delta.`{self.name}` RETAIN 0 HOURS")
+        finally:
+            conf.unset(check)
+            conf.unset(_WORDS)
+        yield f"{self.name}: files of earlier versions removed"
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """See `commits.Table`."""
         _, number = self._state()

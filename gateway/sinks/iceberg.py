@@ -193,6 +193,17 @@ class IcebergTable:
             self._spark.sql(f"DELETE FROM {self.name} WHERE {condition}")  # noqa: S608
             self._carry(self._table())
 
+    def purge(self) -> Iterator[str]:
+        """See `commits.Table`."""
+        if not self._exists():
+            return
+        table = self._table()
+        self._carry(table)
+        now = int(time.time() * 1000)
+        table.expireSnapshots().expireOlderThan(now).retainLast(1).commit()
+        table.refresh()
+        yield f"{self.name}: files of earlier snapshots removed"
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """See `commits.Table`."""
         if not self._exists():

@@ -85,6 +85,12 @@ class Table(Protocol):
     def delete(self, condition: str) -> None:
         """Commit that the rows of which that is true are gone; the ledger is carried on."""
 
+    def purge(self) -> Iterator[str]:
+        """Remove the files that only its earlier versions have, at once.
+
+        Nobody reads such a version, or writes, meanwhile.  Says what was done.
+        """
+
     def maintain(self, *, days: float) -> Iterator[str]:
         """Compact it and remove what is older than *days* and no longer of it.
 

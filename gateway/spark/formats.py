@@ -8,18 +8,23 @@ from Maven Central, pinned, or from a folder where there is no network.
 from __future__ import annotations
 
 import contextlib
+import json
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import Kind
-from gateway.spark.ledger import Broken
+from gateway.spark.ledger import Broken, write_json
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from gateway.spark.commits import Table
     from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
+    from gateway.store.deleted import Deletion
 
 __all__ = ["Format", "jars_in", "merged"]
 
@@ -30,6 +35,13 @@ _LISTS = (
     "spark.jars.excludes",
     "spark.sql.extensions",
 )
+
+
+_COUNTS_DDL = (
+    "window_start bigint, window_end bigint, listener string, channel string, protocol"
+    " string, date string, events bigint, payload_bytes bigint, flawed bigint"
+)
+"""Counts that are taken back, as they are written down; instants in microseconds."""
 
 
 class Format(Kind):
@@ -129,6 +141,76 @@ class Format(Kind):
                 one_sink.settle(lake, disk, {**wanted, **events.state()})
             finally:
                 held.release()
+
+    def counts_back(
+        self, config: Any, spark: Any, condition: str
+    ) -> list[tuple[str, pa.Table]]:
+        """What the counts of the rows of which that is true take back, in one table."""
+        import pyarrow as pa
+
+        from gateway.spark import tables
+
+        events, _ = self.tables(config, spark)
+        rows = tables.counted(events.rows().where(condition), config.spark.stats_window)
+        names = ("window_start", "window_end")
+        plain = rows.selectExpr(
+            *(f"unix_micros({name}) AS {name}" for name in names),
+            *("listener", "channel", "protocol", "cast(date AS string) AS date"),
+            *(f"-{name} AS {name}" for name in ("events", "payload_bytes", "flawed")),
+        )
+        found = [row.asDict() for row in plain.collect()]
+        return [("", pa.Table.from_pylist(found))] if found else []
+
+    def delete(self, config: Any, spark: Any, disk: LakeDisk, record: Deletion) -> None:
+        """Delete the events of *record* from the table, and take their counts back; may be
+        done again.  No job runs meanwhile.
+        """
+        import pyarrow.parquet as pq
+
+        from gateway.spark import one_sink
+        from gateway.spark.commits import opened
+        from gateway.spark.deletion import as_sql
+        from gateway.spark.gone import Gone
+        from gateway.spark.ledger import Ranges
+        from gateway.store.deleted import counts_of
+
+        lake = config.data_dir / "lake"
+        events, counts = self.tables(config, spark)
+        opened(events, None, Gone(lake)())
+        for condition in as_sql(Ranges(record.events)):
+            events.delete(condition)
+        folder = counts_of(lake, record.id)
+        if disk.exists(folder):
+            ledger = counts.open()
+            number = folder / "commit"
+            if not disk.exists(number):
+                write_json(disk, number, ledger.sequence + 1)
+            # Each number is committed once.
+            if ledger.sequence < json.loads(disk.read(number)):
+                plain = pq.read_table(folder / "0").to_pylist()
+                rows = spark.createDataFrame(plain, _COUNTS_DDL)
+                names = ("window_start", "window_end")
+                micros = {one: f"timestamp_micros({one}) AS {one}" for one in names}
+                back = rows.selectExpr(
+                    *(
+                        micros.get(one, one)
+                        for one in counts.rows().columns
+                        if one != "date"
+                    ),
+                    "cast(date AS date) AS date",
+                )
+                after = replace(ledger, sequence=ledger.sequence + 1)
+                counts.append(back, after)
+            disk.remove_tree(folder)
+        wanted = {"sink": self.name, "table": events.name}
+        one_sink.settle(lake, disk, {**wanted, **events.state()})
+
+    def purge(self, config: Any, spark: Any) -> Iterator[str]:
+        """Remove what the table had in earlier versions from its files.  Nobody may read one
+        of these, or write, meanwhile.
+        """
+        events, _ = self.tables(config, spark)
+        yield from events.purge()
 
     def check(self, spark: Any) -> None:
         """Raise `Broken` unless the running session *spark* has what it needs."""

@@ -20,7 +20,7 @@ from gateway.spark.ledger import Broken, Life, Ranges
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 
-__all__ = ["Gone", "add_lsns", "events_in", "mask_of", "named_in"]
+__all__ = ["Gone", "add_lsns", "events_in", "mask_of", "named_in", "names_of"]
 
 _ROWS = 1 << 17
 
@@ -75,8 +75,15 @@ def events_in(path: Path) -> Ranges:
                     pc.equal(rows["flaw"].cast(pa.string()), LOST), False
                 )
                 rows = rows.filter(pc.invert(lost))
-            for life, lsns in _by_life(rows):
-                add_lsns(found, life, lsns)
+            found.update(names_of(rows))
+    return found
+
+
+def names_of(rows: pa.Table) -> Ranges:
+    """The events that *rows* are."""
+    found = Ranges()
+    for life, lsns in _by_life(rows):
+        add_lsns(found, life, lsns)
     return found
 
 

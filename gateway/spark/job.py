@@ -41,6 +41,7 @@ from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
+from gateway.store import deleted
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
 from gateway.store.s3 import bucket_of
@@ -181,6 +182,10 @@ class Job:
         self._recover()
         requeue.finish(self._lake, self._disk)
         partition.finish(self._lake, self._disk)
+        for one in deleted.unfinished(self._lake):
+            _log.warning(
+                "%s is not finished: gateway spark delete goes on with it", one.id
+            )
         self._poison.finish()
         self._give_up()
         self._sweep()

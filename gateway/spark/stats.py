@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["Counted", "count", "fold"]
+__all__ = ["COUNTED", "Counted", "count", "fold", "taken_back"]
 
 _ROWS = 1 << 16
 _KEYS = ["window_start", "window_end", "listener", "channel"]
@@ -33,7 +33,9 @@ _SCHEMA = pa.schema(
         ("flawed", pa.int64()),
     ]
 )
-_READ = ["received_at", "listener", "channel", "payload_bytes", "flaw", "misfits"]
+COUNTED = ("received_at", "listener", "channel", "payload_bytes", "flaw")
+"""Columns that are looked at."""
+_READ = [*COUNTED, "misfits"]
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,15 @@ def count(files: Iterable[tuple[str, Path]], window: timedelta) -> Counted:
         for date, table in _by_date(fold(tables))
     }
     return Counted(tables, misfits)
+
+
+def taken_back(rows: pa.Table, window: timedelta) -> dict[str, pa.Table]:
+    """Counts that take back those of *rows* of a table, by folder below `protocol=…`."""
+    counted = _grouped(rows, window // timedelta(microseconds=1))
+    for name in _SUMS:
+        at = counted.schema.get_field_index(name)
+        counted = counted.set_column(at, name, pc.negate(counted[name]))
+    return dict(_by_date(counted))
 
 
 def fold(tables: Iterable[pa.Table]) -> pa.Table:

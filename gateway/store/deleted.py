@@ -23,12 +23,15 @@ __all__ = [
     "EXPIRED",
     "Deletion",
     "Rewritten",
+    "counts_of",
     "deletions",
     "expired_days",
     "folder_of",
+    "links_before",
     "load",
     "save",
     "spans_of",
+    "unfinished",
 ]
 
 EXPIRED = "expired"
@@ -67,6 +70,8 @@ class Deletion(msgspec.Struct, frozen=True):
     """How many rows it found, by place."""
     done: bool = True
     """False: it has begun, and the next call goes on."""
+    stats: list[str] = []
+    """The counts that are taken back: what file N below `counts_of` is called in its table."""
     files: dict[str, list[Rewritten]] = {}
     """What it has rewritten in the archive, by name of the file."""
     format: int = _FORMAT
@@ -75,6 +80,23 @@ class Deletion(msgspec.Struct, frozen=True):
 def folder_of(lake: Path) -> Path:
     """Where they are."""
     return lake / INTERNAL / "deleted"
+
+
+def counts_of(lake: Path, name: str) -> Path:
+    """Where a deletion has the counts that it takes back, until they are in their table."""
+    return folder_of(lake) / f"{name}.counts"
+
+
+def links_before(found: Iterable[Deletion]) -> dict[str, str]:
+    """By SHA-256 of the archive's files that deletions have rewritten, that of each before
+    the first of them.
+    """
+    links: dict[str, str] = {}
+    for one in found:
+        for versions in one.files.values():
+            for each in versions:
+                links[each.sha256] = links.get(each.was, each.was)
+    return links
 
 
 def deletions(lake: Path) -> list[Deletion]:
@@ -87,6 +109,11 @@ def deletions(lake: Path) -> list[Deletion]:
         with contextlib.suppress(FileNotFoundError):
             found.append(_parsed(path.read_bytes(), path))
     return sorted(found, key=lambda one: one.at)
+
+
+def unfinished(lake: Path) -> list[Deletion]:
+    """What was begun and has not ended.  Raises as `deletions`."""
+    return [one for one in deletions(lake) if not one.done]
 
 
 def load(disk: Disk, lake: Path, name: str) -> Deletion | None:

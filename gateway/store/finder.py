@@ -230,10 +230,22 @@ class Finder:
             if directory is None:
                 continue
             with contextlib.suppress(FileNotFoundError):
+                path = directory / file.name
                 return pq.ParquetFile(
-                    directory / file.name,
-                    metadata=metadata,
+                    path,
+                    metadata=metadata if _is_footer_of(metadata, path) else None,
                     memory_map=True,
                     page_checksum_verification=True,
                 )
         raise FileNotFoundError(file.name)
+
+
+def _is_footer_of(metadata: pq.FileMetaData | None, path: Path) -> bool:
+    """Whether it still is: a file of the archive has another one, of another length, once
+    events were blotted out of it (`gateway.spark.blot`).  Raises FileNotFoundError.
+    """
+    if metadata is None:
+        return False
+    with path.open("rb", buffering=0) as file:
+        file.seek(-8, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little") == int(metadata.serialized_size)

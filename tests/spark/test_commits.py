@@ -21,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
@@ -31,6 +32,7 @@ from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
 from gateway.spark import job, session
 from gateway.spark.commits import CommitSink, opened
+from gateway.spark.deletion import Asked, delete
 from gateway.spark.formats import Format, merged
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ranges
@@ -642,3 +644,57 @@ def test_days_expire(world: World, cut: str | None) -> None:
         assert report.complete, report
         assert report.expired == 2 * SIZE - 1
     assert events.rows().count() == 7 * SIZE - 2 * SIZE + 1
+
+
+@pytest.mark.parametrize("cut", [None, "deleted", "counted"])
+def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
+    """By the format's own DELETE, counts included and once, whatever is cut off; the job goes
+    on, the audit knows, and a purge leaves no byte of them."""
+    world.config.spool.s3 = None
+    texts = [b'{"message": "%s secret"}' % name for name in (b"ann", b"bob", b"ann")]
+    world.spool.put("gw", 31, texts, flaws={2: "odd"})
+    world.run(4)
+    for name in world.spool.names():
+        (world.spool.path / name).unlink()
+    said = Asked("coalesce(body, cast(payload AS string)) LIKE '%ann%'", "case 1")
+    events, stats = world.kind.tables(world.config, world.spark)
+    [(_, dry)] = delete(world.config, world.spark, Lake(), said, dry_run=True)
+    assert (dry["events"], dry["counts"]) == (2, {"events": 1, "quarantine": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        if cut is not None:
+            table = type(events)
+            name = {"deleted": "delete", "counted": "append"}[cut]
+            whole = getattr(table, name)
+
+            def killed(self: Any, *how: Any, **more: Any) -> None:
+                whole(self, *how, **more)
+                raise PowerCut
+
+            patch.setattr(table, name, killed)
+            with pytest.raises(PowerCut):
+                list(delete(world.config, world.spark, Lake(), said))
+    told = list(
+        delete(
+            *(world.config, world.spark, Lake(), None if cut else said),
+            purge=True,
+        )
+    )
+    assert told[0][1]["done"] is True
+    assert {row.lsn for row in events.rows().collect()} == {*range(1, 31), 32}
+    counted = stats.rows().groupBy().sum("events", "flawed").collect()[0]
+    assert tuple(counted) == (31, 0)
+    asked: Any = world.config
+    folder = world.kind.folder(asked)
+    assert folder is not None
+    for path in folder.rglob("*.parquet"):
+        content = str(pq.ParquetFile(path).read().to_pylist())
+        assert "ann secret" not in content, path
+    world.spool.events("gw", 34, SIZE)
+    world.run(5)
+    world.sink().recover()
+    assert events.rows().count() == 31 + SIZE
+    reader = {"delta": "deltalake", "iceberg": "pyiceberg"}[world.config.spark.sink]
+    if importlib.util.find_spec(reader) is not None:
+        report = audit(Directories.under(world.config.data_dir))
+        assert report.complete, report
+        assert report.deleted == 2

@@ -246,7 +246,7 @@ class _Published:
         name = file.name
         footer = self._footers.get(name)
         opened = self._files.open(file, footer)
-        if footer is None:
+        if footer is None or footer.serialized_size != opened.metadata.serialized_size:
             self._footers.put(name, opened.metadata)
         return opened
 

@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gateway.event import DELETED
 from gateway.sdk.arrow import codes, filled
 
 __all__ = ["FileIndex", "RowGroup", "Run", "Span"]
 
-_UNFRAMED = "unframed"
+_UNFRAMED = ("unframed", f"{DELETED}:unframed")
 _HEADER_BYTES = 8
 _FILE_COST, _RUN_COST, _ENTRY_COST = 1024, 512, 28
 _ROW_COST = 29
@@ -180,8 +181,9 @@ class RowGroup:
         self._framed = np.ones(len(table), bool)
         if "flaw" in table.column_names:
             flaws, reasons = codes(table["flaw"])
-            if _UNFRAMED in reasons:
-                self._framed = flaws != reasons.index(_UNFRAMED)
+            for reason in _UNFRAMED:
+                if reason in reasons:
+                    self._framed &= flaws != reasons.index(reason)
 
     @property
     def weight(self) -> int:

@@ -1,0 +1,603 @@
+"""Events that somebody wants deleted go everywhere, once, under readers and kills."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deadlines import eventually, run
+from gateway.audit import audit
+from gateway.audit.chain import verify_chains
+from gateway.audit.payloads import compare_payloads
+from gateway.cli import main
+from gateway.event import SCHEMA
+from gateway.feeds import columns
+from gateway.spark.blot import blotted
+from gateway.spark.compact import compact
+from gateway.spark.deletion import (
+    Asked,
+    Found,
+    Places,
+    as_sql,
+    carry_out,
+    delete,
+    write_down,
+)
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.partition import Busy, alone
+from gateway.store.bucket import StoredObject
+from gateway.store.deleted import counts_of, deletions, unfinished
+from gateway.store.digests import PREVIOUS_KEY, PayloadDigest, of_file
+from gateway.store.directories import Directories
+from gateway.store.names import kept_name
+from gateway.store.spool.parquet import open_writer
+from played_spark import PowerCut
+from programs import Script
+from spools import envelope
+
+SIZE = 10
+MINUTE = timedelta(minutes=1)
+AT = 1_772_366_400_000_000
+DAY = 86_400_000_000
+ASKED = Asked("uid = 'ann' AND lsn > 7", "request 4711")
+WANTED = [3, 4, 15, 31]
+
+
+def wanted(*lsns: int) -> Ranges:
+    found = Ranges()
+    for lsn in lsns:
+        found.add(Life("gw", "a"), lsn, lsn)
+    return found
+
+
+def put_rows(lake: Path, first: int, flawed: tuple[int, ...] = ()) -> None:
+    """A batch of ten, of the day `first // 20`, with its counts."""
+    day = first // 20
+    at = datetime.fromtimestamp((AT + day * DAY) / 1e6, UTC)
+    for table in ("events", "quarantine"):
+        mine = [
+            lsn
+            for lsn in range(first, first + SIZE)
+            if (lsn in flawed) is (table == "quarantine")
+        ]
+        if not mine:
+            continue
+        texts = [f'{{"message": "line {lsn}"}}' for lsn in mine]
+        rows = {
+            "node": ["gw"] * len(mine),
+            "incarnation": ["a"] * len(mine),
+            "lsn": mine,
+            "received_at": pa.array([at] * len(mine), pa.timestamp("us", tz="UTC")),
+            "listener": ["beats"] * len(mine),
+            "channel": pa.array([None] * len(mine), pa.string()),
+            "payload_bytes": pa.array([len(text) for text in texts], pa.int32()),
+            "body": texts,
+            "flaw": pa.array(
+                ["odd" if lsn in flawed else None for lsn in mine], pa.string()
+            ),
+            "misfits": pa.array([None] * len(mine), pa.string()),
+        }
+        folder = lake / table / "protocol=lumberjack" / f"date={at.date()}"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(rows), folder / f"part-{first:010d}-0badcafe-0.parquet")
+    counts = {
+        "window_start": pa.array([at], pa.timestamp("us", tz="UTC")),
+        "window_end": pa.array([at + MINUTE], pa.timestamp("us", tz="UTC")),
+        "listener": ["beats"],
+        "channel": pa.array([None], pa.string()),
+        "events": [SIZE],
+        "payload_bytes": [
+            sum(len(f'{{"message": "line {n}"}}') for n in range(first, first + SIZE))
+        ],
+        "flawed": [len(flawed)],
+    }
+    folder = lake / "stats" / "protocol=lumberjack" / f"date={at.date()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(counts), folder / f"part-{first:010d}-0badcafe-1.parquet")
+
+
+def put_file(
+    folder: Path, name: str, table: pa.Table, words: Mapping[bytes, Any]
+) -> str:
+    """A published file with its digests; its link."""
+    folder.mkdir(parents=True, exist_ok=True)
+    digest = PayloadDigest()
+    with (folder / name).open("wb") as file, open_writer(file, "zstd") as writer:
+        for begin in range(0, len(table), 4):
+            part = table.slice(begin, 4)
+            digest.add(part["payload"])
+            writer.write_table(part, row_group_size=4)
+        found = {b"gateway.payloads": digest.hexdigest(), b"gateway.incarnation": "a"}
+        writer.add_key_value_metadata({**found, **words})
+    return of_file(folder / name)
+
+
+def name_of(first: int) -> str:
+    return f"events-gw-{first:020d}-{first + SIZE - 1:020d}.parquet"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Four batches in tables and archive, of two days; what a stream keeps of the first."""
+    lake, link = tmp_path / "lake", "0" * 64
+    committed = Ranges()
+    for first in range(1, 4 * SIZE, SIZE):
+        flawed = (first + 2,) if first == 1 else ()
+        put_rows(lake, first, flawed)
+        texts = [b'{"message": "line %d"}' % lsn for lsn in range(first, first + SIZE)]
+        table = envelope("gw", first, texts, received_at=AT)
+        words = {PREVIOUS_KEY: link}
+        link = put_file(tmp_path / "archive", name_of(first), table, words)
+        if first == 1:
+            kept = tmp_path / "retained" / "gw"
+            put_file(kept, kept_name(1, SIZE, 0), table, {})
+        committed.add(Life("gw", "a"), first, first + SIZE - 1)
+    (lake / ".gateway").mkdir()
+    ledger = Ledger(committed=committed, sequence=1000)
+    ledger.save(Lake(), lake / ".gateway" / "events.json")
+    return Places(
+        lake,
+        tmp_path / "spool",
+        tmp_path / "archive",
+        tmp_path / "retained",
+        tmp_path / "poison",
+    )
+
+
+def seen(lake: Path) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for table in ("events", "quarantine"):
+        rows = ds.dataset(lake / table, partitioning="hive", format="parquet")
+        if rows.files:  # all rows of one may have gone
+            found.update(rows.to_table(columns=["lsn"])["lsn"].to_pylist())
+    return found
+
+
+def counted(lake: Path) -> tuple[int, int, int]:
+    rows = ds.dataset(lake / "stats", partitioning="hive", format="parquet").to_table()
+    return tuple(
+        sum(rows[name].to_pylist()) for name in ("events", "payload_bytes", "flawed")
+    )  # type: ignore[return-value]
+
+
+def is_counted_right(lake: Path) -> bool:
+    """Whether the counts are those of the rows that are there."""
+    found = [0, 0, 0]
+    for table in ("events", "quarantine"):
+        found_files = ds.dataset(lake / table, format="parquet")
+        if not found_files.files:
+            continue
+        rows = found_files.to_table()
+        found[0] += rows.num_rows
+        found[1] += sum(rows["payload_bytes"].to_pylist())
+        found[2] += rows.num_rows - rows["flaw"].null_count
+    return counted(lake) == tuple(found)
+
+
+def bytes_below(folder: Path) -> bytes:
+    """What files say, unpacked."""
+    found = [
+        json.dumps(pq.ParquetFile(path).read().to_pylist(), default=str)
+        for path in sorted(folder.rglob("*.parquet"))
+    ]
+    return "".join(found).encode()
+
+
+def check_gone(places: Places, root: Path, lsns: list[int]) -> None:
+    """From tables, counts, archive and what streams keep; and the audit says complete."""
+    lake = places.lake
+    assert seen(lake) == Counter({n: 1 for n in range(1, 41) if n not in lsns})
+    assert is_counted_right(lake)
+    for folder in (lake, places.archive, places.retained):
+        said = bytes_below(folder)
+        for lsn in lsns:
+            assert f'"line {lsn}"'.encode() not in said.replace(b"\\", b""), lsn
+    report = audit(Directories.under(root))
+    assert report.complete, report
+    assert report.deleted == len(lsns)
+    assert compare_payloads(Directories.under(root)).problems == []
+    assert verify_chains(Directories.under(root), pause=lambda _: None).whole
+
+
+def test_gone_everywhere(
+    places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And who asked for it, when, why and what is written down, but not whose it was; a
+    second call finds nothing to finish."""
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
+    assert [one.id for one in unfinished(places.lake)] == [record.id]
+    done = carry_out(places, Lake(), record)
+    assert done.done
+    assert unfinished(places.lake) == []
+    check_gone(places, tmp_path, WANTED)
+    assert main(["audit", "--data-dir", str(tmp_path), "--content", "--chain"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "complete: 36 events, each exactly once; 4 deleted on purpose (request 4711)"
+        in said
+    )
+    [written] = deletions(places.lake)
+    assert (written.reason, written.where) == ("request 4711", "uid = ? AND lsn > ?")
+    hashed = hashlib.sha256(f"{written.salt}{ASKED.where}".encode()).hexdigest()
+    assert written.where_hash == hashed
+    assert (
+        "ann"
+        not in (places.lake / ".gateway/deleted" / f"{written.id}.json").read_text()
+    )
+    assert "@" in written.who
+
+
+def test_files_of_the_archive_keep_their_place(places: Places) -> None:
+    """Names, lsns, channels and the lengths of payloads stay, as readers of streams go by
+    them; sender and contents do not. A subscriber of `events` gets no such row."""
+    path = places.archive / name_of(1)
+    before = pq.read_table(path).to_pylist()
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 4)), MINUTE)
+    carry_out(places, Lake(), record)
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        assert file.num_row_groups == 3
+        table = file.read()
+    assert table.schema.equals(SCHEMA)
+    rows = table.to_pylist()
+    for was, now in zip(before, rows, strict=True):
+        if was["lsn"] not in (3, 4):
+            assert now == was
+            continue
+        assert now["payload"] == bytes(len(was["payload"]))
+        assert (now["session"], now["peer"], now["attributes"]) == ("", "", None)
+        assert now["flaw"] == "deleted"
+        for name in ("lsn", "received_at", "channel", "listener", "protocol", "seq"):
+            assert now[name] == was[name]
+    [batch] = table.combine_chunks().to_batches()
+    assert columns.kept(batch)["lsn"].to_pylist() == [1, 2, *range(5, 11)]
+    kept = [path.name for path in (places.retained / "gw").iterdir()]
+    assert kept == [kept_name(1, SIZE, 1)]
+    assert blotted(path, lambda rows: [True] * 0 or rows["lsn"].to_numpy() == 3) is None
+
+
+@pytest.mark.parametrize("gone", [2, 3, 4])
+def test_offsets_of_a_stream_stay(tmp_path: Path, gone: int) -> None:
+    """A Pravega segment has as many bytes as before, zeros where the event was, and all others
+    are where they were; in a row that is no whole events, too."""
+    from gateway.protocols.pravega.runs import RowGroup
+
+    texts = [b"first", b"half an ev", b"third", b""]
+    table = envelope(
+        *("gw", 1, texts), flaws={1: "unframed"}, protocol="pravega", channel="s/t/0"
+    )
+    table = table.set_column(10, "seq", pa.array([0, 13, 23, 36], pa.int64()))
+    put_file(tmp_path, name_of(1), table.cast(SCHEMA), {})
+
+    def segment() -> bytes:
+        with pq.ParquetFile(tmp_path / name_of(1)) as file:
+            run = RowGroup(file, 0, "pravega").run("s/t/0")
+        return bytes(run.read(0, 1000, 1))
+
+    before = segment()
+    assert before[8:23] == b"firsthalf an ev"
+    done = blotted(tmp_path / name_of(1), lambda rows: rows["lsn"].to_numpy() == gone)
+    assert done is not None
+    (tmp_path / name_of(1)).write_bytes(done[0])
+    begin, text = {2: (13, texts[1]), 3: (31, texts[2]), 4: (44, b"")}[gone]
+    end = begin + len(text)
+    assert segment() == before[:begin] + bytes(len(text)) + before[end:]
+
+
+def test_a_footer_of_before_is_not_believed(places: Places, tmp_path: Path) -> None:
+    """Who has read it reads the file that took the place of its own."""
+    from gateway.store.finder import Finder
+
+    finder = Finder(Directories.under(tmp_path), "gw")
+    finder.refresh()
+    file = finder.file(1)
+    assert file is not None
+    with finder.open(file) as opened:
+        footer = opened.metadata
+    carry_out(
+        places,
+        Lake(),
+        write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE),
+    )
+    with finder.open(file, footer) as opened:
+        assert opened.metadata.serialized_size != footer.serialized_size
+        assert opened.read()["flaw"].to_pylist()[2] == "deleted"
+
+
+POINTS = (
+    *("staged", "replaced", "removed", "counted", "link written down", "blotted"),
+    "done",
+)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_cut_off_anywhere(
+    places: Places, tmp_path: Path, point: str, times: int
+) -> None:
+    """Each row is there once or is one that goes, the audit is complete at once, and the next
+    call goes on, also where the day was compacted in between."""
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*WANTED)), MINUTE)
+    left = [times]
+
+    def cut(name: str) -> None:
+        left[0] -= name == point
+        if not left[0]:
+            raise PowerCut
+
+    try:
+        carry_out(places, Lake(), record, point=cut)
+    except PowerCut:
+        left[0] = -1
+    assert left[0] == -1 or times == 2
+    now = seen(places.lake)
+    assert set(now.values()) == {1}
+    assert set(range(1, 41)) - now.keys() <= set(WANTED)
+    assert audit(Directories.under(tmp_path)).complete
+    list(compact(places.lake, Lake(), before=date(2027, 1, 1)))
+    for one in unfinished(places.lake):
+        carry_out(places, Lake(), one)
+    check_gone(places, tmp_path, WANTED)
+    assert not counts_of(places.lake, record.id).exists()
+    assert not any((places.lake / ".gateway" / "compact").rglob("*.parquet"))
+
+
+def test_a_whole_day_may_go(places: Places, tmp_path: Path) -> None:
+    """No file is left of it, and its counts are nothing."""
+    lsns = list(range(1, 20))
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
+    carry_out(places, Lake(), record)
+    check_gone(places, tmp_path, lsns)
+
+
+def test_a_second_one_of_the_same_files(places: Places, tmp_path: Path) -> None:
+    """The chain is still that of the files as they were published."""
+    for lsns in (WANTED[:2], WANTED[2:], [5]):
+        record = write_down(places.lake, Lake(), ASKED, Found(wanted(*lsns)), MINUTE)
+        carry_out(places, Lake(), record)
+    check_gone(places, tmp_path, [*WANTED, 5])
+
+
+def test_somebody_else_is_at_it(places: Places) -> None:
+    """Nothing is done then, and what was written down waits."""
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    with alone(places.lake), pytest.raises(Busy, match="being rewritten already"):
+        carry_out(places, Lake(), record)
+    assert len(seen(places.lake)) == 40
+    assert unfinished(places.lake) == [record]
+
+
+def test_what_waits_in_the_spool_is_not_done(places: Places) -> None:
+    """Its file comes to the archive later: the next call has that, too."""
+    places.spool.mkdir()
+    (places.archive / name_of(1)).rename(places.spool / name_of(1))
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    assert not carry_out(places, Lake(), record).done
+    (places.spool / name_of(1)).rename(places.archive / name_of(1))
+    [left] = unfinished(places.lake)
+    assert carry_out(places, Lake(), left).done
+    assert b'"line 3"' not in bytes_below(places.archive).replace(b"\\", b"")
+
+
+class Bucket:
+    """A bucket in memory."""
+
+    url = "s3://b/p"
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = objects
+
+    def list(self, begin: str, after: str = "") -> Any:
+        for name, data in sorted(self.objects.items()):
+            if name.startswith(begin):
+                yield StoredObject(name, len(data), 0.0)
+
+    def read(self, name: str) -> bytes:
+        return self.objects[name]
+
+    def replace(self, name: str, data: bytes) -> None:
+        self.objects[name] = data
+
+
+def test_copies_in_a_bucket(places: Places) -> None:
+    """The objects of its archive, and no others."""
+    objects = {f"_archive/{p.name}": p.read_bytes() for p in places.archive.iterdir()}
+    bucket: Any = Bucket(dict(objects))
+    there = Places(
+        places.lake, places.spool, places.poison, places.retained, places.poison, bucket
+    )
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    done = carry_out(there, Lake(), record)
+    changed = {name for name in objects if bucket.objects[name] != objects[name]}
+    assert changed == {f"_archive/{name_of(first)}" for first in (1, 31)}
+    assert set(done.files) == {name_of(1), name_of(31)}
+    table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name_of(1)}"]))
+    assert table["flaw"].to_pylist()[2] == "deleted"
+
+
+READER = """
+import sys
+from collections import Counter
+from pathlib import Path
+import pyarrow.dataset as ds
+from gateway.spark.reading import files
+
+lake, home = Path(sys.argv[1]), Path(sys.argv[3])
+going = set(map(int, sys.argv[2].split(",")))
+
+def plain(table):
+    return ds.dataset(lake / table, partitioning="hive", format="parquet")
+
+def whole(table):
+    return ds.dataset(files(lake, table), format="parquet")
+
+with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wrong:
+    while True:
+        for way in whole, plain:
+            try:
+                seen = Counter(way("events").to_table(columns=["lsn"])["lsn"].to_pylist())
+            except FileNotFoundError:
+                continue
+            stay = {n for n in range(1, 41) if n != 3} - going
+            lacking = stay - seen.keys() if way is whole else set()
+            if lacking or set(seen.values()) - {1}:
+                print(way.__name__, sorted(lacking), seen, file=wrong)
+        print(len(seen), file=looks)
+"""
+
+KILLED = """
+import os, signal, sys
+from datetime import timedelta
+from pathlib import Path
+from gateway.spark.deletion import Asked, Found, Places, carry_out, write_down
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Life, Ranges
+from gateway.store.deleted import unfinished
+
+root, lsn, deadly = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+places = Places(*(root / name for name in ("lake", "spool", "archive", "retained", "poison")))
+
+def point(name):
+    if name == deadly:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+for one in unfinished(places.lake):
+    carry_out(places, Lake(), one)
+events = Ranges()
+events.add(Life("gw", "a"), lsn, lsn)
+record = write_down(places.lake, Lake(), Asked("true", "test"), Found(events), timedelta(minutes=1))
+carry_out(places, Lake(), record, point=point)
+"""
+
+
+def test_killed_under_the_eyes_of_a_reader(places: Places, tmp_path: Path) -> None:
+    """Who looks all the while sees no row twice, and misses none that stays; each kill is
+    gone on with by the next call."""
+    lsns = [5, 6, 15, 16, 25, 26, 35]
+    reader = Script(READER, tmp_path / "reader", places.lake, ",".join(map(str, lsns)))
+    try:
+        for lsn, deadly in zip(lsns, itertools.cycle(POINTS)):
+            before = len(reader.lines("looks"))
+            eventually(lambda n=before: len(reader.lines("looks")) > n, "a look")
+            killed = run(sys.executable, "-c", KILLED, tmp_path, lsn, deadly)
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+        for one in unfinished(places.lake):
+            carry_out(places, Lake(), one)
+        before = len(reader.lines("looks"))
+        eventually(lambda: len(reader.lines("looks")) > before + 1, "a look")
+    finally:
+        reader.kill()
+    assert reader.lines("wrong") == []
+    check_gone(places, tmp_path, lsns)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ab"), st.integers(1, 99), st.integers(0, 3)),
+        max_size=12,
+    )
+)
+def test_conditions_are_true_of_just_these(spans: list[tuple[str, int, int]]) -> None:
+    """However many ranges there are, and however they are cut."""
+    import sqlite3
+
+    events = Ranges()
+    for incarnation, first, more in spans:
+        events.add(Life("gw", incarnation), first, first + more)
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE t (node text, incarnation text, lsn integer)")
+    everything = [("gw", who, n) for who in ("a", "b", None) for n in range(1, 110)]
+    db.executemany("INSERT INTO t VALUES (?, ?, ?)", everything)
+    found = [
+        row
+        for condition in as_sql(events, most=3)
+        for row in db.execute(f"SELECT * FROM t WHERE {condition}")
+    ]
+    assert len(found) == len(set(found))
+    assert {(who, lsn) for _, who, lsn in found} == {
+        (life.incarnation, n)
+        for life, first, last in events
+        for n in range(first, last + 1)
+    }
+
+
+# -- with Spark -------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+def test_by_a_condition(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+) -> None:
+    """Found in the tables and in the spool; a dry run counts and changes nothing; what waits
+    is left out when it comes; a checkpoint and a ledger that are lost bring nothing back."""
+    config.spool.s3 = None
+    texts = [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"zoe", b"eve")]
+    config.spark.columns = {}
+    spool.put("gw", 1, texts, flaws={2: "odd"})
+    run_once()
+    spool.put("gw", 5, texts)
+    asked = Asked("coalesce(body, cast(payload AS string)) LIKE '%zoe%'", "case 1")
+    [(text, data)] = delete(config, spark, Lake(), asked, dry_run=True)
+    assert data == {
+        "events": 4,
+        "counts": {"lake/events": 1, "lake/quarantine": 1, "spool": 2, "archive": 2},
+        "dry_run": True,
+    }
+    assert text.startswith("4 events: 1 in lake/events")
+    assert len(lake_events()) == 4
+    only = Asked(asked.where, "case 0", ("quarantine",))
+    [(_, data)] = delete(config, spark, Lake(), only, dry_run=True)
+    assert data["counts"] == {"lake/quarantine": 1, "archive": 1}
+    [(text, data)] = delete(config, spark, Lake(), asked)
+    assert "some wait in the spool" in text
+    run_once()
+    stay = {("gw", lsn) for lsn in (2, 4, 6, 8)}
+    assert set(lake_events()) == stay
+    [(text, data)] = delete(config, spark, Lake(), None)
+    assert data["done"] is True
+    archive = config.data_dir / "archive"
+    assert b"zoe" not in bytes_below(archive)
+    report = audit(Directories.under(config.data_dir))
+    assert (report.complete, report.deleted) == (True, 4)
+    for path in archive.iterdir():
+        path.rename(spool.path / path.name)
+    run_once()
+    assert set(lake_events()) == stay
+    [(text, _)] = delete(config, spark, Lake(), asked)
+    assert "nothing to delete" in text
+
+
+def test_the_command_asks_for_what_it_needs(
+    settings_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything starts."""
+    config = ["--config", str(settings_file())]
+    for words, why in (
+        (["--where", "true"], "--reason"),
+        (["--where", " ", "--reason", "x"], "which rows"),
+        (["--dry-run"], "delete needs --where"),
+    ):
+        assert main(["spark", "delete", *words, *config]) == 2
+        assert why in capsys.readouterr().err
+    assert main(["spark", "compact", "--where", "true", *config]) == 2
+    assert "are for delete" in capsys.readouterr().err
