@@ -1,0 +1,106 @@
+"""The table of calls and commands in docs/pravega.md is complete, and true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.protocols.pravega.codec import REQUESTS
+from gateway.protocols.pravega.controller.access import Kind, Resource
+from gateway.protocols.pravega.controller.call_permissions import CALLS
+from gateway.protocols.pravega.wire_permissions import WIRE, Need
+from pravega_messages import new
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[2] / "docs" / "pravega.md"
+ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| (\w+): `(\w+)` \|$", re.MULTILINE)
+
+NEEDS = {
+    Need.READ: "`read`",
+    Need.WRITE: "`write`",
+    Need.MANAGE: "`manage`",
+    Need.ANY: "any of the three",
+    Need.USE: "any",
+}
+OTHERS = {
+    "getDelegationToken": "what it is wanted for, else any",
+    "AppendBlock": "as `SetupAppend`",
+    "AppendBlockEnd": "as `SetupAppend`",
+    "ConditionalAppend": "as `SetupAppend`",
+    "ConditionalBlockEnd": "as `SetupAppend`",
+    "TruncateSegment": "`manage`; of a revisioned stream `write`",
+    "FlushToStorage": "refused",
+    "ListStorageChunks": "refused",
+}
+"""What no table of permissions says by itself."""
+INSIDE = {"Padding", "PartialEvent", "Event"}
+"""They come inside of append blocks only."""
+
+
+def section() -> str:
+    """The page's."""
+    return PAGE.read_text().partition("## Calls and commands")[2].partition("\n## ")[0]
+
+
+ROWS = {name: (asks, file, test) for name, asks, file, test in ROW.findall(section())}
+
+
+def names() -> Iterator[str]:
+    """Of all calls and commands, in the order of their tables."""
+    yield from CALLS
+    for kind in WIRE:
+        if kind.__name__ not in INSIDE:
+            yield kind.__name__
+
+
+def asked_of(need: Need, what: Resource) -> str:
+    if what.kind is Kind.GROUP:
+        return "`groups`"
+    return NEEDS[need] + (" of the scope" if what.kind is Kind.SCOPE else "")
+
+
+def asks(name: str) -> str:
+    """What the code asks for, as the page says it."""
+    if name in OTHERS:
+        return OTHERS[name]
+    if name in CALLS:
+        asked = list(CALLS[name](_Anything()))
+        return ", ".join(asked_of(*each) for each in asked) or "nothing"
+    kind = next(each for each in WIRE if each.__name__ == name)
+    need = WIRE[kind]
+    return "nothing" if need is None else NEEDS[need]
+
+
+class _Anything:
+    """A request that has every field."""
+
+    def __getattr__(self, name: str) -> Any:
+        info = new("StreamInfo", scope="shop", stream="orders")
+        cut = new("StreamCut", stream_info=info)
+        return {
+            "stream_info": info, "begin": [cut], "end": (),
+            "position": cut, "stream_cut": cut,
+        }.get(name, "shop")  # fmt: skip
+
+
+def test_none_is_missing() -> None:
+    """Whatever the gateway serves has its row, and nothing else has one."""
+    assert list(ROWS) == list(names())
+    assert {kind.__name__ for kind in REQUESTS.values()} - INSIDE < set(ROWS)
+
+
+@pytest.mark.parametrize("name", list(names()))
+def test_its_row_is_true(name: str) -> None:
+    """It says what the code asks for, and a test of this name is in a file that makes such
+    calls.
+    """
+    told, file, test = ROWS[name]
+    assert told == asks(name)
+    folder = HERE / "controller" if name in CALLS else HERE
+    source = (folder / f"test_{file}.py").read_text()
+    assert f"\ndef {test}(" in source
+    assert (f'"{name}"' if name in CALLS else f"{name}(") in source
