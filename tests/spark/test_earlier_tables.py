@@ -66,7 +66,7 @@ def lines(first: int, count: int, word: str) -> list[bytes]:
         "parquet",
         pytest.param("delta", marks=[_fits, pytest.mark.needs_maven]),
         pytest.param("iceberg", marks=[_fits, pytest.mark.needs_maven]),
-        "warehouse_of_ours:put",
+        pytest.param("warehouse_of_ours:put", marks=pytest.mark.long),
     ],
 )
 def test_tables_of_an_earlier_version_go_on(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -210,6 +211,17 @@ def rows(data: Path) -> list[int]:
     return sorted(table.to_table(["lsn"])["lsn"].to_pylist())
 
 
+@pytest.fixture
+def _one_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Each takes two gigabytes, in whichever of the workers it runs."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with (shared / "large-events.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def large(count: int, size: int) -> list[bytes]:
     """Events that compress to the half."""
     return [
@@ -221,6 +233,7 @@ def large(count: int, size: int) -> list[bytes]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("_one_at_a_time")
 @pytest.mark.parametrize(
     ("count", "size"),
     [(40, 9 * MB), pytest.param(200, 5 * MB, marks=pytest.mark.long)],
@@ -245,6 +258,7 @@ def test_large_events_get_through(
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+@pytest.mark.usefixtures("_one_at_a_time")
 @pytest.mark.parametrize("depth", [0, pytest.param(5, marks=pytest.mark.long)])
 def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
     spool: Any, settings_file: Callable[..., Path], tmp_path: Path, depth: int
@@ -252,7 +266,7 @@ def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
     """Whether Java lives through it (depth 0) or not: then the next starts go on.  The last
     line names heap, key and file."""
     spool.put("gw", 1, large(3, 1000))
-    path = spool.put("gw", 4, [b'{"message": "%s"}' % (b"x" * (500 * MB))])
+    path = spool.put("gw", 4, [b'{"message": "%s"}' % (b"x" * (300 * MB))])
     spool.put("gw", 5, large(3, 1000))
     settings = settings_file(conf={"spark.executor.killOnFatalError.depth": str(depth)})
     for _ in range(3):
