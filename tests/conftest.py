@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(
 
     Those of one Spark session lie together, at the beginning: few workers start one.  The
     slow ones lie evenly among the others, and not at the end of a share, where one worker
-    would be left with them.
+    would be left with them; those that share what one of their module has made lie together,
+    or each would make it anew.
     """
     spark = [item for item in items if _has_session(item)]
     others = [item for item in items if not _has_session(item)]
@@ -44,9 +45,8 @@ def pytest_collection_modifyitems(
     quick = [item for item in others if not item.get_closest_marker("slow")]
     count, shares = len(items), getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = spark
-    for share in range(shares):
-        mine = slow[share::shares]
-        room = max(0, count * (share + 1) // shares - len(items) - len(mine))
+    for share, mine in enumerate(_dealt(slow, shares), 1):
+        room = max(0, count * share // shares - len(items) - sum(map(len, mine)))
         items += _mixed(mine, quick[:room])
         quick = quick[room:]
     items += quick
@@ -58,13 +58,36 @@ def _has_session(item: pytest.Item) -> bool:
     return "spark" in fixtures and item.get_closest_marker("spark") is not None
 
 
-def _mixed(slow: list[pytest.Item], quick: list[pytest.Item]) -> list[pytest.Item]:
+def _dealt(slow: list[pytest.Item], shares: int) -> list[list[list[pytest.Item]]]:
+    """For each share its groups of tests, about as many tests in each."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in slow:
+        module, _, _ = item.nodeid.partition("::")
+        groups.setdefault(
+            module if _shares_a_fixture(item) else item.nodeid, []
+        ).append(item)
+    dealt: list[list[list[pytest.Item]]] = [[] for _ in range(shares)]
+    for group in groups.values():
+        min(dealt, key=lambda mine: sum(map(len, mine))).append(group)
+    return dealt
+
+
+def _shares_a_fixture(item: pytest.Item) -> bool:
+    """It uses one that is made once a module."""
+    found = getattr(item, "_fixtureinfo", None)
+    known = {} if found is None else found.name2fixturedefs
+    return any(made[-1].scope == "module" for made in known.values() if made)
+
+
+def _mixed(
+    slow: list[list[pytest.Item]], quick: list[pytest.Item]
+) -> list[pytest.Item]:
     """The slow ones evenly among the first three quarters of the others."""
     between = 3 * len(quick) // (4 * max(len(slow), 1))
     return [
         item
-        for number, one in enumerate(slow)
-        for item in (one, *quick[number * between : (number + 1) * between])
+        for number, group in enumerate(slow)
+        for item in (*group, *quick[number * between : (number + 1) * between])
     ] + quick[len(slow) * between :]
 
 
