@@ -6,7 +6,7 @@
 from gateway.net.admission import GivingWay
 from gateway.net.common import Common
 from gateway.net.connection_log import ConnectionLog
-from gateway.net.limits import admin_connections, raise_descriptor_limit
+from gateway.net.descriptors import admin_connections, raise_descriptor_limit
 from gateway.net.listen import CannotListen, Listener
 from gateway.net.memory import MemoryBudget
 from gateway.net.penalties import Penalties

@@ -10,12 +10,9 @@ from typing import Any, Protocol
 
 from gateway.config.listener import ProxyProtocol
 from gateway.event import network_of
-from gateway.net.limits import (
-    ConnectionCounts,
-    descriptor_ceiling,
-    next_descriptor,
-)
+from gateway.net.descriptors import descriptor_ceiling, next_descriptor
 from gateway.net.proxy import TrustedNetworks
+from gateway.net.traffic import ConnectionCounts
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.limits import Limits
 

@@ -8,10 +8,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gateway.net.limits import ConnectionCounts
 from gateway.net.rejections import Rejections
 
-__all__ = ["Traffic"]
+__all__ = ["ConnectionCounts", "Traffic"]
+
+
+class ConnectionCounts:
+    """How many connections are open from each host."""
+
+    __slots__ = ("_hosts",)
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, int] = {}
+
+    def __getitem__(self, host: str) -> int:
+        return self._hosts.get(host, 0)
+
+    def add(self, host: str) -> None:
+        """One more."""
+        self._hosts[host] = self[host] + 1
+
+    def remove(self, host: str) -> None:
+        """One less; a host with none is forgotten."""
+        left = self[host] - 1
+        if left > 0:
+            self._hosts[host] = left
+        else:
+            self._hosts.pop(host, None)
 
 
 @dataclass(slots=True)

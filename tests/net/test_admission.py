@@ -103,7 +103,7 @@ def test_it_survives_running_out_of_descriptors(with_reactor: Run) -> None:
 
         FLOOD = (
             "import socket, sys;"
-            "from gateway.net.limits import raise_descriptor_limit as more; more();"
+            "from gateway.net.descriptors import raise_descriptor_limit as more; more();"
             "where = sys.argv[1], int(sys.argv[2]);"
             "clients = [socket.create_connection(where) for _ in range(400)];"
             "print(flush=True); sys.stdin.read()"

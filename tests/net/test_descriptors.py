@@ -7,8 +7,9 @@ import resource
 import pytest
 
 from gateway.event import network_of
-from gateway.net import limits
-from gateway.net.limits import ConnectionCounts, descriptor_ceiling
+from gateway.net import descriptors
+from gateway.net.descriptors import descriptor_ceiling
+from gateway.net.traffic import ConnectionCounts
 
 
 def test_counts_forget_hosts_without_connections() -> None:
@@ -58,7 +59,7 @@ def test_the_admin_port_takes_a_part_of_them(
 ) -> None:
     """The disk has the rest, even while half as many more are being closed."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
-    assert limits.admin_connections() == most
+    assert descriptors.admin_connections() == most
 
 
 @pytest.mark.parametrize(
@@ -72,5 +73,5 @@ def test_the_soft_limit_is_lifted_to_the_hard_one(
     now = [before]
     monkeypatch.setattr(resource, "getrlimit", lambda _: now[0])
     monkeypatch.setattr(resource, "setrlimit", lambda _, pair: now.append(pair))
-    assert limits.raise_descriptor_limit() == after
+    assert descriptors.raise_descriptor_limit() == after
     assert now[-1][0] == after

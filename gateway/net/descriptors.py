@@ -1,4 +1,4 @@
-"""Limits on what peers cost: connections per host, file descriptors."""
+"""File descriptors: how many there are, and how many of them connections may take."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import resource
 
 __all__ = [
-    "ConnectionCounts",
     "admin_connections",
     "descriptor_ceiling",
     "next_descriptor",
@@ -14,30 +13,6 @@ __all__ = [
 ]
 
 _DESCRIPTORS_WANTED = 1 << 20
-
-
-class ConnectionCounts:
-    """How many connections are open from each host."""
-
-    __slots__ = ("_hosts",)
-
-    def __init__(self) -> None:
-        self._hosts: dict[str, int] = {}
-
-    def __getitem__(self, host: str) -> int:
-        return self._hosts.get(host, 0)
-
-    def add(self, host: str) -> None:
-        """One more."""
-        self._hosts[host] = self[host] + 1
-
-    def remove(self, host: str) -> None:
-        """One less; a host with none is forgotten."""
-        left = self[host] - 1
-        if left > 0:
-            self._hosts[host] = left
-        else:
-            self._hosts.pop(host, None)
 
 
 def raise_descriptor_limit() -> int:
