@@ -215,6 +215,11 @@ class AcceptedConnection:
             why = self.ended_by or why_lost
             self._listener.connection_log.closed(self.origin, why, lambda: self.seen)
 
+    @property
+    def is_spare(self) -> bool:
+        """It is set up, and its peer has nothing to say yet."""
+        return self._setup is not None and self._setup.is_spare
+
     def pauseProducing(self) -> None:
         """The transport holds more than `READ_BYTES` unsent: the peer does not read.
 

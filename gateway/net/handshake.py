@@ -56,6 +56,11 @@ class SetUp:
         else:
             self._peer_known()
 
+    @property
+    def is_spare(self) -> bool:
+        """All is ready for its first bytes, of which there is none."""
+        return self._connection.life is Life.FIRST_BYTES and not self._partial
+
     def take(self, data: bytes) -> None:
         """The next bytes; without TLS, once that is established."""
         match self._connection.life:

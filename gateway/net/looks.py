@@ -124,8 +124,9 @@ class Looks:
     def _deadline_passed(self, connection: AcceptedConnection) -> None:
         if connection.life >= Life.CLOSING:
             connection.transport.abortConnection()
-        elif not connection.received:
-            # Many a load balancer keeps a port open and says nothing.
+        elif not connection.received or connection.is_spare:
+            # Many a load balancer keeps a port open and says nothing; a browser does so
+            # when TLS is agreed upon.
             self._end_quietly(connection, "handshake", "{peer} says nothing")
             connection.end()
         else:

@@ -33,6 +33,28 @@ _REACHED = """
 """
 
 
+_CUT = """
+[...document.querySelectorAll("td.long, .card dt, .card dd, .way dd, .big")]
+    .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.innerText)
+"""
+_BESIDE = """
+(part => part.scrollWidth - part.clientWidth)(document.querySelector("#listeners").parentNode)
+"""
+_OVERLAID = """
+[...document.querySelectorAll("dl")].flatMap(list => {
+    const texts = [...list.children].map(one => {
+        const range = document.createRange();
+        range.selectNodeContents(one);
+        return [one.innerText, range.getBoundingClientRect()];
+    });
+    return texts.flatMap(([name, a], at) => texts.slice(at + 1)
+        .filter(([, b]) => a.right > b.left + 1 && b.right > a.left + 1
+            && a.bottom > b.top + 2 && b.bottom > a.top + 2)
+        .map(([other]) => name + " under " + other));
+})
+"""
+
+
 def settings() -> dict[str, Any]:
     """A spool that is full soon, with one listener of each of two protocols."""
     return {
@@ -135,6 +157,12 @@ def test_the_page_by_day_and_night(
         wide = chromium.look("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, (width, dark)
         assert chromium.look(_REACHED), "all columns can be reached"
+        assert chromium.look(_CUT) == [], width
+        assert chromium.look(_OVERLAID) == [], width
+    chromium.show(1400, 900)
+    assert chromium.look(_BESIDE) == 0, "the last error is on the screen of a desk"
+    hour = "document.querySelector('.ticks span').textContent"
+    assert chromium.look(hour) != "1 h ago", "what there is of the hour has the width"
 
     with full_spool(daemon):
         start_of = "Senders wait, because the spool is full (2.0 MiB, spool.max_bytes)"
@@ -276,4 +304,5 @@ def test_three_gateways_and_one_that_hangs(
             wide = chromium.look("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, width
             assert chromium.look(_REACHED), "all columns can be reached"
+            assert chromium.look(_CUT) == [], width
         assert chromium.console == []

@@ -476,6 +476,40 @@ def test_a_stalled_handshake_is_cut_off(tls_net: Any, warnings: Texts) -> None:
     assert warnings()[0].endswith("limit 10 s (limits.handshake)")
 
 
+@pytest.mark.parametrize(
+    ("said", "lines"),
+    [
+        (b"", []),
+        (
+            b"GET ",
+            [
+                "beats: 10.0.0.1:4000 refused: handshake not finished, limit 10 s (limits.handshake)"
+            ],
+        ),
+    ],
+)
+def test_a_spare_connection_is_ended_quietly(
+    said: bytes,
+    lines: list[str],
+    make_net: Make,
+    tls: Any,
+    tls_peer: Make,
+    warnings: Texts,
+) -> None:
+    """As browsers keep one to where they have a WebSocket: TLS is agreed upon, and nothing is asked.  Who has begun to
+    speak and does not go on is told of.
+    """
+    net = make_net(tls=tls, websocket=SimpleNamespace(path="/", origins=[]))
+    client = tls_peer(net.peer("10.0.0.1"))
+    client.shake_hands()
+    if said:
+        client.send(said)
+    net.pass_time(13)
+    assert client.peer.transport.finished
+    assert warnings() == lines
+    assert net.listener.rejected == {"handshake": 1}
+
+
 def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> None:
     """Connect and close, before or in the handshake."""
     tls_net.peer().lose()

@@ -4,7 +4,7 @@ import { ago, at, count, duration, none, size } from "./words.js";
 import { Table } from "./tables.js";
 
 const EVERY = 5000;
-const LEVELS = { good: "ok", warning: "look at it", bad: "something is wrong" };
+const LEVELS = { good: "ok", warning: "look", bad: "wrong" };
 
 const columns = [
   { key: "name", name: "name", kind: "text", show: one => one.name || one.address },
@@ -13,7 +13,7 @@ const columns = [
   { key: "waiting_bytes", name: "waiting", show: one => size(one.waiting_bytes) },
   { key: "room_seconds", name: "room for", show: one => one.room_seconds === null ? none : duration(one.room_seconds) },
   { key: "connections", name: "connections", show: one => count(one.connections) },
-  { key: "heard_seconds", name: "heard", show: one => one.heard_seconds === null ? "never" : ago(one.heard_seconds) },
+  { key: "heard_seconds", name: "heard", show: one => one.heard_seconds === null ? "never" : one.heard_seconds ? ago(one.heard_seconds) : "now" },
   { key: "sentence", name: "it says", kind: "text long", show: one => one.sentence },
   { key: "address", name: "address", kind: "text mono", show: one => one.address },
 ];

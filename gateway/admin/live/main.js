@@ -43,17 +43,24 @@ function show({ status, sample }) {
 function written(value, unit) {
   if (value === null) return "not since the start";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "object") return Object.entries(value).map(([key, n]) => key.replace("_", " ") + " " + count(n)).join(", ");
   if (unit === "bytes") return size(value);
   if (unit === "time") return ago(Date.now() / 1000 - value);
   return count(value);
+}
+
+// A count for each outcome is a row for each; those that never came are told together.
+function each({ name, value, unit }) {
+  if (value === null || typeof value !== "object") return [{ name, value, unit }];
+  const some = Object.entries(value).filter(([, n]) => n);
+  if (!some.length) return [{ name, value: 0, unit }];
+  return some.map(([key, n]) => ({ name: `${name}, ${key.replace("_", " ")}`, value: n, unit }));
 }
 
 function cards(all) {
   at("cards").replaceChildren(...all.map(({ title, rows }) => {
     const section = made("div", undefined, "card"), list = made("dl");
     section.append(made("h3", title), list);
-    for (const { name, value, unit } of rows) list.append(made("dt", name), made("dd", written(value, unit)));
+    for (const { name, value, unit } of rows.flatMap(each)) list.append(made("dt", name), made("dd", written(value, unit)));
     return section;
   }));
 }

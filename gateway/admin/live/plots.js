@@ -1,6 +1,6 @@
 // The hour that the daemon keeps, as four plots; red where the sentence was a bad one.
 
-import { count, duration, made, put, size } from "./words.js";
+import { ago, count, duration, made, put, size } from "./words.js";
 
 const PLOTS = [
   { title: "Events made durable", columns: ["events"], show: n => count(n) + "/s" },
@@ -8,7 +8,7 @@ const PLOTS = [
   { title: "Waiting for Spark", columns: ["waiting_bytes"], show: size },
   { title: "Oldest event in no table", columns: ["freshness"], show: duration },
 ];
-const WIDTH = 600, HEIGHT = 96, HOUR = 3600;
+const WIDTH = 600, HEIGHT = 96, HOUR = 3600, LEAST = 240;
 
 function svg(name, kind) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -32,15 +32,19 @@ class Plot {
     this.lines = about.columns.map((_, index) => this.svg.appendChild(svg("path", index ? "line second" : "line")));
     this.cursor = this.svg.appendChild(svg("path", "cursor"));
     const ticks = this.figure.appendChild(made("div", undefined, "ticks"));
-    for (const tick of ["1 h ago", "30 min", "now"]) ticks.append(made("span", tick));
+    this.ticks = ["1 h ago", "30 min", "now"].map(tick => ticks.appendChild(made("span", tick)));
     this.svg.addEventListener("pointermove", event => this.point(event));
     this.svg.addEventListener("pointerleave", () => { this.cursor.removeAttribute("d"); this.tell(); });
   }
 
-  draw(samples, now) {
+  /** The last `span` seconds: a gateway that has just started has no hour to show. */
+  draw(samples, now, span) {
     this.samples = samples;
     this.now = now;
-    const x = sample => WIDTH * (1 - (now - sample.at) / HOUR);
+    this.span = span;
+    put(this.ticks[0], span === HOUR ? "1 h ago" : ago(span));
+    put(this.ticks[1], span === HOUR ? "30 min" : duration(span / 2));
+    const x = sample => WIDTH * (1 - (now - sample.at) / span);
     const values = samples.flatMap(sample => this.about.columns.map(column => sample[column] ?? 0));
     const top = Math.max(1e-9, ...values);
     const y = value => HEIGHT - 2 - (HEIGHT - 8) * value / top;
@@ -52,7 +56,7 @@ class Plot {
         `M${x(part[0]).toFixed(1)},${HEIGHT}L` + part.map(sample => x(sample).toFixed(1) + "," + y(sample[column]).toFixed(1)).join("L")
         + `L${x(part.at(-1)).toFixed(1)},${HEIGHT}Z`).join(""));
     });
-    const wide = WIDTH * 5 / HOUR;
+    const wide = WIDTH * 5 / span;
     this.red.setAttribute("d", samples.filter(sample => sample.level === "bad" && x(sample) >= 0)
       .map(sample => `M${(x(sample) - wide).toFixed(1)},0h${wide + .3}v${HEIGHT}h${-wide - .3}Z`).join(""));
     this.tell();
@@ -83,9 +87,9 @@ class Plot {
   point(event) {
     if (!this.samples?.length) return;
     const box = this.svg.getBoundingClientRect();
-    const wanted = this.now - HOUR * (1 - (event.clientX - box.left) / box.width);
+    const wanted = this.now - this.span * (1 - (event.clientX - box.left) / box.width);
     const near = this.samples.reduce((one, other) => Math.abs(other.at - wanted) < Math.abs(one.at - wanted) ? other : one);
-    const where = (WIDTH * (1 - (this.now - near.at) / HOUR)).toFixed(1);
+    const where = (WIDTH * (1 - (this.now - near.at) / this.span)).toFixed(1);
     this.cursor.setAttribute("d", `M${where},0V${HEIGHT}`);
     const when = new Date(near.at * 1000).toLocaleTimeString();
     put(this.value, this.about.columns.map(column => this.about.show(near[column])).join(" · ") + " at " + when);
@@ -118,6 +122,8 @@ export class Hour {
 
   draw() {
     const now = this.samples.at(-1)?.at ?? Date.now() / 1000;
-    for (const plot of this.plots) plot.draw(this.samples, now);
+    const first = this.samples[0]?.at ?? now;
+    const span = Math.min(HOUR, Math.max(LEAST, 120 * Math.ceil((now - first) / 120)));
+    for (const plot of this.plots) plot.draw(this.samples, now, span);
   }
 }

@@ -29,7 +29,7 @@ export function size(n) {
 /** A time that something takes or is old: 1.8 ms, 4.2 s, 3 h. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return none;
-  if (seconds > 0 && seconds < 1) return (seconds * 1000).toPrecision(seconds < .1 ? 2 : 3) + " ms";
+  if (seconds > 0 && seconds < 1) return (seconds < .0995 ? (seconds * 1000).toPrecision(2) : Math.round(seconds * 1000)) + " ms";
   if (seconds < 10) return seconds.toFixed(1) + " s";
   for (const [unit, name] of [[86400, "d"], [3600, "h"], [60, "min"]])
     if (seconds >= 2 * unit) return Math.floor(seconds / unit) + " " + name;
