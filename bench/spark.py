@@ -12,6 +12,10 @@ start.  Then the whole job reads the files from a spool as a backlog.
     python bench/spark.py --case files        how long a batch of 20,000 files is planned
     python bench/spark.py --case year         small batches, before and after a year
     python bench/spark.py --case day          a day of 86,400 small files, compacted
+    python bench/spark.py --case today        the same day, compacted as it goes
+    python bench/spark.py --case month        a month of batches with --sink delta or iceberg,
+                                              maintained as the job does it; with a Spark
+                                              that their jars fit
     python bench/spark.py --case nodes        the files of ten nodes, beside those of one
     python bench/spark.py --case sinks        tables of Delta and Iceberg, beside Parquet;
                                               with a Spark that their jars fit
@@ -33,8 +37,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +54,14 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 from gateway.config import Config
 from gateway.event import SCHEMA
+from gateway.sink import kind_of
 from gateway.spark import footers, job, query, stats, tables
 from gateway.spark.columns import Columns
-from gateway.spark.compact import compact
+from gateway.spark.compact import compact, compact_open
 from gateway.spark.fields import function
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
+from gateway.spark.partition import visible
 from gateway.spark.sink import Plan
 from gateway.spark.source import SCHEMA_DDL
 
@@ -452,6 +459,80 @@ def day(report: Report, bench: Bench) -> None:
     report.claims.append(Claim(claim, left, "files", 1000))
 
 
+def today(report: Report, bench: Bench) -> None:
+    """A day with a batch a second: its small files are rewritten while they come."""
+    spool = bench.small("today")
+    for name in spool_names(1, ROWS, 1):
+        many_names(bench.template, [spool / name])
+    lake = spool.parent / "lake"
+    job.run(bench.at(spool.parent), bench.spark, available_now=True)
+    ones = {
+        table: next((lake / table).rglob("*.parquet")) for table in ("events", "stats")
+    }
+    day = date.fromisoformat(ones["events"].parent.name.removeprefix("date="))
+    templates = {}
+    for table, one in ones.items():
+        templates[table] = bench.home / f"{table}.parquet"
+        shutil.copyfile(one, templates[table])
+    most = steps = 0
+    spent = slowest = 0.0
+    for second in range(2, bench.options.seconds + 1):
+        for table, one in ones.items():
+            shutil.copyfile(
+                templates[table],
+                one.with_name(f"part-{second:010d}-0badcafe-0.parquet"),
+            )
+        if second % 5:
+            continue
+        most = max(most, *(len(visible(one.parent)) for one in ones.values()))
+        begun, cpu = time.monotonic(), time.process_time()
+        steps += len(list(compact_open(lake, Lake(), day, upto=second - 1)))
+        spent += time.process_time() - cpu
+        slowest = max(slowest, time.monotonic() - begun)
+    rows = sum(
+        pq.read_metadata(path).num_rows for path in visible(ones["events"].parent)
+    )
+    report.add("batches, one a second", bench.options.seconds)
+    report.add("rows of events in the end", rows)
+    report.add("folders rewritten", steps, "times")
+    report.add("the longest took", slowest, "s")
+    report.add("CPU of it, of a core", spent / bench.options.seconds * 100, "%")
+    report.claims.append(Claim("files of the current day at most", most, "files", 200))
+
+
+def month(report: Report, bench: Bench) -> None:
+    """Batches of thirty days, one after the other; the table is maintained each day, for
+    fewer of them come a day than would in an hour.
+    """
+    kind, data = kind_of(bench.options.sink), bench.small("month").parent
+    config = bench.at(data, max_bytes_per_trigger=1)
+    each, lsn = bench.options.day_batches, 1
+    times: list[list[float]] = []
+    days = bench.options.days
+    for day in range(days):
+        at = datetime.now(UTC) - timedelta(days - day)
+        for name in spool_names(lsn, ROWS, each):
+            table = pq.read_table(bench.template)
+            place = table.schema.get_field_index("received_at")
+            stamps = pa.array([at] * len(table), SCHEMA.field("received_at").type)
+            table = table.set_column(place, SCHEMA.field("received_at"), stamps)
+            pq.write_table(table, data / "spool" / name, write_page_checksum=True)
+        lsn += ROWS * each
+        steps = bench.batches(config)
+        times.append([one["addBatch"] / 1000 for one in steps])
+        for said in kind.maintain(
+            config, bench.spark.newSession(), Lake(), 5.0, thorough=day % 24 == 0
+        ):
+            print(said, flush=True)
+    # Java is cold on the first.
+    fresh, last = (statistics.median(chain(*part)) for part in (times[1:3], times[-2:]))
+    report.add(f"batches into {kind.name}", sum(map(len, times)))
+    report.add("a batch into a fresh table", fresh, "s")
+    report.add("a batch after a month", last, "s")
+    claim = f"a batch into {kind.name} after a month, times one into a fresh table"
+    report.claims.append(Claim(claim, last / fresh, "x", 1.2))
+
+
 def nodes(report: Report, bench: Bench) -> None:
     """The same events in as many files: of one node, and of many."""
     count = bench.options.nodes
@@ -491,11 +572,12 @@ CASES = {
     "files": files,
     "year": history,
     "day": day,
+    "today": today,
     "nodes": nodes,
     "sinks": sinks,
 }
-PARTS = {"sink": one_sink}
-"""Of cases."""
+PARTS = {"sink": one_sink, "month": month}
+"""Of cases, or with a sink of their own."""
 
 
 def bench() -> int:
@@ -509,6 +591,11 @@ def bench() -> int:
     parser.add_argument("--archived", type=int, default=100_000, metavar="FILES")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--node-files", type=int, default=40, help="of all nodes")
+    parser.add_argument("--days", type=int, default=30, help="of month")
+    parser.add_argument("--seconds", type=int, default=86_400, help="of today")
+    parser.add_argument(
+        "--day-batches", type=int, default=48, help="of a day of the month"
+    )
     parser.add_argument("--sink", default="parquet", help="of the job, for all cases")
     parser.add_argument("--jars", type=Path, help="folder with those of Delta, Iceberg")
     options = parser.parse_args()

@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
 
-__all__ = ["NAMES", "Ability", "Kind", "able", "kind_of"]
+__all__ = ["NAMES", "PARTITIONS", "Ability", "Kind", "able", "kind_of"]
 
 #: What `spark.sink` may say, `module:function` apart.
 NAMES = ("parquet", "delta", "iceberg")
 _MODULES = (*NAMES, "function")
 
+#: What tables are divided by.
+PARTITIONS = ("protocol", "date")
+
 Ability = Literal[
+    "bloom",  # files say which values a column does not have (spark.bloom_filters)
     "backfill",  # columns of rows that are there are made anew (gateway spark backfill)
     "compact",  # the small files of days that are over become large ones (spark.compact)
     "deduplicate",  # what a shipper sent again goes to quarantine (spark.deduplicate)
@@ -38,6 +42,7 @@ Ability = Literal[
     "folders",  # `lake/events` and its siblings are folders of Parquet files
     "expire",  # days leave its tables (spark.retention), and rows (gateway spark delete)
     "maintain",  # `gateway spark maintain`
+    "partitions",  # others than protocol and date (spark.partition_by)
     "rows",  # its rows are read without Spark: the audit counts them
     "variant",  # spark.body may be VARIANT
 ]
@@ -51,6 +56,8 @@ class Kind(ABC):
     extra: ClassVar[str] = "spark"
     """`pip install 'gateway[…]'` brings what it needs."""
     abilities: ClassVar[frozenset[Ability]]
+    trigger: ClassVar[str] = "1s"
+    """`spark.trigger`, where the configuration says none."""
 
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
         """What the keys of the configuration's section must agree on."""
@@ -64,6 +71,14 @@ class Kind(ABC):
         if spark.body != "json" and "variant" not in self.abilities:
             why = "few of its readers open a table with VARIANT"
             yield ("body",), f"must be json with spark.sink: {spark.sink}; {why}"
+        asked: dict[Ability, tuple[str, bool]] = {
+            "partitions": ("partition_by", spark.partition_by != [*PARTITIONS]),
+            "bloom": ("bloom_filters", bool(spark.bloom_filters)),
+        }
+        for ability, (key, wanted) in asked.items():
+            if wanted and ability not in self.abilities:
+                needed = " or ".join(able(ability))
+                yield (key,), f"needs spark.sink: {needed}, not {spark.sink}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """What a session of Spark *version* needs; may be nothing.
@@ -82,9 +97,17 @@ class Kind(ABC):
         """
 
     def maintain(
-        self, config: Any, spark: Any, disk: LakeDisk, days: float
+        self,
+        config: Any,
+        spark: Any,
+        disk: LakeDisk,
+        days: float,
+        *,
+        thorough: bool = True,
     ) -> Iterator[str]:
-        """Compact the tables and remove what is older than *days* and no longer of them.
+        """Compact the tables and remove what is older than *days* and no longer of them;
+        if *thorough* the current day, too, and files that a crash has left and no commit
+        names.
 
         May run beside the job.  Says what was done, step by step.  Raises
         `gateway.spark.ledger.Broken`, and what Spark raises.

@@ -62,7 +62,8 @@ def find_resent(
             continue
         day = _DAY.match(str(place))
         days[day[0] if day else ""].append(place)
-    for _, files in sorted(days.items()):
+    # The current day's files are rewritten all the time, and gone soon.
+    for _, files in sorted(days.items(), key=_date, reverse=True):
         # First by place alone: texts are long, and few places are there twice.
         rows = _table(files, _PLACE, found, node)
         if rows is None:
@@ -76,6 +77,10 @@ def find_resent(
         if texts is not None:
             _add(found, _counted(texts, _KEY))
     return found
+
+
+def _date(one: tuple[str, object]) -> str:
+    return one[0].rpartition("/date=")[2]
 
 
 def _add(found: Resent, twice: pa.Table) -> None:

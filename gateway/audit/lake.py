@@ -8,6 +8,7 @@ public name never changes, so each is read once, however often one looks.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _BATCH_ROWS = 1 << 17
+_DAY = re.compile(r"/date=[^/]*/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class Lake:
         there = self.there()
         if self.problems or not self._read.items() <= there.items():
             self._forget()
-        for path in sorted(there.keys() - self._read.keys(), key=str):
+        # The current day's are rewritten all the time, and gone soon.
+        new = sorted(there.keys() - self._read.keys(), key=_by_day, reverse=True)
+        for path in new:
             try:
                 self._count(path)
             except FileNotFoundError:
@@ -141,6 +145,11 @@ class Lake:
             )
         except (FileNotFoundError, Unusable):
             return False
+
+
+def _by_day(place: Place) -> tuple[str, str]:
+    day = _DAY.search(str(place))
+    return day[0] if day else "", str(place)
 
 
 def identity_of(path: Path) -> Identity | None:

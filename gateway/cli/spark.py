@@ -33,7 +33,8 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
   settle    tell the job whether the target of your own function (spark.sink) has a batch
             of which a file can not be read any more; it stops and asks for that
   maintain  of Delta and Iceberg tables: compact them, and remove snapshots and files that
-            are older than --days and no longer of a table.  May run beside the job
+            are older than --days and no longer of a table; the job does so by itself, each
+            hour (spark.compact).  May run beside it
   nodes     whose files are in the bucket (spool.directory: s3://…): what of each node is in
             the tables, what waits and for how long, and which gateway serves it
   forget    a node that left for good: once all of it is in the tables, its last file is

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -61,7 +62,7 @@ from gateway.sdk.section import (
     restart,
 )
 from gateway.sdk.units import Number, Size, Time, format_size
-from gateway.sink import kind_of
+from gateway.sink import PARTITIONS, kind_of
 
 __all__ = [
     "S3",
@@ -318,7 +319,8 @@ class Spark(Section):
 
     master: Text = Field(default="local[2]", description="Where Spark runs")
     trigger: Annotated[float, Time("0s", "24h")] = Field(
-        default=1.0, description="A micro-batch at most this often (time)"
+        default=1.0,
+        description="A micro-batch at most this often (time); delta, iceberg: 1m",
     )
     sink: SinkName = Field(
         default="parquet",
@@ -338,6 +340,14 @@ class Spark(Section):
     )
     columns: dict[ColumnName, OneOrSeveral[Column] | None] = Field(
         default={}, description="More columns out of the JSON; null drops a usual one"
+    )
+    partition_by: list[Text] = Field(
+        default=[*PARTITIONS],
+        description="delta, iceberg: partitions of a table that begins",
+    )
+    bloom_filters: list[Text] = Field(
+        default=[],
+        description="iceberg: columns in which readers look for single values",
     )
     stats_window: Annotated[float, Time("1s", "30d")] = Field(
         default=MINUTE, description="Width of a window in lake/stats (time)"
@@ -384,6 +394,16 @@ class Spark(Section):
             if given is not None:
                 for place, why in disagreeing(name, given):
                     yield ("columns", name, *place), why
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_the_rhythm_of_its_sink(cls, value: object) -> object:
+        if isinstance(value, dict) and "trigger" not in value and "sink" in value:
+            with suppress(
+                ValueError
+            ):  # of a name that is none, which is told elsewhere
+                return {**value, "trigger": kind_of(str(value["sink"])).trigger}
+        return value
 
     @model_validator(mode="before")
     @classmethod

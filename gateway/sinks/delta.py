@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
+from gateway.sink import PARTITIONS
 from gateway.spark.formats import Format
 from gateway.spark.ledger import Broken, Ledger
 from gateway.store.table_words import ledger_in, local, numbered, read
@@ -48,7 +50,10 @@ _WORDS = "spark.databricks.delta.commitInfo.userMetadata"
 
 #: Delta refuses to remove files that readers of the last week may be at.
 _LEAST_DAYS = 7
+#: Delta's files do not have the columns that they are divided by.
+_IN_FILES = ("node", "incarnation", "lsn", "flaw")
 _FEW_COMMITS = 50
+_LOG_KEPT = "delta.logRetentionDuration"
 _SET_BACK = "RESTORE"
 
 
@@ -56,9 +61,15 @@ class DeltaTable:
     """The table at *name*, a URL."""
 
     def __init__(
-        self, spark: SparkSession, name: str, searched: Sequence[str] = ()
+        self,
+        spark: SparkSession,
+        name: str,
+        searched: Sequence[str] = (),
+        partitions: Sequence[str] = PARTITIONS,
     ) -> None:
-        """*searched*: columns that readers look for rows by.
+        """A table that begins here is divided by *partitions*.
+
+        *searched*: columns that readers look for rows by.
 
         Delta keeps the least and the greatest value of these alone in each file of a table
         that begins here; of the first 32 columns, as it does by itself, they cost as much
@@ -67,6 +78,7 @@ class DeltaTable:
         self.name = name
         self._spark = spark
         self._searched = searched
+        self._partitions = partitions
         self._seen = -1
         """Up to this version nobody has set the table back unnoticed."""
 
@@ -97,15 +109,16 @@ class DeltaTable:
         write = (
             rows.write.format("delta")
             .mode("append")
-            .partitionBy("protocol", "date")
             .option("txnAppId", APP)
             .option("txnVersion", str(ledger.sequence))
             .option("userMetadata", ledger.text(seen=version))
             .option("mergeSchema", "true")
         )
-        searched = [column for column in self._searched if column in rows.columns]
-        if version < 0 and searched:
-            write = write.option(_SEARCHED, ",".join(searched))
+        if version < 0:
+            write = write.partitionBy(*self._partitions)
+            searched = [one for one in self._searched if one in rows.columns]
+            if searched:
+                write = write.option(_SEARCHED, ",".join(searched))
         try:
             write.save(self.name)
         except (Py4JError, PySparkException) as why:
@@ -121,6 +134,29 @@ class DeltaTable:
         if not made:
             raise taken(self.name, ledger)
         self._seen = version + 1 if version + 1 in made else version
+
+    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
+        """See `commits.Table`."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        _, number = self._state()
+        words = None if number is None else self._ledger(number)[1]
+        write = (
+            make(self.rows().where(f"date = '{day}'"))
+            .write.format("delta")
+            .mode("overwrite")
+            .option("replaceWhere", f"date = '{day}'")
+            .option("mergeSchema", "true")
+        )
+        if words is not None:
+            write = write.option("userMetadata", words)
+        try:
+            write.save(self.name)
+        except (Py4JError, PySparkException) as why:
+            if "Concurrent" in str(why):
+                raise Broken(f"{self.name}: {day} was changed meanwhile") from why
+            raise
 
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
@@ -164,7 +200,7 @@ class DeltaTable:
             conf.unset(_WORDS)
         yield f"{self.name}: files of earlier versions removed"
 
-    def maintain(self, *, days: float) -> Iterator[str]:
+    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
         """See `commits.Table`."""
         _, number = self._state()
         if number is None:
@@ -176,18 +212,33 @@ class DeltaTable:
         # Or ten thousand tasks list a handful of folders.
         conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
         try:
-            (done,) = self._spark.sql(f"OPTIMIZE delta.`{self.name}`").collect()
+            self._bound_log()
+            today = datetime.now(UTC).date()
+            where = "" if thorough else f"WHERE date < '{today}'"
+            over = f"OPTIMIZE delta.`{self.name}` {where}"
+            (done,) = self._spark.sql(over).collect()
             metrics = done["metrics"]
             yield (
                 f"{self.name}: {metrics['numFilesRemoved']} data files,"
                 f" now {metrics['numFilesAdded']}"
             )
+            if not thorough:
+                return
             hours = round(24 * max(days, _LEAST_DAYS))
             self._spark.sql(f"VACUUM delta.`{self.name}` RETAIN {hours} HOURS")
             yield f"{self.name}: files of no version for {hours} hours removed"
         finally:
             conf.unset(_WORDS)
             conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+
+    def _bound_log(self) -> None:
+        """A commit a minute for a month, as Delta keeps by itself, is too many to list."""
+        rows = self._spark.sql(f"SHOW TBLPROPERTIES delta.`{self.name}`").collect()
+        if _LOG_KEPT not in {row.key for row in rows}:
+            self._spark.sql(
+                f"ALTER TABLE delta.`{self.name}` SET TBLPROPERTIES"
+                f" ('{_LOG_KEPT}' = 'interval {_LEAST_DAYS} days')"
+            )
 
     def _state(self) -> tuple[int, int | None]:
         """Its version, -1 where there is no table; and the last `txnVersion` of ours."""
@@ -267,6 +318,7 @@ _LOOKED_FOR = ("event_time", "received_at", "lsn")
 
 class _Delta(Format):
     name = extra = "delta"
+    abilities = Format.abilities | {"partitions"}
     version = "4.4.0"
     jars: ClassVar = {
         minor: f"io.delta:delta-spark_{minor}_2.13:4.4.0" for minor in ("4.1", "4.2")
@@ -305,13 +357,20 @@ class _Delta(Format):
         yield from super().misfits(spark)
         if spark.table is not None and "/" not in spark.table:
             yield ("table",), f"must be a path or URL, not {spark.table!r}"
+        for one in spark.partition_by:
+            if not one.isidentifier():
+                yield ("partition_by",), f"must be names of columns, not {one!r}"
+            elif one in _IN_FILES:
+                why = f"can not be {one}, which the audit reads in the files"
+                yield ("partition_by",), why
 
     def tables(self, config: Any, spark: Any) -> tuple[DeltaTable, DeltaTable]:
         """See `Format`."""
         url = _place(config)
         if url.startswith("/"):
             url = f"file://{url}"
-        return DeltaTable(spark, url, _LOOKED_FOR), DeltaTable(spark, f"{url}_stats")
+        events = DeltaTable(spark, url, _LOOKED_FOR, config.spark.partition_by)
+        return events, DeltaTable(spark, f"{url}_stats")
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access

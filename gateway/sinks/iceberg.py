@@ -17,10 +17,12 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gateway.sink import PARTITIONS
 from gateway.spark.formats import Format
 from gateway.spark.ledger import Broken, Ledger
 from gateway.store.table_words import ledger_in, local, numbered, read
@@ -41,6 +43,14 @@ _ID = "gateway-"
 _TOKEN = "gateway.token"  # noqa: S105 - tells our staged snapshot from another job's
 _DAY = 86_400_000  # milliseconds
 
+#: A table's description has each snapshot, and each commit writes it anew.
+_MOST_SNAPSHOTS = 500
+_MANY_MANIFESTS = 30
+#: Small files that a protocol's current day must have for a compaction.
+_MANY_FILES = 60
+
+_BLOOM = "write.parquet.bloom-filter-enabled.column"
+
 _PROPERTIES = {
     "write.wap.enabled": "true",
     # One task writes few partitions; no batch is sorted or shuffled for it.
@@ -55,14 +65,24 @@ _PROPERTIES = {
 
 
 class IcebergTable:
-    """The table *name*, `catalog.namespace.table`; *order* is what a compaction sorts by."""
+    """The table *name*, `catalog.namespace.table`; *order* is what a compaction sorts by.
+
+    One that begins here is divided by *partitions*; columns with *blooms* have filters.
+    """
 
     def __init__(
-        self, spark: SparkSession, name: str, order: tuple[str, ...] = ()
+        self,
+        spark: SparkSession,
+        name: str,
+        order: tuple[str, ...] = (),
+        partitions: Sequence[str] = PARTITIONS,
+        blooms: Sequence[str] = (),
     ) -> None:
         self.name = name
         self._spark = spark
         self._order = order
+        self._partitions = partitions
+        self._properties = _PROPERTIES | {f"{_BLOOM}.{name}": "true" for name in blooms}
         self._loaded: Any = None
         self._fields: dict[str, Any] | None = None
         """The table's columns; None while there is no table, as far as is known."""
@@ -98,11 +118,11 @@ class IcebergTable:
             raise Lost(int(number))
         return found
 
-    @staticmethod
-    def _complete(table: Any) -> None:
+    def _complete(self, table: Any) -> None:
         """Give a table that an earlier version has made what it lacks."""
         there = table.properties()
-        lacking = {key: one for key, one in _PROPERTIES.items() if key not in there}
+        wanted = self._properties
+        lacking = {key: one for key, one in wanted.items() if key not in there}
         if lacking:
             update = table.updateProperties()
             for key, one in lacking.items():
@@ -176,6 +196,34 @@ class IcebergTable:
         current = table.currentSnapshot()
         self._seen = max(self._seen, int(current.sequenceNumber()) if current else 0)
 
+    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
+        """See `commits.Table`."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+        from pyspark.sql import functions as f
+
+        where = f"date = date '{day}'"
+        self._fitting(make(self.rows().where(where)))
+        # Anew, for the table may have more columns by now.
+        rows = self._fitting(make(self.rows().where(where)))
+        table = self._table()
+        snapshot = table.currentSnapshot().snapshotId()
+        write = (
+            rows.writeTo(self.name)
+            .option("fanout-enabled", "true")
+            # Else rows that the job adds meanwhile would go with those of before.
+            .option("isolation-level", "serializable")
+            .option("validate-from-snapshot-id", str(snapshot))
+        )
+        if (ledger := self._ledger(table)) is not None:
+            write = write.option(f"snapshot-property.{LEDGER}", ledger.text())
+        try:
+            write.overwrite(f.expr(where))
+        except (Py4JError, PySparkException) as why:
+            if "conflicting files" in str(why):
+                raise Broken(f"{self.name}: {day} was changed meanwhile") from why
+            raise
+
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
         return self._spark.table(self.name)
@@ -204,16 +252,47 @@ class IcebergTable:
         table.refresh()
         yield f"{self.name}: files of earlier snapshots removed"
 
-    def maintain(self, *, days: float) -> Iterator[str]:
+    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
         """See `commits.Table`."""
-        if not self._exists():
+        if not self._exists() or self._table().currentSnapshot() is None:
             return
         jvm: Any = self._spark._jvm  # noqa: SLF001
         actions = jvm.org.apache.iceberg.spark.actions.SparkActions.get(
             self._spark._jsparkSession  # noqa: SLF001
         )
         table = self._table()
-        rewrite = actions.rewriteDataFiles(table)
+        today = datetime.now(UTC).date().isoformat()
+        bounds = jvm.org.apache.iceberg.expressions.Expressions
+        for days_of, least in (
+            (bounds.lessThan("date", today), 2),
+            (bounds.greaterThanOrEqual("date", today), 2 if thorough else _MANY_FILES),
+        ):
+            yield self._rewrite(actions, table, days_of, least)
+            table.refresh()
+        manifests = table.currentSnapshot().allManifests(table.io()).size()
+        if manifests > _MANY_MANIFESTS:
+            actions.rewriteManifests(table).execute()
+            table.refresh()
+            now = table.currentSnapshot().allManifests(table.io()).size()
+            yield f"{self.name}: {manifests} manifests, now {now}"
+        self._carry(table)
+        oldest = int(time.time() * 1000 - days * _DAY)
+        made = sorted(int(one.timestampMillis()) for one in table.snapshots())
+        since = max(oldest, *made[-_MOST_SNAPSHOTS:][:1])
+        table.expireSnapshots().expireOlderThan(since).retainLast(2).commit()
+        table.refresh()
+        yield f"{self.name}: {len(made)} snapshots, now {len(list(table.snapshots()))}"
+        if not thorough:
+            return
+        # Younger ones may be of a batch that is being written.
+        orphans = actions.deleteOrphanFiles(table).olderThan(oldest).execute()
+        gone = sum(1 for _ in orphans.orphanFileLocations())
+        yield f"{self.name}: {gone} files of no snapshot removed"
+
+    def _rewrite(self, actions: Any, table: Any, days: Any, least: int) -> str:
+        """Compact *days* where they have at *least* so many small files; what was done."""
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        rewrite = actions.rewriteDataFiles(table).filter(days)
         if (ledger := self._ledger(table)) is not None:
             rewrite = rewrite.snapshotProperty(LEDGER, ledger.text())
         # Others may have dropped a column, and spark.columns may leave it out.
@@ -223,22 +302,11 @@ class IcebergTable:
             for name in there:
                 order = order.asc(name)
             rewrite = rewrite.sort(order.build())
-        done = rewrite.option("min-input-files", "2").execute()
-        yield (
+        done = rewrite.option("min-input-files", str(least)).execute()
+        return (
             f"{self.name}: {done.rewrittenDataFilesCount()} data files,"
             f" now {done.addedDataFilesCount()}"
         )
-        table.refresh()
-        self._carry(table)
-        oldest = int(time.time() * 1000 - days * _DAY)
-        before = len(list(table.snapshots()))
-        table.expireSnapshots().expireOlderThan(oldest).retainLast(2).commit()
-        table.refresh()
-        yield f"{self.name}: {before} snapshots, now {len(list(table.snapshots()))}"
-        # Younger ones may be of a batch that is being written.
-        orphans = actions.deleteOrphanFiles(table).olderThan(oldest).execute()
-        gone = sum(1 for _ in orphans.orphanFileLocations())
-        yield f"{self.name}: {gone} files of no snapshot removed"
 
     def _carry(self, table: Any) -> None:
         """Have the newest ledger in the newest snapshot, which expiry always leaves."""
@@ -303,11 +371,12 @@ class IcebergTable:
             self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {space}")
         columns = ", ".join(_declared(field) for field in rows.schema)
         properties = ", ".join(
-            f"'{key}'='{value}'" for key, value in _PROPERTIES.items()
+            f"'{key}'='{value}'" for key, value in self._properties.items()
         )
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg"
-            f" PARTITIONED BY (protocol, date) TBLPROPERTIES ({properties})"
+            f" PARTITIONED BY ({', '.join(self._partitions)})"
+            f" TBLPROPERTIES ({properties})"
         )
 
     @staticmethod
@@ -419,6 +488,9 @@ def _number(snapshot: Any) -> int | None:
 
 #: The catalog where `spark.table` names none: folders below the lake.
 _CATALOG = "lake"
+_PARTITION = re.compile(
+    r"[^\W\d]\w*|(years|months|days|hours)\(\w+\)|(bucket|truncate)\(\d+, ?\w+\)"
+)
 _TABLE = re.compile(r"\w+(\.\w+){2,}")
 _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?")
 #: How deletions get into the files, where missing rows are seen.
@@ -430,6 +502,7 @@ _REWRITE = (
 
 class _Iceberg(Format):
     name = extra = "iceberg"
+    abilities = Format.abilities | {"bloom", "partitions"}
     version = "1.11.0"
     jars: ClassVar = {"4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0"}
     needs = "org.apache.iceberg.spark.SparkCatalog"
@@ -448,6 +521,10 @@ class _Iceberg(Format):
                 ("table",),
                 f"must be catalog.namespace.table, not {spark.table!r}",
             )
+        for one in spark.partition_by:
+            if not _PARTITION.fullmatch(one):
+                like = "must be columns, hours(COLUMN), bucket(16, COLUMN) or the like"
+                yield ("partition_by",), f"{like}, not {one!r}"
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """See `Kind`: a catalog of folders, unless the user has one of that name."""
@@ -465,7 +542,13 @@ class _Iceberg(Format):
         """See `Format`."""
         name = _name(config.spark)
         return (
-            IcebergTable(spark, name, order=("event_time", "host")),
+            IcebergTable(
+                spark,
+                name,
+                order=("event_time", "host"),
+                partitions=config.spark.partition_by,
+                blooms=config.spark.bloom_filters,
+            ),
             IcebergTable(spark, f"{name}_stats", order=("window_start",)),
         )
 

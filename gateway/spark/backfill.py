@@ -8,8 +8,9 @@ Columns that are named are made anew in all files, as their paths may have chang
 the configuration has no more is taken out.  A day whose files all have them as they
 should be is not touched, so after a crash the same command goes on where it was.
 
-    filled     the rows, for any kind of tables
-    Folders    those of `spark.sink: parquet`
+    filled            the rows, for any kind of tables
+    overwrite_days    those of Delta and Iceberg
+    Folders           those of `spark.sink: parquet`
 """
 
 from __future__ import annotations
@@ -39,7 +40,16 @@ from gateway.store.lock import Locked, lock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Filled", "Folders", "check_names", "filled", "layout"]
+    from gateway.spark.commits import Table
+
+__all__ = [
+    "Filled",
+    "Folders",
+    "check_names",
+    "filled",
+    "layout",
+    "overwrite_days",
+]
 
 _TABLES = ("events", "quarantine")
 
@@ -154,6 +164,42 @@ def _misfits(making: Collection[str]) -> Any:
         f.array_intersect(names(f.col("misfits")), made),
     )
     return f.nullif(f.concat_ws(",", f.array_remove(both, "")), f.lit(""))
+
+
+def overwrite_days(
+    spark: SparkSession, config: Any, table: Table, names: Collection[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Make the columns *names* anew in a table of Delta or Iceberg, a day a commit.
+
+    Which rows never had a column such a table does not say, so they must be named.  Raises
+    `Broken`, and what Spark raises.
+    """
+    columns = Columns(config.spark.columns)
+    types = layout(spark, config.spark.body, columns)
+    there = {one.name: one.dataType.simpleString() for one in table.rows().schema}
+    check_names(names, columns, there)
+    if not names:
+        raise Broken(
+            f"{table.name}: say which columns: null in old rows looks alike, whether there"
+            " was no value or no column"
+        )
+    for name in sorted(names):
+        if name not in types:
+            raise Broken(f"{name}: ALTER TABLE {table.name} DROP COLUMN takes it out")
+        if there.get(name, types[name]) != types[name]:
+            raise Broken(
+                f"{name} of {table.name} is {there[name]} and stays so; take another name"
+                f" for one that is {types[name]}"
+            )
+    days = [row[0] for row in table.rows().select("date").distinct().collect()]
+    for day in sorted(str(one) for one in days if one is not None):
+        rows = table.rows().where(f.col("date") == f.lit(day).cast("date"))
+        (largest,) = rows.agg(f.max("payload_bytes")).collect()[0]
+        heap.fit(spark, 2 * int(largest or 0))
+        table.overwrite(
+            day, lambda rows: filled(rows, config.spark.body, columns, names)
+        )
+        yield day, sorted(names)
 
 
 class Folders:

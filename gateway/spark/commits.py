@@ -79,6 +79,13 @@ class Table(Protocol):
     def rows(self) -> DataFrame:
         """All rows of the table."""
 
+    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
+        """Put what *make* makes of the rows of *day* into their place, with its new columns,
+        in one commit that carries the ledger on.
+
+        Raises `Broken`, and nothing is changed, if somebody changed that day meanwhile.
+        """
+
     def state(self) -> Mapping[str, str]:
         """Where a reader without Spark finds the table as it is now."""
 
@@ -91,8 +98,10 @@ class Table(Protocol):
         Nobody reads such a version, or writes, meanwhile.  Says what was done.
         """
 
-    def maintain(self, *, days: float) -> Iterator[str]:
-        """Compact it and remove what is older than *days* and no longer of it.
+    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
+        """Compact it and remove what is older than *days*, or of too many commits ago, and
+        no longer of it; if *thorough* the current day's, too, and files that no commit
+        names.
 
         The ledger is carried on; the job may be at work meanwhile.  Says what was done,
         step by step.
@@ -117,20 +126,21 @@ def opened(
     and how incarnations have ended.
     """
     try:
-        return table.open()
+        ledger = table.open()
     except Lost as why:
         kept = kept or Ledger()
-        rows = table.rows()
-        committed = tables.ranges(rows)
+        committed = tables.ranges(table.rows())
         committed.update(gone or Ranges())
-        types = {field.name: field.dataType.simpleString() for field in rows.schema}
-        return replace(
+        ledger = replace(
             Ledger(committed=committed, sequence=why.sequence),
             holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
             accepted=kept.accepted,
             ends=kept.ends,
-            types={**types, **kept.types},
         )
+    if not ledger.sequence:  # there is no table yet
+        return ledger
+    types = {field.name: field.dataType.simpleString() for field in table.rows().schema}
+    return replace(ledger, types=types)
 
 
 @define(eq=False, slots=False)

@@ -68,7 +68,7 @@ _AGAIN = 600.0
 #: a second there are 120 of the first, 24 of the second and 30 of the last at the most.
 TIERS = (120, 24)
 #: Seconds between looks at the files of the current day.
-_LOOK = 5.0
+_LOOK_SECONDS = 5.0
 _TIER = re.compile(r"part-(\d{10})-(?:(tier(\d)|compact|backfill))?.*")
 
 
@@ -384,7 +384,7 @@ class Compactor:
     def _many(self, today: date, now: float) -> bool:
         if self._upto is None or now < self._look_at:
             return False
-        self._look_at = now + _LOOK
+        self._look_at = now + _LOOK_SECONDS
         upto = self._upto()
         return any(_ripe(visible(one), upto) for one in _of_day(self._lake, today))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +21,8 @@ from gateway.spark.ledger import Broken, write_json
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from gateway.config.model import Spark
+    from gateway.sdk.section import Place
     from gateway.spark.commits import Table
     from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
@@ -47,7 +49,8 @@ _COUNTS_DDL = (
 class Format(Kind):
     """A kind whose tables take rows and the ledger in one commit."""
 
-    abilities = frozenset({"elsewhere", "expire", "maintain", "rows"})
+    abilities = frozenset({"backfill", "elsewhere", "expire", "maintain", "rows"})
+    trigger = "1m"  # a commit takes a second or more, and stays in the table's history
     version: ClassVar[str]
     jars: ClassVar[Mapping[str, str]]
     """Maven coordinates, by minor version of Spark."""
@@ -58,6 +61,13 @@ class Format(Kind):
     """What Maven would bring and Spark has itself, mostly newer."""
     beside: ClassVar[tuple[str, ...]] = ()
     """File names, up to the version, of the jars that belong to it."""
+
+    def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
+        """See `Kind`."""
+        yield from super().misfits(spark)
+        if "date" not in spark.partition_by:
+            why = "must have date: what is over is compacted, and filled, by days"
+            yield ("partition_by",), why
 
     @abstractmethod
     def tables(self, config: Any, spark: Any) -> tuple[Table, Table]:
@@ -120,7 +130,13 @@ class Format(Kind):
         )
 
     def maintain(
-        self, config: Any, spark: Any, disk: LakeDisk, days: float
+        self,
+        config: Any,
+        spark: Any,
+        disk: LakeDisk,
+        days: float,
+        *,
+        thorough: bool = True,
     ) -> Iterator[str]:
         """See `Kind`."""
         from gateway.spark import one_sink
@@ -133,7 +149,7 @@ class Format(Kind):
         wanted = {"sink": self.name, "table": events.name}
         one_sink.claim(lake, disk, wanted)
         for table in (events, counts):
-            yield from table.maintain(days=days)
+            yield from table.maintain(days=days, thorough=thorough)
         # A job that runs says so itself, with its next batch.
         with contextlib.suppress(Locked):
             held = lock(lake / INTERNAL / "lock", "gateway spark maintain")
@@ -211,6 +227,19 @@ class Format(Kind):
         """
         events, _ = self.tables(config, spark)
         yield from events.purge()
+
+    def backfill(
+        self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
+    ) -> Iterator[str]:
+        """See `Kind`."""
+        from gateway.spark import backfill, one_sink
+
+        self.check(spark)
+        events, _ = self.tables(config, spark)
+        wanted = {"sink": self.name, "table": events.name}
+        one_sink.claim(config.data_dir / "lake", disk, wanted)
+        for day, columns in backfill.overwrite_days(spark, config, events, names):
+            yield f"{events.name}: {day}, {', '.join(columns)}"
 
     def check(self, spark: Any) -> None:
         """Raise `Broken` unless the running session *spark* has what it needs."""

@@ -41,6 +41,7 @@ from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
+from gateway.spark.upkeep import Upkeep
 from gateway.store import deleted
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
@@ -57,6 +58,7 @@ _LOOK = 0.2  # seconds between looks at the queries
 _TEND = 1.0
 _SAY = 2.0
 _INBOX_BATCHES = 4  # of a bucket's files are here at once
+_DAYS = 5.0  # that commits of Delta and Iceberg are kept, unless they are many
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
@@ -121,6 +123,20 @@ class Job:
         )
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
+        self._upkeep = (
+            Upkeep(
+                self._lake / INTERNAL / "maintained.json",
+                self._disk,
+                # The settings of the session are those of the batch at hand.
+                lambda thorough: kind.maintain(
+                    config, spark.newSession(), self._disk, _DAYS, thorough=thorough
+                ),
+                lambda done: _log.info("maintained: %s", done),
+                lambda why: _log.warning("could not maintain: %s", _reason(why)),
+            )
+            if config.spark.compact and "maintain" in kind.abilities
+            else None
+        )
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
         self._compactor = Compactor(
@@ -352,6 +368,8 @@ class Job:
         self._expiry.tend()
         if self._compacts and not self._expiry.busy:
             self._compactor.tend()
+        if self._upkeep is not None:
+            self._upkeep.tend()
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
 
@@ -430,11 +448,18 @@ class Job:
         """Remove what is older than `spark.retention`, before this returns."""
         self._expiry.finish()
 
+    def maintain(self) -> None:
+        """What a job that runs on does beside its batches, if it is time."""
+        if self._upkeep is not None:
+            self._upkeep.run()
+
     def stop(self) -> None:
         """Stop between two batches; what was not committed comes again."""
         self._query.stop()
         self._expiry.stop()
         self._compactor.stop()
+        if self._upkeep is not None:
+            self._upkeep.stop()
         if self._inbox is not None:
             self._inbox.stop()
             self._inbox.tend(most_bytes=0)  # what is committed by now goes
@@ -599,6 +624,8 @@ def _loop(
                 turn.take()
         if available_now:
             job.expire()
+            if not stop.is_set():
+                job.maintain()
         job.stop()
         job.clean()
         job.say()

@@ -436,9 +436,12 @@ class Ledger:
     def text(self, **beside: int) -> str:
         """All of it in a line, for the words of a table's commit.
 
-        *beside* are words of whoever writes them; `parse` passes them over.
+        But for the columns' types: a table keeps the words of hundreds of commits, and has
+        its columns itself.  *beside* are words of whoever writes them; `parse` passes them
+        over.
         """
-        return json.dumps({**self._plain(), **beside}, separators=(",", ":"))
+        plain = {**self._plain(), "types": {}, **beside}
+        return json.dumps(plain, separators=(",", ":"))
 
     def _plain(self) -> dict[str, Any]:
         return {

@@ -124,6 +124,8 @@ def configuration(data: Path) -> SimpleNamespace:
             jars_directory=None,
             body="json",
             columns={},
+            partition_by=["protocol", "date"],
+            bloom_filters=[],
             compact=False,
             retention=SimpleNamespace(events=None, quarantine=None, stats=None),
             deduplicate=False,

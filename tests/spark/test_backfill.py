@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from deadlines import eventually
 from gateway.audit import audit
 from gateway.spark import job
 from gateway.spark.backfill import Folders, check_names
@@ -231,6 +232,42 @@ def test_a_column_whose_type_or_path_has_changed(
     config.spark.columns |= {"n": column("n")}
     stored(1)
     assert rows_of(lake)[11]["n"] == "1e400"
+
+
+def test_the_job_fills_the_current_day_as_it_starts(
+    spool: Any,
+    run_once: Callable[[], Any],
+    config: SimpleNamespace,
+    spark: Any,
+) -> None:
+    """With new columns: rows that came today before have them, too, without a command."""
+    lake = config.data_dir / "lake"
+    # Of two days, or there is none of today at midnight.
+    for first, more in ((1, 0), (3, 1)):
+        at = dt.datetime.now(dt.UTC) + dt.timedelta(more)
+        payloads = [b'{"status": 200}', b'{"status": "many"}']
+        spool.put("gw", first, payloads, received_at=int(at.timestamp() * 1e6))
+    run_once()
+    config.spark.columns = {"status": column("status", "int")}
+    config.spark.compact = True
+    stop = threading.Event()
+    running = threading.Thread(
+        target=job.run, args=(config, spark), kwargs={"stop_event": stop}
+    )
+    running.start()
+    try:
+        eventually(
+            lambda: any("-backfill" in path.name for path in files_of(lake)),
+            "a file with the new column",
+            120,
+        )
+    finally:
+        stop.set()
+        running.join()
+    found = {
+        lsn: row["status"] for lsn, row in rows_of(lake).items() if "status" in row
+    }
+    assert found in ({1: 200, 2: None}, {3: 200, 4: None})
 
 
 def test_only_the_current_day_is_filled_by_itself(

@@ -164,6 +164,97 @@ def test_the_whole_job(world: World, tmp_path: Path) -> None:
     assert world.spool.names() == []
 
 
+def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
+    """A day a commit, while the job goes on; what else is in these rows stays, the ledger
+    is carried on, and the audit is complete.  Columns must be named, and keep their type."""
+    world.spool.put(
+        "gw", 31, [b'{"status": 200, "message": "m"}', b"{"], flaws={1: "bad"}
+    )
+    sink = world.sink()
+    sink.recover()
+    world.run(4, sink=sink)
+    before = {row.lsn: row.asDict() for row in world.events().rows().collect()}
+    world.config.spark.columns = {"status": Column(path="status", type="int")}
+
+    def backfill(*names: str) -> list[str]:
+        return list(world.kind.backfill(world.config, world.spark, Lake(), names))
+
+    assert len(backfill("status")) == 1
+    world.spool.put("gw", 33, [b'{"status": 404}'])
+    world.run(5, sink=sink)
+    world.check_complete()
+    after = {row.lsn: row.asDict() for row in world.events().rows().collect()}
+    assert {lsn: after[lsn]["status"] for lsn in (1, 31, 32)} == {
+        1: None,
+        31: 200,
+        32: None,
+    }
+    for lsn, row in before.items():
+        assert row.items() <= after[lsn].items()
+    world.logs.lose()
+    world.run(1, files=5)
+    world.check_complete()
+    with pytest.raises(Broken, match="say which columns"):
+        backfill()
+    world.config.spark.columns = {"status": Column(path="status", type="string")}
+    with pytest.raises(Broken, match=r"status of .* is int and stays so"):
+        backfill("status")
+
+
+def test_partitions_and_filters_of_ones_own(world: World) -> None:
+    """As the configuration has them when the table begins; filters also later."""
+    asked = world.config.spark
+    asked.partition_by = ["date", "host"]
+    if asked.sink == "iceberg":
+        asked.partition_by = ["date", "hours(event_time)", "bucket(4, host)"]
+    world.run(1)
+    asked.partition_by = ["protocol", "date"]
+    asked.bloom_filters = ["agent_id"]
+    world.run(3)
+    world.check_complete()
+    if asked.sink == "iceberg":
+        table = world.events()._table()
+        found = [str(one.name()) for one in table.spec().fields()]
+        assert found == ["date", "event_time_hour", "host_bucket"]
+        key = "write.parquet.bloom-filter-enabled.column.agent_id"
+        assert table.properties().get(key) == "true"
+    else:
+        name = world.events().name
+        detail = world.spark.sql(f"DESCRIBE DETAIL delta.`{name}`").collect()[0]
+        assert detail["partitionColumns"] == ["date", "host"]
+
+
+def test_what_is_known_of_commits_is_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there were, few are kept, and their words have no columns' types: the
+    next start finds them in the table, and the whole ledger."""
+    monkeypatch.setattr("gateway.sinks.iceberg._MOST_SNAPSHOTS", 3)
+    monkeypatch.setattr("gateway.sinks.iceberg._MANY_MANIFESTS", 2)
+    for batch in range(3, 8):
+        world.spool.events("gw", 1 + batch * SIZE, SIZE)
+    sink = world.sink()
+    sink.recover()
+    world.run(6, sink=sink)
+    said = list(
+        world.kind.maintain(world.config, world.spark, Lake(), 7, thorough=False)
+    )
+    if world.config.spark.sink == "iceberg":
+        table = world.events()._table()
+        assert len(list(table.snapshots())) <= 3 + 1
+        assert table.currentSnapshot().allManifests(table.io()).size() <= 2
+        words = [one.summary().get("gateway.ledger") for one in table.snapshots()]
+        assert all(json.loads(text)["types"] == {} for text in words if text)
+        assert any("manifests, now" in line for line in said)
+    world.run(7, sink=sink)
+    found = opened(world.events())
+    assert found.types["lsn"] == "bigint"
+    assert found.types["attributes"] == "map<string,string>"
+    world.logs.lose()
+    world.run(1, files=8)
+    world.check_complete()
+
+
 @pytest.mark.parametrize("world", ["delta"], indirect=True)
 def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
     """Least and greatest of these columns, and of no others, which cost to find."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
+from gateway.audit import lake as audited
 from gateway.spark import compact as compact_module
 from gateway.spark import reading, stats
 from gateway.spark.compact import Compactor, compact, compact_open
@@ -435,6 +436,29 @@ def test_readers_and_the_audit_go_on(lake: Path, tmp_path: Path) -> None:
             thread.join()
     assert wrong == []
     assert looks
+
+
+def test_the_audit_looks_at_the_current_day_first(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is rewritten while it reads the days before it has read by then: one look is
+    enough, however long they take."""
+    for batch in range(21, 26):
+        put(lake, batch, rows(batch), day="2026-03-02")
+    monkeypatch.setattr("gateway.spark.compact.TIERS", (6, 3))
+    read, columns = list[str](), audited.columns
+
+    def slow(path: Any, *more: Any) -> Any:
+        read.append(path.parent.name)
+        if len(read) == 7:
+            assert len(list(compact_open(lake, Lake(), BEFORE, upto=LAST))) == 1
+        return columns(path, *more)
+
+    monkeypatch.setattr(audited, "columns", slow)
+    report = audit(Directories.under(tmp_path))
+    assert report.complete
+    assert report.looks == 1
+    assert read == ["date=2026-03-02"] * 6 + ["date=2026-03-01"] * 20
 
 
 def test_a_listing_in_the_moment_of_the_swap(

@@ -56,6 +56,8 @@ def test_the_page_says_what_each_kind_is_able_to() -> None:
     words: dict[str, Ability] = {
         "gateway spark backfill": "backfill",
         "gateway spark compact": "compact",
+        "spark.partition_by": "partitions",
+        "spark.bloom_filters": "bloom",
         "gateway spark maintain": "maintain",
         "spark.retention": "expire",
         "spark.deduplicate": "deduplicate",

@@ -1,0 +1,167 @@
+"""Tables of Delta and Iceberg are maintained each hour, beside the job."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.config import Config
+from gateway.spark.lakedisk import Lake
+from gateway.spark.upkeep import Upkeep
+
+
+class World:
+    """Work that notes how it was asked, and a clock."""
+
+    def __init__(self, path: Path) -> None:
+        self.now = 0.0
+        self.asked: list[bool] = []
+        self.done: list[str] = []
+        self.failed: list[Exception] = []
+        self.path = path
+        self.breaks = False
+
+    def work(self, thorough: bool) -> Iterator[str]:
+        self.asked.append(thorough)
+        yield "first"
+        if self.breaks:
+            raise OSError("no room")
+        yield "second"
+
+    def upkeep(self) -> Upkeep:
+        return Upkeep(
+            self.path,
+            Lake(),
+            self.work,
+            self.done.append,
+            self.failed.append,
+            lambda: self.now,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "lake" / ".gateway" / "maintained.json")
+
+
+def tend(upkeep: Upkeep) -> None:
+    upkeep.tend()
+    if upkeep._thread is not None:
+        upkeep._thread.join()
+
+
+def test_once_an_hour_and_once_a_day_all_of_it(world: World) -> None:
+    """However often it is asked."""
+    upkeep = world.upkeep()
+    for _ in range(26 * 4):
+        tend(upkeep)
+        world.now += 900
+    assert world.asked == [True, *[False] * 23, True]
+    assert world.failed == []
+
+
+def test_what_fails_is_tried_again_after_ten_minutes(world: World) -> None:
+    """And is no reason for the job to end."""
+    upkeep = world.upkeep()
+    world.now, world.breaks = 3600.0, True
+    tend(upkeep)
+    world.now += 590
+    tend(upkeep)
+    assert (len(world.asked), len(world.failed)) == (1, 1)
+    world.now, world.breaks = world.now + 20, False
+    tend(upkeep)
+    assert world.done == ["first", "first", "second"]
+
+
+def test_jobs_that_run_for_a_minute_count_together(world: World) -> None:
+    """With `--once` each hour has its job, and each job its hour; a note that was cut short
+    is none."""
+    for _ in range(5):
+        world.upkeep().run()
+        world.now += 1800
+    assert world.asked == [True, False]
+    world.path.write_text("{")
+    world.upkeep().run()
+    assert len(world.asked) == 3
+
+
+def test_the_job_ends_between_two_steps(world: World) -> None:
+    """What was not done comes with the next start."""
+    begun, go = threading.Event(), threading.Event()
+
+    def work(thorough: bool) -> Iterator[str]:
+        begun.set()
+        go.wait()
+        yield "first"
+        yield "second"
+
+    upkeep = Upkeep(
+        world.path,
+        Lake(),
+        work,
+        world.done.append,
+        world.failed.append,
+        lambda: world.now,
+    )
+    world.now = 3600.0
+    upkeep.tend()
+    begun.wait()
+    upkeep._stop.set()
+    go.set()
+    upkeep.stop()
+    assert world.done == ["first"]
+    world.upkeep().run()
+    assert world.asked == [True]
+
+
+@pytest.mark.parametrize(
+    ("spark", "seconds"),
+    [
+        ({}, 1.0),
+        ({"sink": "delta"}, 60.0),
+        ({"sink": "iceberg"}, 60.0),
+        ({"sink": "iceberg", "trigger": "5s"}, 5.0),
+        ({"sink": "ours:put"}, 1.0),
+    ],
+)
+def test_each_kind_of_tables_has_its_rhythm(
+    spark: dict[str, Any], seconds: float, tmp_path: Path
+) -> None:
+    """A commit of a format costs seconds and stays in its history; a file does not."""
+    listener = {"name": "b", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    config = {"data_dir": tmp_path, "listeners": [listener], "spark": spark}
+    assert Config.model_validate(config).spark.trigger == seconds
+
+
+@pytest.mark.parametrize(
+    ("spark", "why"),
+    [
+        (
+            {"partition_by": ["date"]},
+            "partition_by: needs spark.sink: delta or iceberg",
+        ),
+        ({"bloom_filters": ["uid"]}, "bloom_filters: needs spark.sink: iceberg"),
+        (
+            {"sink": "delta", "partition_by": ["protocol"]},
+            "partition_by: must have date",
+        ),
+        ({"sink": "delta", "partition_by": ["date", "hours(x)"]}, "names of columns"),
+        ({"sink": "delta", "partition_by": ["date", "node"]}, "the audit reads in"),
+        ({"sink": "iceberg", "partition_by": ["date", "hours(x"]}, "or the like"),
+        ({"sink": "delta", "bloom_filters": ["uid"]}, "needs spark.sink: iceberg"),
+    ],
+)
+def test_what_a_kind_of_tables_does_not_have(
+    spark: dict[str, Any], why: str, tmp_path: Path
+) -> None:
+    """Is refused with the configuration."""
+    listener = {"name": "b", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    config = {"data_dir": tmp_path, "listeners": [listener], "spark": spark}
+    with pytest.raises(ValidationError, match=re.escape(why.partition(": ")[2] or why)):
+        Config.model_validate(config)
