@@ -502,6 +502,12 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             "ops",
         ),
         Panel(
+            "Pravega, denied",
+            "Commands and calls that options.access does not allow, by permission.",
+            (_rate("gateway_pravega_denied_total", "instance, permission"),),
+            "ops",
+        ),
+        Panel(
             "Certificates",
             "How long they are still valid.",
             (("gateway_certificate_valid_seconds", "{{instance}} {{listener}}"),),

@@ -83,6 +83,27 @@ def test_the_configuration_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {str(found.data_dir), "/etc/gateway", "/tmp"} == mounts, name
 
 
+def test_every_page_has_a_row_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For as many gateways as there are at first, and for the job, at the names and ports
+    that the services give them.
+    """
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    gateways = of_kind("StatefulSet")["gateway"]["spec"]
+    wanted = [
+        f"http://gateway-{number}.{gateways['serviceName']}:8080"
+        for number in range(gateways["replicas"])
+    ]
+    services = of_kind("Service")
+    assert gateways["serviceName"] in services
+    [job] = [
+        f"http://{name}:{one['spec']['ports'][0]['port']}"
+        for name, one in services.items()
+        if name == "gateway-job"
+    ]
+    assert config.load(FOLDER / "gateway.yaml").admin.peers == [*wanted, job]
+
+
 def test_prometheus_finds_both_under_the_names_of_the_alerts() -> None:
     """By the labels and ports that the pods have, with the token that they ask for."""
     path = FOLDER.parent / "prometheus-operator" / "podmonitors.yaml"
