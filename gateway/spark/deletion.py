@@ -283,10 +283,10 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
             rows = _envelope(config, spark, some, incarnation).where(asked.condition)
             names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
             found.add(place, tables.ranges(names))
-    events = found.events
+    wanted = _Wanted(found.events)
     for place, count in (
-        ("archive", sum(_events_of(one, events) for one in _published(places.archive))),
-        ("_archive", _in_bucket(places.bucket, events)),
+        ("archive", sum(_events_of(one, wanted) for one in _published(places.archive))),
+        ("_archive", _in_bucket(places.bucket, wanted)),
     ):
         if count:
             found.counts[place] = count
@@ -463,9 +463,10 @@ def _masked(
     lake: Path, events: Ranges, columns: Sequence[str]
 ) -> Iterator[tuple[Path, pa.Table]]:
     """The rows of these events in folders, file by file."""
+    wanted = _Wanted(events)
     for table in _TABLES:
         for path in _files(lake / table):
-            if not _may_have(path, events):
+            if not _may_have(path, wanted):
                 continue
             with pq.ParquetFile(path) as file:
                 there = [one for one in columns if one in file.schema_arrow.names]
@@ -476,11 +477,9 @@ def _masked(
                         yield path, rows.filter(pa.array(mask))
 
 
-def _may_have(path: Path, events: Ranges) -> bool:
+def _may_have(path: Path, wanted: _Wanted) -> bool:
     """By the least and the greatest lsn of a file's groups."""
     metadata = pq.read_metadata(path)
-    at = metadata.schema.to_arrow_schema().get_field_index("lsn")
-    spans = [(first, last) for _, first, last in events]
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         known = [
@@ -488,10 +487,9 @@ def _may_have(path: Path, events: Ranges) -> bool:
             for n in range(group.num_columns)
             if group.column(n).path_in_schema == "lsn"
         ]
-        least = known[0] if known and at >= 0 else None
-        if least is None or not least.has_min_max:
+        if not known or known[0] is None or not known[0].has_min_max:
             return True
-        if any(first <= least.max and least.min <= last for first, last in spans):
+        if wanted.any(known[0].min, known[0].max):
             return True
     return False
 
@@ -520,11 +518,12 @@ def carry_out(
         else:
             _from_folders(places.lake, disk, events, record.id, rewrite, point)
             _take_back(places.lake, disk, record, point)
+    wanted = _Wanted(events)
     for _ in range(_LOOKS):
-        record, count = _from_files(places, disk, record, events, point)
+        record, count = _from_files(places, disk, record, wanted, point)
         if not count:
             break
-    waiting = any(_events_of(path, events) for path in _published(places.spool))
+    waiting = any(_events_of(path, wanted) for path in _published(places.spool))
     record = msgspec.structs.replace(record, done=not waiting)
     deleted.save(disk, places.lake, record)
     point("done")
@@ -609,15 +608,15 @@ def _take_back(lake: Path, disk: LakeDisk, record: Deletion, point: Point) -> No
 
 
 def _from_files(
-    places: Places, disk: LakeDisk, record: Deletion, events: Ranges, point: Point
+    places: Places, disk: LakeDisk, record: Deletion, wanted: _Wanted, point: Point
 ) -> tuple[Deletion, int]:
     """Blot out in archive, `poison/`, `retained/` and bucket: how many rows that were."""
     total = 0
     aside = [path for path in _published(places.poison) if _readable(path)]
     for path in [*_published(places.archive), *aside]:
         with contextlib.suppress(FileNotFoundError):
-            wanted = _lsns_of(path, events)
-            if not len(wanted) or (done := blotted(path, _among(wanted))) is None:
+            lsns = _lsns_of(path, wanted)
+            if not len(lsns) or (done := blotted(path, _among(lsns))) is None:
                 continue
             data, count = done
             was = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -629,9 +628,9 @@ def _from_files(
             total += count
     for path in sorted(places.retained.glob("*/kept-*.parquet")):
         with contextlib.suppress(FileNotFoundError):
-            total += _from_kept(disk, path, events)
+            total += _from_kept(disk, path, wanted)
     if places.bucket is not None:
-        record, count = _from_bucket(places, disk, record, events)
+        record, count = _from_bucket(places, disk, record, wanted)
         total += count
     return record, total
 
@@ -650,14 +649,14 @@ def _put(disk: LakeDisk, path: Path, data: bytes) -> None:
     disk.sync_directory(path.parent)
 
 
-def _from_kept(disk: LakeDisk, path: Path, events: Ranges) -> int:
+def _from_kept(disk: LakeDisk, path: Path, wanted: _Wanted) -> int:
     """Under the name of the next generation: no name ever has other rows."""
     parsed = parse_kept_name(path.name)
     if parsed is None:
         return 0
     first, last, generation = parsed
-    wanted = _lsns(events, path.parent.name, None, first, last)
-    if not len(wanted) or (done := blotted(path, _among(wanted))) is None:
+    lsns = wanted.lsns(path.parent.name, None, first, last)
+    if not len(lsns) or (done := blotted(path, _among(lsns))) is None:
         return 0
     data, count = done
     target = path.with_name(kept_name(first, last, generation + 1))
@@ -671,19 +670,19 @@ def _from_kept(disk: LakeDisk, path: Path, events: Ranges) -> int:
 
 
 def _from_bucket(
-    places: Places, disk: LakeDisk, record: Deletion, events: Ranges
+    places: Places, disk: LakeDisk, record: Deletion, wanted: _Wanted
 ) -> tuple[Deletion, int]:
     bucket, total = places.bucket, 0
     assert bucket is not None
-    for name in _archived(bucket, events):
+    for name in _archived(bucket, wanted):
         with contextlib.suppress(NotThere):
             data = bucket.read(name)
             source = pa.BufferReader(data)
             file = parse_file_name(name.removeprefix(f"{ARCHIVE}/"))
             assert file is not None
             by = footers.incarnation_of(pa.BufferReader(data))
-            wanted = _lsns(events, file.node, by, file.first, file.last)
-            if (done := blotted(source, _among(wanted))) is None:
+            lsns = wanted.lsns(file.node, by, file.first, file.last)
+            if (done := blotted(source, _among(lsns))) is None:
                 continue
             new, count = done
             was = hashlib.sha256(data).hexdigest()
@@ -700,60 +699,81 @@ def _with_file(record: Deletion, name: str, was: str, data: bytes) -> Deletion:
     return msgspec.structs.replace(record, files=files)
 
 
-def _archived(bucket: Bucket, events: Ranges) -> Iterator[str]:
+def _archived(bucket: Bucket, wanted: _Wanted) -> Iterator[str]:
     """Objects of the archive whose names have an lsn of these events."""
     for one in bucket.list(f"{ARCHIVE}/events-"):
         file = parse_file_name(one.name.removeprefix(f"{ARCHIVE}/"))
-        if file and len(_lsns(events, file.node, None, file.first, file.last)):
+        if file and len(wanted.lsns(file.node, None, file.first, file.last)):
             yield one.name
 
 
-def _in_bucket(bucket: Bucket | None, events: Ranges) -> int:
+def _in_bucket(bucket: Bucket | None, wanted: _Wanted) -> int:
     """How many of them its archive may have, by the names of its objects."""
     if bucket is None:
         return 0
     named = [
         parse_file_name(name.removeprefix(f"{ARCHIVE}/"))
-        for name in _archived(bucket, events)
+        for name in _archived(bucket, wanted)
     ]
     return sum(
-        len(_lsns(events, one.node, None, one.first, one.last)) for one in named if one
+        len(wanted.lsns(one.node, None, one.first, one.last)) for one in named if one
     )
 
 
-def _events_of(path: Path, events: Ranges) -> int:
+def _events_of(path: Path, wanted: _Wanted) -> int:
     """How many of them a published file has that are not blotted out yet."""
     with contextlib.suppress(FileNotFoundError):
-        return len(_lsns_of(path, events))
+        return len(_lsns_of(path, wanted))
     return 0
 
 
-def _lsns_of(path: Path, events: Ranges) -> np.ndarray[Any, Any]:
+def _lsns_of(path: Path, wanted: _Wanted) -> np.ndarray[Any, Any]:
     """Raises FileNotFoundError."""
     file = parse_file_name(path.name)
     if file is None:
         return np.empty(0, np.int64)
-    if not len(_lsns(events, file.node, None, file.first, file.last)):
+    if not len(wanted.lsns(file.node, None, file.first, file.last)):
         return np.empty(0, np.int64)  # as nearly all: without a look into it
     by = footers.incarnation_of(path)
-    return _lsns(events, file.node, by, file.first, file.last)
+    return wanted.lsns(file.node, by, file.first, file.last)
 
 
-def _lsns(
-    events: Ranges, node: str, incarnation: str | None, first: int, last: int
-) -> np.ndarray[Any, Any]:
-    """Those of a file, by its incarnation; of one that does not say (""), or that is not
-    asked for (None), whosever.
-    """
-    found = [
-        np.arange(max(begin, first), min(end, last) + 1)
-        for life, begin, end in events
-        if life.node == node
-        and (not incarnation or life.incarnation in ("", incarnation))
-        and begin <= last
-        and first <= end
-    ]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+class _Wanted:
+    """The lsns that go, by node and incarnation, to be looked up for thousands of files."""
+
+    def __init__(self, events: Ranges) -> None:
+        spans: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
+        for life, first, last in events:
+            spans[life.node].setdefault(life.incarnation, []).append((first, last))
+        self._bounds = {
+            node: {each: np.array(some, np.int64) for each, some in lives.items()}
+            for node, lives in spans.items()
+        }
+        every = [some for lives in self._bounds.values() for some in lives.values()]
+        self._all = np.concatenate(every) if every else np.empty((0, 2), np.int64)
+
+    def any(self, first: int, last: int) -> bool:
+        """Whether one of them is from *first* to *last*, whosever."""
+        return bool(((self._all[:, 0] <= last) & (first <= self._all[:, 1])).any())
+
+    def lsns(
+        self, node: str, incarnation: str | None, first: int, last: int
+    ) -> np.ndarray[Any, Any]:
+        """Those of a file, by its incarnation; of one that does not say (""), or that is not
+        asked for (None), whosever.
+        """
+        found = []
+        for each, bounds in self._bounds.get(node, {}).items():
+            if incarnation and each not in ("", incarnation):
+                continue
+            # Ranges are in order and apart.
+            begin = int(np.searchsorted(bounds[:, 1], first))
+            end = int(np.searchsorted(bounds[:, 0], last, "right"))
+            found += [
+                np.arange(max(low, first), min(high, last) + 1)
+                for low, high in bounds[begin:end].tolist()
+            ]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 
 def _among(lsns: np.ndarray[Any, Any]) -> Callable[[pa.Table], np.ndarray[Any, Any]]:

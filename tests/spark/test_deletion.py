@@ -601,3 +601,25 @@ def test_the_command_asks_for_what_it_needs(
         assert why in capsys.readouterr().err
     assert main(["spark", "compact", "--where", "true", *config]) == 2
     assert "are for delete" in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_rows_with_variant(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+) -> None:
+    """Stay VARIANT for those that read it: Spark writes their file anew."""
+    config.spool.s3 = None
+    config.spark.body = "variant"
+    spool.put("gw", 1, [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"eve")])
+    run_once()
+    asked = Asked("variant_get(body, '$.user', 'string') = 'zoe'", "case 2")
+    [(_, data)] = delete(config, spark, Lake(), asked)
+    assert (data["events"], data["done"]) == (1, True)
+    assert set(lake_events()) == {("gw", 2), ("gw", 3)}
+    rows = spark.read.parquet(str(config.data_dir / "lake" / "events"))
+    users = rows.selectExpr("variant_get(body, '$.user', 'string') AS u").collect()
+    assert sorted(row.u for row in users) == ["bob", "eve"]
