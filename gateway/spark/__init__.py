@@ -25,6 +25,8 @@
     health       what the job knows of itself, for the daemon
     lakedisk     the file system below the tables
     session      Spark with the settings that this needs
+    classes      an archive that lets Spark start quickly
+    recording    makes that
     java         where Java is, and what to do where there is none
     job          all of it together: `gateway spark`, or `spark-submit job.py`
 

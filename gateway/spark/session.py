@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from gateway.spark import java
+from gateway.spark.classes import Archive
 from gateway.spark.formats import merged
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def settings(
     spark: Any,
     given: Mapping[str, str] | None = None,
     more: Mapping[str, str] | None = None,
+    classes: Archive | None = None,
 ) -> dict[str, str]:
     """All settings of a session, from the configuration's section `spark`.
 
-    *more* is what the sink needs.  *given* is what `spark-submit` has set, None without one: only `SAFETY` and
+    *more* is what the sink needs, *classes* what Java may map.  *given* is what `spark-submit` has set, None without one: only `SAFETY` and
     `spark.conf` go over it.
     """
     chosen = {
@@ -95,6 +97,9 @@ def settings(
     options = {_DRIVER: f"{quiet} {_COMPILE}", _EXECUTOR: _COMPILE}
     for name, ours in options.items():
         chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
+    if classes is not None:
+        told = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {chosen[_DRIVER]}"
+        chosen[_DRIVER] = f"{classes.options(told)} {chosen[_DRIVER]}".strip()
     if given is not None:
         for name in (*_SUBMITTED, _DRIVER, *given):
             chosen.pop(name, None)
@@ -136,9 +141,12 @@ def start(
     to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    classes = None
     if not submitted:
         found = java.find(os.environ)
         _log.info("%s", found)
+        if (cache := java.cache(os.environ)) is not None:
+            classes = Archive(found, cache)
         os.environ["JAVA_HOME"] = str(found.home)
         # Or Spark asks the resolver for this host's name, and warns of the answer.
         if spark.master.startswith("local"):
@@ -153,7 +161,7 @@ def start(
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
     own = {"spark.sql.warehouse.dir": warehouse.absolute().as_uri()}
-    chosen = settings(spark, given, {**own, **(more or {})})
+    chosen = settings(spark, given, {**own, **(more or {})}, classes)
     builder = SparkSession.builder
     for name, value in chosen.items():
         builder = builder.config(name, value)

@@ -1,6 +1,6 @@
 """The first steps of a process that `gateway run` keeps running.
 
-    python -m gateway.supervisor.child PARENT daemon|job WORD …
+    python -m gateway.supervisor.child PARENT daemon|job|recording WORD …
 
 It leads a session of its own, so that ^C on the terminal reaches its parent alone, which
 stops it once.  When the parent is killed it stops as by SIGTERM: nobody would read what it
@@ -53,10 +53,14 @@ def main() -> None:
 
         sys.argv = ["twistd", *more]
         run()
-    else:
+    elif what == "job":
         from gateway.spark.job import main as job
 
         sys.exit(job(more))
+    else:
+        from gateway.spark.recording import main as record
+
+        sys.exit(record())
 
 
 if __name__ == "__main__":

@@ -64,10 +64,11 @@ class Kept:
         reactor: Any,
         hears: Hears,
         *,
-        vital: bool,
+        vital: bool = False,
+        once: bool = False,
     ) -> None:
         """*title* is what sentences call it.  *vital*: when it can not even begin, as it
-        says itself, there is no use in another try.
+        says itself, there is no use in another try.  *once*: it is over when it ends.
         """
         self.name = name
         self.title = title
@@ -79,6 +80,7 @@ class Kept:
         self._reactor = reactor
         self._hears = hears
         self._vital = vital
+        self._once = once
         self._was_up = False
         self._up_at: float | None = None
         self._failures = 0
@@ -139,6 +141,9 @@ class Kept:
             if self._timer.active():
                 self._timer.cancel()
             self.failed = why is not None and _signal_of(why) != signal.SIGTERM
+            self._over()
+            return
+        if self._once:
             self._over()
             return
         if self._vital and not self._was_up and why and not _signal_of(why):

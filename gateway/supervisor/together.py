@@ -22,6 +22,7 @@ from gateway.config import Config
 from gateway.sdk.command import INTERRUPTED, PIPE_CLOSED, nobody_reads
 from gateway.spark import progress
 from gateway.spark.admin import Told
+from gateway.spark.classes import Archive
 from gateway.supervisor import child
 from gateway.supervisor.kept import Kept, State
 from gateway.supervisor.log import Log
@@ -71,6 +72,10 @@ class Together:
             {**environ, "NOTIFY_SOCKET": notices},
             vital=True,
         )
+        self._recording = self._kept(
+            "run", "the recording", child.words("recording"), environ, once=True
+        )
+        self._recorded = False
         self._kepts = [self._daemon]
         if config.spool.after != "keep":
             self._job = self._kept(
@@ -78,15 +83,14 @@ class Together:
                 "the Spark job",
                 child.words("job", "--json", *named),
                 environ,
-                vital=False,
             )
             self._kepts.append(self._job)
         reactor.listenUNIXDatagram(notices, _Notices(self._noticed))
         self._hear_signals()
 
-    def _kept(self, *given: Any, vital: bool) -> Kept:
+    def _kept(self, *given: Any, **how: bool) -> Kept:
         name, title, words, environ = given
-        return Kept(name, title, words, environ, self._reactor, self, vital=vital)
+        return Kept(name, title, words, environ, self._reactor, self, **how)
 
     def run(self) -> int:
         """Until it is stopped, or can not go on; returns the exit status."""
@@ -120,12 +124,12 @@ class Together:
         elif number == signal.SIGINT:
             self._log.line(_KILLING)
             self.status = INTERRUPTED
-            for each in self._kepts:
+            for each in (*self._kepts, self._recording):
                 each.kill()
 
     def _stop(self) -> None:
         self._stopping = True
-        for each in self._kepts:
+        for each in (*self._kepts, self._recording):
             each.stop()
 
     def _carefully(self, do: Callable[..., None], *given: object) -> None:
@@ -141,7 +145,10 @@ class Together:
 
     def line(self, kept: Kept, descriptor: int, text: str) -> None:
         """See `Hears`."""
-        if kept is not self._daemon and descriptor == 1:
+        if kept is self._recording:
+            if descriptor == 2:  # its job's log
+                return
+        elif kept is not self._daemon and descriptor == 1:
             text = self._news(kept, text)
         self._carefully(self._log.line, text, kept.name)
 
@@ -151,11 +158,28 @@ class Together:
             news = json.loads(text)
             if news.get("state") == "running":
                 job.up()
+            if "batch" in news:
+                self._record()
             return (
                 text if self._config.logging.format == "json" else progress.words(news)
             )
         except (ValueError, AttributeError, KeyError):
             return text
+
+    def _record(self) -> None:
+        """After the first batch, which it would have delayed: have Spark's next start be a
+        quick one.
+        """
+        if self._recorded:
+            return
+        self._recorded = True
+        archive = Archive.of(os.environ)
+        if archive is not None and archive.wanted(os.environ):
+            self.told(
+                "Spark's classes are recorded, once, at the lowest priority, so that it"
+                f" starts quickly from now on: some 190 MB in {archive.path.parent}"
+            )
+            self._recording.start()
 
     def _noticed(self, lines: list[str]) -> None:
         if "READY=1" in lines:
@@ -167,11 +191,13 @@ class Together:
 
     def over(self, kept: Kept) -> None:
         """See `Hears`."""
-        if kept.failed and not self.status:
-            self.status = 1
-        if not self._stopping:
-            self._stop()
-        if all(each.state is State.OVER for each in self._kepts):
+        if kept is not self._recording:
+            if kept.failed and not self.status:
+                self.status = 1
+            if not self._stopping:
+                self._stop()
+        every = (*self._kepts, self._recording)
+        if self._stopping and all(each.state is State.OVER for each in every):
             if not self.status:
                 self.told("stopped; gateway run goes on from here")
             self._reactor.callLater(0, self._reactor.stop)
