@@ -2,8 +2,8 @@
 
     python -m gateway.spark.recording
 
-It costs some 40 s of CPU, with the lowest priority.  `gateway run` starts it once, when its
-first batch is in the tables.  Archives that nobody has used for a month go.
+It costs some 40 s of CPU.  `gateway run` starts it once, when its first batch is in the
+tables, with the lowest priority.  Archives that nobody has used for a month go.
 """
 
 from __future__ import annotations
@@ -142,7 +142,6 @@ def main() -> int:
         raise job.Stopped
 
     signal.signal(signal.SIGTERM, stopping)
-    os.nice(19)
     try:
         archive = Archive.of(os.environ)
         if archive is not None and archive.wanted(os.environ):

@@ -60,6 +60,7 @@ def main() -> None:
     else:
         from gateway.spark.recording import main as record
 
+        os.nice(19)  # nobody waits for it
         sys.exit(record())
 
 

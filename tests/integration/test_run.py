@@ -56,6 +56,8 @@ class Running:
             self.process = subprocess.Popen(
                 [*GATEWAY, "run"], cwd=self.home, env=environment(),
                 stdout=out, stderr=out, start_new_session=True,
+                # Whoever runs tests in the background has ^C ignored.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
     @property
