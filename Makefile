@@ -3,8 +3,8 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 # Tests start a thousand Pythons: each would compile all modules again.
 PYTEST  = env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest
-NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >= (3, 14))
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+NEED    = import sys; sys.exit(sys.version_info < (3, 11) or sys.version_info >= (3, 15))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 python; do \
 	$$p -c '$(NEED)' 2>/dev/null && echo $$p && break; done)
 
 # Distributions of their own in this repository, beside the gateway's.
@@ -31,7 +31,7 @@ help:
 	@echo "make release  packages, notes, lists of parts, in dist/, and a look at them all"
 
 $(PY):
-	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.13, and found none on the PATH."; \
+	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.14, and found none on the PATH."; \
 		echo "Install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version) …"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \

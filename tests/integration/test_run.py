@@ -22,6 +22,8 @@ from gateway_testkit.daemon import environment, free_port
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 GATEWAY = (sys.executable, "-m", "gateway")
+DEAF_NO_MORE = ("env", "--default-signal=INT")
+"""Whoever runs tests in the background has ^C ignored, and so have their children."""
 STARTING = ("node gw-1", "spark   | starting", "gateway.spark: Java", "takes events")
 """Words of a start, in about the order in which they come."""
 
@@ -54,10 +56,8 @@ class Running:
     def start(self) -> None:
         with self._log.open("wb") as out:
             self.process = subprocess.Popen(
-                [*GATEWAY, "run"], cwd=self.home, env=environment(),
+                [*DEAF_NO_MORE, *GATEWAY, "run"], cwd=self.home, env=environment(),
                 stdout=out, stderr=out, start_new_session=True,
-                # Whoever runs tests in the background has ^C ignored.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )  # fmt: skip
 
     @property
