@@ -368,7 +368,7 @@ class Job:
         self._expiry.tend()
         if self._compacts and not self._expiry.busy:
             self._compactor.tend()
-        if self._upkeep is not None:
+        if self._upkeep is not None and not self._expiry.busy:
             self._upkeep.tend()
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
