@@ -219,6 +219,26 @@ def test_tls_and_passwords(serve: Callable[..., Streams], authority: Any) -> Non
         streams.finished(wrong)
 
 
+def copied_once(rows: list[bytes], count: int) -> bool:
+    """Each event is in the stream that was read, and in the one it was copied to."""
+    return Counter(rows) == dict.fromkeys(numbered("event", count), 2)
+
+
+@pytest.mark.slow
+def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
+    """Reader groups that stand at its checkpoints, and transactions that are committed
+    after them, while the stream scales and the job fails twice: each event is copied once.
+    """
+    assert copied_once(serve().run("flink"), 1000)
+
+
+def test_what_micro_batches_of_spark_do(serve: Callable[..., Streams]) -> None:
+    """Ranges between two ends of a stream that scales, and transactions that another one
+    commits by their ids: each event is copied once.
+    """
+    assert copied_once(serve().run("spark"), 800)
+
+
 def test_three_teams_that_may_do_different_things(
     serve: Callable[..., Streams], eventually: Callable[..., Any]
 ) -> None:

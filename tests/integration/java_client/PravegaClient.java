@@ -110,6 +110,8 @@ public final class PravegaClient implements AutoCloseable {
         case "watermarks" -> client.samples.watermarks();
         case "joined" -> client.samples.joined(lines(System.in));
         case "consumption" -> client.samples.consumption();
+        case "flink" -> new Connectors(client, client.config).flink();
+        case "spark" -> new Connectors(client, client.config).spark();
         case "access" -> new Access(words[1]).run();
         case "huge" -> client.samples.huge(Integer.parseInt(words[2]));
         default -> throw new IllegalArgumentException(words[0]);
@@ -359,7 +361,7 @@ public final class PravegaClient implements AutoCloseable {
     return between(stream, from, to, 3);
   }
 
-  /** A range for each segment, one read after the other. */
+  /** A range for each of so many segments (-1: any), one read after the other. */
   List<String> between(String stream, StreamCut from, StreamCut to, int segments) {
     List<String> read = new ArrayList<>();
     int ranges = 0;
@@ -373,7 +375,7 @@ public final class PravegaClient implements AutoCloseable {
         }
       }
     }
-    check(ranges == segments, "a range for each segment: " + ranges);
+    check(segments < 0 || ranges == segments, "a range for each segment: " + ranges);
     return read;
   }
 
