@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -458,6 +459,30 @@ def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
 def test_prometheus_takes_its_configuration(file: str) -> None:
     """With the alerts that it names."""
     subprocess.run([str(PROMTOOL), "check", "config", str(CONF / file)], check=True)
+
+
+@needs_promtool
+def test_the_dashboard_asks_in_promql(tmp_path: Path) -> None:
+    """Each query can be read, with the variables that Grafana fills in."""
+    panels = json.loads(monitoring.dashboard())["panels"]
+    exprs = [one["expr"] for panel in panels for one in panel.get("targets", [])]
+    assert len(exprs) > 60
+    rules = [
+        {
+            "record": f"query_{number}",
+            "expr": expr.replace("$__rate_interval", "1m"),
+        }
+        for number, expr in enumerate(exprs)
+    ]
+    path = tmp_path / "queries.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    done = subprocess.run(
+        [str(PROMTOOL), "check", "rules", "--lint=none", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_says_what_is_wrong_and_what_to_do() -> None:
