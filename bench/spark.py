@@ -520,10 +520,10 @@ def month(report: Report, bench: Bench) -> None:
         lsn += ROWS * each
         steps = bench.batches(config)
         times.append([one["addBatch"] / 1000 for one in steps])
-        for said in kind.maintain(
-            config, bench.spark.newSession(), Lake(), 5.0, thorough=day % 24 == 0
-        ):
-            print(said, flush=True)
+        whole = day % 24 == 0
+        session = bench.spark.newSession()
+        for _ in kind.maintain(config, session, Lake(), 5.0, thorough=whole):
+            pass
     # Java is cold on the first.
     fresh, last = (statistics.median(chain(*part)) for part in (times[1:3], times[-2:]))
     report.add(f"batches into {kind.name}", sum(map(len, times)))
