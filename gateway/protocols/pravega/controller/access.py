@@ -37,8 +37,10 @@ __all__ = [
 
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
-_MOST_KNOWN = 10_000
-"""Decisions that are remembered."""
+_MOST_KNOWN, _MOST_KNOWN_CHARACTERS = 10_000, 600
+"""Decisions that are remembered, and how long the names in them may be: a scope's or a
+stream's has 255 at most, while a client may ask for one of a MiB.
+"""
 _MOST_TOLD_OF, _MOST_TOLD = 1000, 100
 """Principals whose denials the log has, and how many of each, until the rules change."""
 
@@ -223,9 +225,10 @@ class Access:
         if found is None:
             rules = self._rules if who else ()
             found = any(rule.allows(who, need, what) for rule in rules)
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[asked] = found
+            if len(what.scope) + len(what.name) <= _MOST_KNOWN_CHARACTERS:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                self._known[asked] = found
         return found
 
     def denial(self, who: str, need: Need, what: Resource) -> Denied | None:
@@ -251,8 +254,15 @@ class Access:
 
 
 def _compiled(pattern: str, star: str) -> re.Pattern[str]:
-    parts = map(re.escape, pattern.split("*"))
-    return re.compile(star.join(parts), re.DOTALL)
+    """What stands between two stars is taken where it is first, and nowhere else is tried:
+    names are the client's choice, and must not cost more than their length.
+    """
+    first, *rest = map(re.escape, pattern.split("*"))
+    if not rest:
+        return re.compile(first)
+    *between, last = rest
+    found = "".join(f"(?>{star}?{each})" for each in between)
+    return re.compile(f"{first}{found}{star}{last}", re.DOTALL)
 
 
 def in_sentences(rules: Sequence[Rule] | None) -> list[str]:

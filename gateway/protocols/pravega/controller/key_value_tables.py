@@ -112,12 +112,11 @@ class KeyValueTables:
                 continuation=request.continuation,
                 status=_NOT_FOUND,
             )
-        names = (
-            name
-            for name in scope.tables
-            if caller.sees(Resource(Kind.STREAM, request.scope.scope, name))
+        found, token = page(
+            scope.tables,
+            request.continuation.token,
+            lambda name: caller.sees(Resource(Kind.STREAM, request.scope.scope, name)),
         )
-        found, token = page(names, request.continuation.token)
         return messages.KeyValueTablesResponse(
             tables=[
                 messages.KeyValueTableInfo(scope=request.scope.scope, name=name)

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.protocols.pravega.controller import messages
@@ -115,13 +116,15 @@ def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
 
 
 def page(
-    names: Iterable[str], token: str
+    names: Iterable[str], token: str, seen: Callable[[str], bool]
 ) -> tuple[list[str], messages.ContinuationToken]:
-    """The names after *token*, sorted, at most 1000; and the token of the next page.
+    """Those after *token* that may be *seen*, sorted, at most 1000; and the token of the
+    next page.
 
     A token is the last name of the page before.  Clients ask until a page is empty.
     """
     ordered = sorted(names)
     begin = bisect_right(ordered, token) if token else 0
-    found = ordered[begin : begin + _PAGE]
+    # Rules are asked only about the names of this page.
+    found = list(islice(filter(seen, islice(ordered, begin, None)), _PAGE))
     return found, messages.ContinuationToken(token=found[-1] if found else token)

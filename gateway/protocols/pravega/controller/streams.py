@@ -94,12 +94,11 @@ class Streams:
     @methods(messages.ScopesRequest, "listScopes")
     def list_scopes(self, request: messages.ScopesRequest, caller: Caller) -> Message:
         """A page of the names of all scopes."""
-        names = (
-            name
-            for name in self._catalog.scopes
-            if caller.sees(Resource(Kind.SCOPE, name))
+        found, token = page(
+            self._catalog.scopes,
+            request.continuation.token,
+            lambda name: caller.sees(Resource(Kind.SCOPE, name)),
         )
-        found, token = page(names, request.continuation.token)
         return messages.ScopesResponse(scopes=found, continuation=token)
 
     # -- streams ---------------------------------------------------------------------
@@ -314,12 +313,11 @@ class Streams:
             return messages.StreamsInScopeResponse(
                 continuation=request.continuation, status=_NOT_FOUND
             )
-        names = (
-            name
-            for name in _listed(scope, tag)
-            if caller.sees(of_stream(request.scope.scope, name))
+        found, token = page(
+            _listed(scope, tag),
+            request.continuation.token,
+            lambda name: caller.sees(of_stream(request.scope.scope, name)),
         )
-        found, token = page(names, request.continuation.token)
         return messages.StreamsInScopeResponse(
             streams=[
                 messages.StreamInfo(scope=request.scope.scope, stream=name)

@@ -23,6 +23,7 @@ from gateway.protocols.pravega.controller.access import (
 )
 from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.methods import page
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.options import Rule
 from gateway.protocols.pravega.server import accept
@@ -479,6 +480,49 @@ def test_what_is_remembered_is_bounded(warnings: Callable[[], list[str]]) -> Non
     for number in range(2000):
         assert access.denial(f"CN={number}", Need.READ, of_segment(ORDERS)) is not None
     assert len(warnings()) == 100 + 999
+
+
+def test_long_names_are_not_remembered() -> None:
+    """A call may bring a name of a MiB: ten thousand of these would be all memory."""
+    access = Access(RULES)
+    for need in Need:
+        for name in ("n" * 1000, "orders" + "s" * 2**20):
+            assert not access.allows("r", need, of_stream("shop", name))
+            assert not access.allows("r", need, of_stream(name, "orders"))
+            assert not access.allows("", need, of_stream(name, "orders"))
+    assert not access._known
+
+
+def test_a_pattern_costs_no_more_than_the_name() -> None:
+    """Several stars and a name of a MiB, which is nearly what they ask for: to try each
+    place of each star would take hours."""
+    access = Access([Rule(principals=["a*a*a*b"], read=["shop/*-*-*-x", "*a*a*b/*"])])
+    assert access.allows("aaab", Need.READ, of_stream("shop", "-a-b-c-x"))
+    assert access.allows("aaab", Need.READ, of_stream("shop", "----x-x"))
+    assert access.allows("aaab", Need.READ, of_stream("aab", "any"))
+    for name in ("--x", "---xx", "---x/", "a---", "---"):
+        assert not access.allows("aaab", Need.READ, of_stream("shop", name)), name
+    long = 2**20
+    assert access.allows("aaab", Need.READ, of_stream("shop", "-" * long + "x"))
+    assert not access.allows("aaab", Need.READ, of_stream("shop", "-" * long))
+    assert not access.allows("aaab", Need.READ, of_stream("a" * long, "any"))
+    assert not access.allows("a" * long, Need.READ, of_stream("shop", "---x"))
+
+
+def test_a_page_asks_the_rules_about_its_names_alone() -> None:
+    """Not about a hundred thousand others, for each thousand."""
+    asked: list[str] = []
+
+    def seen(name: str) -> bool:
+        asked.append(name)
+        return name[-1] != "0"
+
+    names = [f"{number:05}" for number in range(5000)]
+    found, token = page(names, "01999", seen)
+    assert found == [one for one in names[2000:] if one[-1] != "0"][:1000]
+    assert token.token == found[-1]
+    assert asked == names[2000 : 2000 + len(asked)]
+    assert len(asked) < 1200
 
 
 def test_names_that_only_look_alike() -> None:
