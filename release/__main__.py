@@ -56,8 +56,11 @@ def main() -> int:
 def make(release: Release, options: argparse.Namespace) -> None:
     """All of it, or Failed."""
     to: Path = options.directory
-    shutil.rmtree(to, ignore_errors=True)
-    to.mkdir(parents=True)
+    if to.resolve() == DIST:
+        shutil.rmtree(to, ignore_errors=True)
+    elif to.is_dir() and any(to.iterdir()):
+        raise Failed(f"{to} has files in it; name a folder that is empty or new")
+    to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         made = packages(to, Path(scratch))
         told("built from the source distribution", f"{len(made)} files")

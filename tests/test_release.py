@@ -180,6 +180,20 @@ def test_final_refuses_before_it_builds(tmp_path: Path) -> None:
     assert not (tmp_path / "dist").exists()
 
 
+def test_a_folder_with_other_files_is_left_as_it_is(tmp_path: Path) -> None:
+    """`dist/` is emptied before; a folder that somebody names is not."""
+    (tmp_path / "thesis.txt").write_text("mine")
+    done = subprocess.run(
+        [sys.executable, ROOT / "release", "--directory", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"{tmp_path} has files in it" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
 CHANGELOG = """\
 # Changelog
 

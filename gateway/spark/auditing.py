@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +93,7 @@ class Auditor:
             text=True,
             errors="replace",
         )
-        said: list[str] = []
+        said: deque[str] = deque(maxlen=1)  # it may name a million files
         reading = threading.Thread(
             target=lambda: said.extend(process.stdout or ()), daemon=True
         )

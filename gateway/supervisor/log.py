@@ -10,6 +10,7 @@ below the last one says how all of them are, and changes.
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from datetime import UTC, datetime
@@ -25,7 +26,9 @@ _CLEAR = "\r\x1b[K"
 
 
 class Log:
-    """Written to *out*.  Raises BrokenPipeError, from each method, if nobody reads it."""
+    """Written to *out*.  Raises BrokenPipeError, from each method, if nobody reads it, or
+    the terminal is gone.  What a full disk does not take is left out.
+    """
 
     def __init__(self, out: TextIO, *, as_json: bool) -> None:
         self._out = out
@@ -61,8 +64,14 @@ class Log:
         return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
     def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as why:
+            if why.errno == errno.EIO:  # a terminal that was closed
+                raise BrokenPipeError from why
 
 
 def _object(text: str, whose: str) -> dict[str, object]:

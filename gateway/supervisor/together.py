@@ -122,10 +122,10 @@ class Together:
             self._log.line(_STOPPING)
             self._stop()
         elif number == signal.SIGINT:
-            self._log.line(_KILLING)
             self.status = INTERRUPTED
             for each in (*self._kepts, self._recording):
                 each.kill()
+            self._log.line(_KILLING)
 
     def _stop(self) -> None:
         self._stopping = True

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -76,3 +79,25 @@ def test_on_a_terminal() -> None:
     one.line("c")
     one.close()
     assert screen(out.getvalue()) == ["run     | a", "run     | b", "run     | c", ""]
+
+
+def test_a_full_disk_keeps_nobody() -> None:
+    """Lines that it does not take are left out: the daemon that said them goes on."""
+    lines = 0
+    with suppress(OSError), Path("/dev/full").open("w") as full:  # it ends so, too
+        one = Log(full, as_json=False)
+        while lines < 10_000:
+            one.line("takes events", "gateway")
+            lines += 1
+    assert lines == 10_000
+
+
+def test_a_terminal_that_was_closed() -> None:
+    """As if nobody read: that is a reason to stop."""
+
+    class Gone(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(BrokenPipeError):
+        Log(Gone(), as_json=False).line("takes events")
