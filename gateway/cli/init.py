@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -36,12 +36,16 @@ meaning and its default as comments.  Nothing that is there is overwritten.
   --systemd   also units for the daemon and the Spark job.  They find the programs of
               this Python environment, and the configuration in /etc/gateway
   --compose   also a compose.yaml with both as containers, of images that `docker build`
-              makes of the source; what is kept lies in a volume, or in --data-dir
+              makes of the source; what is kept lies in a volume, or in --data-dir.  The
+              page and the metrics are there for this machine, and ask for a token
+
+Both are for others to connect to: all addresses are listened to, with --certificate and
+--key by TLS.
 
 Example:
   gateway init {one}
   gateway init {one} {two} --directory first
-  gateway init {one} --systemd --node gw-1
+  gateway init {one} --systemd --node gw-1 --certificate gw.pem --key gw.key
   gateway init {one} --compose --data-dir /srv/gateway
 
 Exit status: 0 written; 2 wrong use, or something is there already.
@@ -50,38 +54,53 @@ Exit status: 0 written; 2 wrong use, or something is there already.
 _STATE = "/var/lib/gateway"
 LOOPBACK = "127.0.0.1"
 _COMPOSE = """\
-# docker compose up -d: the daemon and its Spark job.  The images come from the source:
+# The daemon and its Spark job.  The images come from the source:
 #   docker build -t gateway:{version} .
 #   docker build -t gateway-spark:{version} --target spark .
 #
+#   echo "GATEWAY_ADMIN_TOKEN=$(openssl rand -hex 16)" > .env
+#   docker compose up --detach --wait
+#
+# The page:      http://127.0.0.1:8080/        (any user name, the token as the password)
+# Metrics:       http://127.0.0.1:8080/metrics, and alerts for them in conf/alerts.yml
 # What arrived:  docker compose exec spark gateway table --config /etc/gateway/gateway.yaml
 # The proof:     docker compose exec spark gateway audit --config /etc/gateway/gateway.yaml
+x-settings: &settings
+  environment:
+    GATEWAY_ADMIN_TOKEN: "${{GATEWAY_ADMIN_TOKEN:?is what the page asks for; write it to .env, as compose.yaml says}}"
+  volumes:
+    - {kept}:{state}
+    - ./gateway.yaml:/etc/gateway/gateway.yaml:ro{mounts}
+  # Longer than it takes to answer and publish what was taken.
+  stop_grace_period: 60s
+  restart: unless-stopped
+  user: "{owner}:{owner}"
+  cap_drop: [ALL]
+  security_opt: ["no-new-privileges:true"]
+
 services:
   gateway:
     image: gateway:{version}
+    <<: *settings
     hostname: {node}
-    # Those of the listeners in gateway.yaml.
+    # Those of the listeners in gateway.yaml, and the page for this machine only.
     ports: {ports}
-    volumes: &volumes
-      - {kept}:{state}
-      - ./gateway.yaml:/etc/gateway/gateway.yaml:ro
-    # Longer than it takes to answer and publish what was taken.
-    stop_grace_period: 60s
-    restart: unless-stopped
   spark:
     image: gateway-spark:{version}
-    volumes: *volumes
+    <<: *settings
     depends_on:
       gateway: {{condition: service_healthy}}
-    stop_grace_period: 60s
-    restart: unless-stopped
 """
 _VOLUME = """\
 volumes:
   data:
 """
+_TOKEN = "GATEWAY_ADMIN_TOKEN"  # noqa: S105 - a name
+_CERTIFICATE, _KEY = "/etc/gateway/tls.crt", "/etc/gateway/tls.key"
+"""In containers."""
 _HOMES = ("/home", "/root", "/run/user")
 """What ProtectHome=yes hides from a service."""
+_ADMIN_PORT = 8080
 _OWNER = 10001
 """Whom the images run as; the Dockerfile says so."""
 
@@ -103,7 +122,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"data; with --systemd {_STATE}; with --compose a volume: a DIR of this machine is "
         f"mounted as {_STATE} in its place)")  # fmt: skip
     add("--all-addresses", action="store_true",
-        help=f"listen on all addresses (default: {LOOPBACK} only, but with --compose)")  # fmt: skip
+        help=f"listen on all addresses (default: {LOOPBACK} only, but with --systemd or "
+        "--compose)")  # fmt: skip
+    add("--certificate", type=Path, metavar="PEM", help="of all listeners: TLS")
+    add("--key", type=Path, metavar="PEM", help="the private key of --certificate")
     add("--systemd", action="store_true", help="write units for systemd, too")
     add("--compose", action="store_true", help="write a compose.yaml, too")
 
@@ -122,6 +144,11 @@ def run(args: argparse.Namespace) -> int:
                 raise WrongUse(
                     f"--data-dir {args.data_dir}: with --{form}, say all of it"
                 )
+    if (args.certificate is None) is not (args.key is None):
+        raise WrongUse("--certificate and --key need each other")
+    for path in filter(None, (args.certificate, args.key)):
+        if not path.is_file():
+            raise WrongUse(f"no such file: {path}")
     files = dict(_files(args))
     there = [name for name in files if (folder / name).exists()]
     if there:
@@ -129,7 +156,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            write(folder / name, text)
+            write(folder / name, text, _stand_ins(args))
     except OSError as why:
         raise WrongUse(f"{why.filename or folder}: {why.strerror}") from None
     for name in files:
@@ -138,19 +165,50 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def write(path: Path, text: str) -> None:
-    """Once and whole; a configuration only if it is one."""
-    from gateway import config
+def _who_may_come(args: argparse.Namespace) -> str:
+    if args.certificate is not None:
+        return (
+            "All addresses are listened to, by TLS; whoever reaches them may send, unless"
+            " tls.client_auth or the protocol's options ask who it is: docs/security.md"
+        )
+    return (
+        "All addresses are listened to, without TLS, and whoever reaches them may send:"
+        " --certificate and --key encrypt, tls.client_auth and the protocol's options ask"
+        " who it is: docs/security.md"
+    )
 
+
+def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) -> None:
+    """Once and whole; a configuration only if it is one, with what *stands_for* what is
+    elsewhere.
+    """
     with path.open("x", encoding="utf-8") as new:
         new.write(text)
     if path.name != "gateway.yaml":
         return
+    from gateway import config
+
+    tried = text
+    for there, here in (stands_for or {}).items():
+        tried = tried.replace(there, here)
+    path.write_text(tried, "utf-8")
     try:
         config.load(path)
     except config.Invalid:
         path.unlink()
         raise
+    path.write_text(text, "utf-8")
+
+
+def _stand_ins(args: argparse.Namespace) -> dict[str, str]:
+    """What containers have, by what there is of it here."""
+    if not args.compose:
+        return {}
+    found = {f"${{env:{_TOKEN}}}": "a token"}
+    if args.certificate is not None:
+        found |= {_CERTIFICATE: str(args.certificate.absolute())}
+        found |= {_KEY: str(args.key.absolute())}
+    return found
 
 
 def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
@@ -162,12 +220,15 @@ def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
                 yield template.name, _unit(template.read_text("utf-8"), args)
     if args.compose:
         opened = [f"{port}:{port}" for port in ports(settings["listeners"])]
+        opened.append(f"{LOOPBACK}:{_ADMIN_PORT}:{_ADMIN_PORT}")
         text = _COMPOSE.format(
             version=__version__,
             node=settings["node"],
             ports="[" + ", ".join(f'"{each}"' for each in opened) + "]",
             kept=args.data_dir or "data",
             state=_STATE,
+            owner=_OWNER,
+            mounts=_mounts(args),
         )
         yield "compose.yaml", text if args.data_dir else text + _VOLUME
 
@@ -190,14 +251,32 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What is not left to the defaults."""
     from gateway.config.fields import default_node
 
-    host = "" if args.all_addresses or args.compose else LOOPBACK
+    host = "" if args.all_addresses or args.systemd or args.compose else LOOPBACK
     kept = _STATE if args.systemd or args.compose else "data"
+    listeners = [listener(name, host) for name in dict.fromkeys(args.protocols)]
+    if args.certificate is not None:
+        pair = args.certificate.absolute(), args.key.absolute()
+        files = (_CERTIFICATE, _KEY) if args.compose else map(str, pair)
+        tls = dict(zip(("certificate", "private_key"), files, strict=True))
+        listeners = [{**one, "tls": tls} for one in listeners]
+    admin = {"listen": f"tcp:{LOOPBACK}:{_ADMIN_PORT}"}
+    if args.compose:
+        # Others can reach a container's address.
+        admin = {"listen": f"tcp:0.0.0.0:{_ADMIN_PORT}", "token": f"${{env:{_TOKEN}}}"}
     return {
         "node": args.node or default_node(),
         "data_dir": kept if args.compose else args.data_dir or kept,
-        "listeners": [listener(name, host) for name in dict.fromkeys(args.protocols)],
-        "admin": {"listen": f"tcp:{LOOPBACK}:8080"},
+        "listeners": listeners,
+        "admin": admin,
     }
+
+
+def _mounts(args: argparse.Namespace) -> str:
+    """What the containers need of this machine besides, as lines of the list."""
+    if args.certificate is None:
+        return ""
+    pairs = (args.certificate, _CERTIFICATE), (args.key, _KEY)
+    return "".join(f"\n    - {one.absolute()}:{there}:ro" for one, there in pairs)
 
 
 def listener(protocol: str, host: str) -> dict[str, Any]:
@@ -225,7 +304,12 @@ def ports(value: Any) -> Iterator[str]:
 def _unit(text: str, args: argparse.Namespace) -> str:
     """With the programs of this environment, and the directory that was asked for."""
     programs, needed = Path(sys.executable).parent, []
+    text = text.replace(
+        ", in a clone of the source:", ", in the folder with these files:"
+    )
+    text = text.replace("conf/gateway", "gateway")
     if (programs / "gateway").exists():
+        text = re.sub("#   (apt-get|python3 -m venv) .*\n", "", text)
         text = text.replace("/opt/gateway/bin/", f"{programs}{os.sep}")
         needed += [programs, Path(sys.base_prefix)]
     if args.data_dir is not None:
@@ -242,8 +326,10 @@ def _unit(text: str, args: argparse.Namespace) -> str:
 
 def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
     yield ""
+    if args.systemd or args.compose:
+        yield _who_may_come(args)
     if args.compose:
-        yield "Next: read compose.yaml, build the two images, docker compose up -d"
+        yield "Next: compose.yaml says how to build the images, and to make the page's token"
         if args.data_dir is not None:
             yield f"Before that, once: install -d -o {_OWNER} -g {_OWNER} {args.data_dir}"
         if not file.stat().st_mode & stat.S_IROTH:
@@ -251,8 +337,7 @@ def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
             yield f"or, with secrets in it, chown it to {_OWNER}"
         return
     if args.systemd:
-        yield "Next: copy gateway.yaml to /etc/gateway, the units to /etc/systemd/system;"
-        yield "gateway.service says how to make the user, and how to start it."
+        yield "Next: the first lines of gateway.service, as root, in the folder with these files"
         if args.data_dir is not None:
             yield f"Before that, once: install -d -o gateway -g gateway {args.data_dir}"
         yield "Sockets that stay over a restart: docs/reload.md, conf/gateway.socket"

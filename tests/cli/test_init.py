@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from deadlines import ROOT
 from gateway import cli, config, plugins
 from gateway.config import json_schema
 from gateway.plugins import installed
+from gateway_testkit.certificates import Authority
 
 PROTOCOLS = tuple(installed().protocols)
 
@@ -23,6 +26,12 @@ PROTOCOLS = tuple(installed().protocols)
 def init(folder: Path, *words: str) -> Path:
     assert cli.main(["init", *words, "--directory", str(folder)]) == 0
     return folder / "gateway.yaml"
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What compose fills in, for whoever reads the file as a container does."""
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "secret")
 
 
 @pytest.mark.parametrize("words", [*([name] for name in PROTOCOLS), PROTOCOLS])
@@ -145,6 +154,53 @@ def test_units(tmp_path: Path) -> None:
         text = (tmp_path / f"{unit}.service").read_text()
         assert f"\nExecStart={programs}/{program} " in text
         assert "--config /etc/gateway/gateway.yaml\n" in text
+    assert [str(one.listen) for one in loaded.listeners] == ["tcp:5044"]
+    recipe = (tmp_path / "gateway.service").read_text().partition("[Unit]")[0]
+    for line in re.findall(r"^#   (install .*)$", recipe, re.MULTILINE):
+        for word in line.split():
+            if word.startswith("gateway"):
+                assert (tmp_path / word).exists(), line
+    assert not re.search("apt-get|pip install", recipe)
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze")
+    units = sorted(tmp_path.glob("*.service"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("form", ["--systemd", "--compose"])
+def test_for_production(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    """One line says who may come in; with a certificate it is by TLS, in containers by
+    what is mounted there.  One that does not fit its key is no configuration."""
+    plain = tmp_path / "plain"
+    init(plain, "lumberjack", form)
+    assert "All addresses are listened to, without TLS" in capsys.readouterr().out
+    authority = Authority(tmp_path / "ca")
+    pair = authority.issue("gw")
+    words = ("--certificate", str(pair.certificate), "--key", str(pair.key))
+    file = init(tmp_path / "tls", "lumberjack", "pravega", form, *words)
+    assert "All addresses are listened to, by TLS" in capsys.readouterr().out
+    tls = [one["tls"] for one in yaml.safe_load(file.read_text())["listeners"]]
+    wanted = str(pair.certificate), str(pair.key)
+    if form == "--compose":
+        compose = yaml.safe_load((tmp_path / "tls" / "compose.yaml").read_text())
+        mounts = compose["services"]["gateway"]["volumes"]
+        inside = "/etc/gateway/tls.crt", "/etc/gateway/tls.key"
+        assert {
+            f"{one}:{there}:ro" for one, there in zip(wanted, inside, strict=True)
+        } <= {*mounts}
+        wanted = inside
+    assert tls == [{"certificate": wanted[0], "private_key": wanted[1]}] * 2
+    assert (
+        cli.main(["init", "rsio", form, *words[:2], "--directory", str(tmp_path / "x")])
+        == 2
+    )
+    assert "--certificate and --key need each other" in capsys.readouterr().err
 
 
 def test_compose(tmp_path: Path) -> None:
@@ -152,7 +208,12 @@ def test_compose(tmp_path: Path) -> None:
     loaded = config.load(init(tmp_path, "lumberjack", "pravega", "--compose"))
     assert [str(each.listen) for each in loaded.listeners] == ["tcp:5044", "tcp:12345"]
     services = yaml.safe_load((tmp_path / "compose.yaml").read_text())["services"]
-    assert services["gateway"]["ports"] == ["5044:5044", "12345:12345", "9090:9090"]
+    page = "127.0.0.1:8080:8080"
+    assert services["gateway"]["ports"] == [
+        "5044:5044", "12345:12345", "9090:9090", page
+    ]  # fmt: skip
+    assert str(loaded.admin.listen) == "tcp:0.0.0.0:8080"
+    assert loaded.admin.token is not None
     assert services["gateway"]["hostname"] == loaded.node
     assert services["spark"]["volumes"] == services["gateway"]["volumes"]
     assert loaded.data_dir == Path("/var/lib/gateway")
