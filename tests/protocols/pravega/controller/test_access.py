@@ -548,11 +548,14 @@ def test_names_that_only_look_alike() -> None:
 
 
 def test_no_rules_and_an_empty_list() -> None:
-    """Absent: everything is allowed; none of them: nothing."""
+    """Absent: everything is allowed; none of them: nothing.  A star is no name at all."""
     access = Access()
     assert access.allows("", Need.MANAGE, of_segment(ORDERS))
     access.configure([])
     assert not access.allows("ann", Need.USE, of_segment(ORDERS))
+    access.configure([Rule(principals=["*"], read=["*/*"])])
+    assert access.allows("ann", Need.READ, of_segment(ORDERS))
+    assert not access.allows("", Need.READ, of_segment(ORDERS))
 
 
 # -- certificates ---------------------------------------------------------------
@@ -622,6 +625,19 @@ def test_a_certificate_is_no_password(ruled: Any, client: Make) -> None:
     """Where callers must say who they are, a certificate's name counts for nothing."""
     [reply] = client(ruled, "r").ask(ws.ReadSegment(ORDERS, 0, 9, "", 7))
     assert reply == wire.AuthTokenCheckFailed(7, "", 0)
+
+
+def test_nothing_of_others_is_merged(ruled: Any, client: Make) -> None:
+    """A merge takes the right to write to all that it takes from, with the same token."""
+    for name in (ORDERS, f"{ORDERS}#transaction.0", "shop/returns/0#transaction.0"):
+        ruled.container.submit(ruled.container.state.create(name, 0))
+    ruled.store()
+    peer, mine = client(ruled), token(ruled, "w")
+    merge = partial(ws.MergeSegments, 7, ORDERS)
+    [merged] = peer.ask(merge(f"{ORDERS}#transaction.0", mine))
+    assert isinstance(merged, ws.SegmentsMerged)
+    assert denied(peer.ask(merge("shop/returns/0#transaction.0", mine)))
+    assert "shop/returns/0#transaction.0" in ruled.container.state.segments
 
 
 def test_who_writes_a_revisioned_stream_may_truncate_it(
