@@ -9,6 +9,7 @@ status --all` does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,7 +55,7 @@ def row_of(address: str, told: Mapping[str, Any], now: float) -> Row:
             return _gateway(address, told)
         if "state" in told:
             return _job(address, told, now)
-    except (KeyError, TypeError, AttributeError, ValueError) as why:
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as why:
         raise ValueError(f"it says nothing of use: {why!r}") from None
     raise ValueError("what answers there is neither a gateway nor a job")
 
@@ -97,9 +98,9 @@ def _gateway(address: str, told: Mapping[str, Any]) -> Row:
 
 
 def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
-    state, said = str(told["state"]), max(0.0, now - float(told["at"]))
+    state, said = str(told["state"]), max(0.0, now - _finite(told["at"]))
     oldest = told.get("oldest_file") or {}
-    age = max(0.0, now - float(oldest["at"])) if "at" in oldest else 0.0
+    age = max(0.0, now - _finite(oldest["at"])) if "at" in oldest else 0.0
     level: Literal["good", "warning", "bad"] = "good"
     if said > _JOB_SILENT_SECONDS and state in ("starting", "running"):
         level, sentence = "bad", f"Spark has been silent for {duration(said)}."
@@ -110,9 +111,7 @@ def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
         last = told.get("last_batch_at")
         when = "committed nothing yet"
         if last is not None:
-            when = (
-                f"committed its last batch {duration(max(0.0, now - float(last)))} ago"
-            )
+            when = f"committed its last batch {duration(max(0.0, now - _finite(last)))} ago"
         sentence = f"Spark runs, and {when}."
     else:
         why = f": {told['last_error']}" if told.get("last_error") else ""
@@ -130,4 +129,12 @@ def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
 
 
 def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None else _finite(value)
+
+
+def _finite(value: Any) -> float:
+    """What can be told as a time.  Raises ValueError, OverflowError, TypeError."""
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no time")
+    return number

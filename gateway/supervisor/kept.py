@@ -102,6 +102,8 @@ class Kept:
                     env=dict(self._environ),
                     childFDs={0: nothing, 1: "r", 2: "r"},
                 )
+        except OSError as why:  # no memory for one more, say
+            self._wait(why)
         finally:
             os.close(nothing)
 
@@ -169,6 +171,8 @@ class Kept:
         """Why, as far as that can be seen from outside."""
         if why is None:
             return "exit status 0, though nobody here asked for it"
+        if isinstance(why, OSError):
+            return f"it could not be started: {why.strerror}"
         if (number := _signal_of(why)) is not None:
             return f"killed by {signal.Signals(number).name}"
         last = f": {self._last_error}" if self._last_error else ""

@@ -88,6 +88,10 @@ def test_a_job(told: dict[str, Any], level: str, sentence: str) -> None:
         {"state": "running"},
         {"state": "running", "at": "yesterday"},
         {"state": "running", "at": 1, "oldest_file": 7},
+        {"state": "running", "at": 10**400},
+        {"state": "running", "at": 1, "oldest_file": {"at": float("-inf")}},
+        {"node": "gw-1", "listeners": [], "freshness": {"age_seconds": float("inf")}},
+        {"node": "gw-1", "listeners": [], "freshness": {"waiting_bytes": float("inf")}},
     ],
 )
 def test_who_says_nothing_of_use(told: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 from typing import Any
 
@@ -61,10 +62,13 @@ class World(Clock):
         self.lines: list[tuple[int, str]] = []
         self.sentences: list[str] = []
         self.ended: list[Kept] = []
+        self.full = False
         self.kept = Kept("spark", "the job", ["job"], {}, self, self, vital=vital)
         self.kept.start()
 
     def spawnProcess(self, life: Any, *words: Any, **more: Any) -> Child:
+        if self.full:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
         self.children.append(Child(life))
         return self.children[-1]
 
@@ -161,6 +165,30 @@ def test_stopped_cleanly(up: bool) -> None:
         assert world.ended == [world.kept]
         assert not world.kept.failed
         assert not world.getDelayedCalls()
+
+
+@pytest.mark.parametrize("vital", [False, True])
+def test_no_memory_for_another_process(vital: bool) -> None:
+    """What killed it may keep the next one from being made: that is tried again, too, and
+    who stops meanwhile waits for nobody."""
+    world = World(vital=vital)
+    world.kept.up()
+    world.children[-1].ends(by=signal.SIGKILL)
+    world.full = True
+    world.advance(1)
+    assert world.kept.state is State.WAITING
+    assert world.sentences[-1] == (
+        "the job ended (it could not be started: Cannot allocate memory);"
+        " it is started again in 2 s"
+    )
+    world.full = False
+    world.advance(2)
+    assert len(world.children) == 2
+    world.full = True
+    world.children[-1].ends(by=signal.SIGKILL)
+    world.advance(4)
+    world.kept.stop()
+    assert world.ended == [world.kept]
 
 
 def test_stopped_while_it_waits() -> None:

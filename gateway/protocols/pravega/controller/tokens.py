@@ -76,7 +76,11 @@ class DelegationTokens:
 
     def checks(self, principal: str | None) -> TokenCheck:
         """The check of a client whose certificate proves this name; None: it has none."""
-        return partial(self.check, principal=principal)
+        return (
+            self.check
+            if principal is None
+            else partial(self.check, principal=principal)
+        )
 
     def check(
         self, token: str, segment: str, need: Need, *, principal: str | None = None
