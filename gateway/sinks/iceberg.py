@@ -226,6 +226,9 @@ class IcebergTable:
 
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
+        # Where a column was added, Spark knows another object for the table than ours, which
+        # nobody refreshes.
+        self._spark.sql(f"REFRESH TABLE {self.name}")
         return self._spark.table(self.name)
 
     def state(self) -> Mapping[str, str]:
