@@ -38,6 +38,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.event import DELETED, LOST
 from gateway.spark import footers, heap, stats
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of, names_of
@@ -47,6 +48,7 @@ from gateway.spark.parquet import publishing
 from gateway.spark.partition import (
     Busy,
     alone,
+    check_finished,
     check_room,
     replace,
     restore,
@@ -95,11 +97,15 @@ class Asked:
 
     @property
     def condition(self) -> str:
-        """With the tables that are meant."""
+        """With the tables that are meant; rows that only hold a place are nobody's."""
+        whole = (
+            f"({self.where}) AND coalesce(flaw, '') <> '{LOST}'"
+            f" AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
+        )
         if set(self.tables) == set(_TABLES):
-            return f"({self.where})"
+            return whole
         flawed = "IS NULL" if self.tables == ("events",) else "IS NOT NULL"
-        return f"({self.where}) AND flaw {flawed}"
+        return f"{whole} AND flaw {flawed}"
 
 
 @dataclass
@@ -181,6 +187,10 @@ def delete(
         )
 
     if not dry_run:
+        if folders:
+            check_finished(lake)
+        else:
+            kind.check_counted(config, spark)
         for record in deleted.unfinished(lake):
             yield _told(out(record))
     if asked is not None:
@@ -226,27 +236,31 @@ def _rewriting(spark: Any) -> Callable[[Path, Path, Ranges], None]:
         from gateway.spark.source import url
 
         rows = spark.read.parquet(url(path))
-        mine = Ranges()
+        mine, left = Ranges(), pq.read_metadata(path).num_rows
         for part in _masked_file(path, events):
-            mine.update(part)
+            left -= part.num_rows
+            mine.update(names_of(part))
         for condition in as_sql(mine):
             rows = rows.where(f"NOT ({condition})")
         folder = target.with_name(f".{target.name}.spark")
-        rows.coalesce(1).write.parquet(url(folder))
-        for made in visible(folder):
-            if pq.read_metadata(made).num_rows:
-                made.rename(target)
+        rows.coalesce(1).write.option("maxRecordsPerFile", 0).parquet(url(folder))
+        made = [one for one in visible(folder) if pq.read_metadata(one).num_rows]
+        count = sum(pq.read_metadata(one).num_rows for one in made)
+        if count != left or len(made) > 1:
+            raise OSError(f"of {path} {left} rows stay, {count} were made of them")
+        for one in made:
+            one.rename(target)
         shutil.rmtree(folder)
 
     return rewrite
 
 
-def _masked_file(path: Path, events: Ranges) -> Iterator[Ranges]:
+def _masked_file(path: Path, events: Ranges) -> Iterator[pa.Table]:
     with pq.ParquetFile(path) as file:
         names = [name for name in _NAMES if name in file.schema_arrow.names]
         for batch in file.iter_batches(columns=names, use_threads=False):
             rows = pa.table(batch)
-            yield names_of(rows.filter(pa.array(mask_of(rows, events))))
+            yield rows.filter(pa.array(mask_of(rows, events)))
 
 
 # -- what is meant ----------------------------------------------------------------------
@@ -516,6 +530,7 @@ def carry_out(
         if from_tables is not None:
             from_tables(record)
         else:
+            check_finished(places.lake)
             _from_folders(places.lake, disk, events, record.id, rewrite, point)
             _take_back(places.lake, disk, record, point)
     wanted = _Wanted(events)
@@ -524,6 +539,7 @@ def carry_out(
         if not count:
             break
     waiting = any(_events_of(path, wanted) for path in _published(places.spool))
+    waiting = waiting or _waits_in_bucket(places.bucket, wanted)
     record = msgspec.structs.replace(record, done=not waiting)
     deleted.save(disk, places.lake, record)
     point("done")
@@ -718,6 +734,22 @@ def _in_bucket(bucket: Bucket | None, wanted: _Wanted) -> int:
     return sum(
         len(wanted.lsns(one.node, None, one.first, one.last)) for one in named if one
     )
+
+
+def _waits_in_bucket(bucket: Bucket | None, wanted: _Wanted) -> bool:
+    """Whether an object has some that goes to the archive later: the newest of a node stays,
+    though the tables have it.
+    """
+    if bucket is None:
+        return False
+    for one in bucket.list("events-"):
+        file = parse_file_name(one.name)
+        if file and len(wanted.lsns(file.node, None, file.first, file.last)):
+            with contextlib.suppress(NotThere):
+                by = footers.incarnation_of(pa.BufferReader(bucket.read(one.name)))
+                if len(wanted.lsns(file.node, by, file.first, file.last)):
+                    return True
+    return False
 
 
 def _events_of(path: Path, wanted: _Wanted) -> int:

@@ -26,7 +26,13 @@ from gateway.spark.gone import events_in
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Ranges
 from gateway.spark.parquet import publishing
-from gateway.spark.partition import alone, restore, staged_for, visible
+from gateway.spark.partition import (
+    alone,
+    check_settled,
+    restore,
+    staged_for,
+    visible,
+)
 from gateway.store.deleted import EXPIRED, Deletion, load, save
 from gateway.store.lake import together
 
@@ -109,6 +115,7 @@ def _remove(
             # A batch may have come late, and what is not written down must not go.
             if not known.issuperset(visible(folder)):
                 continue
+            check_settled(lake, folder, known)
             aside = staged_for(lake, folder, disk)
             disk.rename(folder, aside)
             disk.sync_directory(folder.parent)

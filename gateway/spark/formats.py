@@ -8,7 +8,6 @@ from Maven Central, pinned, or from a folder where there is no network.
 from __future__ import annotations
 
 import contextlib
-import json
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import Kind
-from gateway.spark.ledger import Broken, write_json
+from gateway.spark.ledger import Broken
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,6 +176,26 @@ class Format(Kind):
         found = [row.asDict() for row in plain.collect()]
         return [("", pa.Table.from_pylist(found))] if found else []
 
+    def check_counted(self, config: Any, spark: Any) -> None:
+        """Raise `Busy` if a crash has left events uncounted: counts would be taken back that
+        are none.
+        """
+        from gateway.spark.commits import Lost, opened
+        from gateway.spark.gone import Gone
+        from gateway.spark.partition import Busy
+
+        events, counts = self.tables(config, spark)
+        gone = Gone(config.data_dir / "lake")()
+        there = opened(events, None, gone).committed
+        with contextlib.suppress(Lost):
+            counted = counts.open().committed.named_like(there)
+            if not there.minus(counted).minus(gone):
+                return
+        raise Busy(
+            f"{counts.name} does not count just what {events.name} has: start gateway"
+            " spark, with --once if it is not to stay, and then this again"
+        )
+
     def delete(self, config: Any, spark: Any, disk: LakeDisk, record: Deletion) -> None:
         """Delete the events of *record* from the table, and take their counts back; may be
         done again.  No job runs meanwhile.
@@ -198,11 +217,7 @@ class Format(Kind):
         folder = counts_of(lake, record.id)
         if disk.exists(folder):
             ledger = counts.open()
-            number = folder / "commit"
-            if not disk.exists(number):
-                write_json(disk, number, ledger.sequence + 1)
-            # Each number is committed once.
-            if ledger.sequence < json.loads(disk.read(number)):
+            if ledger.taken_back != record.id:
                 plain = pq.read_table(folder / "0").to_pylist()
                 rows = spark.createDataFrame(plain, _COUNTS_DDL)
                 names = ("window_start", "window_end")
@@ -215,7 +230,8 @@ class Format(Kind):
                     ),
                     "cast(date AS date) AS date",
                 )
-                after = replace(ledger, sequence=ledger.sequence + 1)
+                number = ledger.sequence + 1
+                after = replace(ledger, sequence=number, taken_back=record.id)
                 counts.append(back, after)
             disk.remove_tree(folder)
         wanted = {"sink": self.name, "table": events.name}

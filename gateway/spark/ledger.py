@@ -308,6 +308,9 @@ class Ledger:
     function's target does not say which events it has.  0: not noted."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
+    taken_back: str = ""
+    """The last deletion whose counts `stats` has taken back, where that is a table with a
+    ledger of its own: each does so once."""
 
     @classmethod
     def load(cls, disk: Disk, path: Path) -> Ledger:
@@ -344,6 +347,7 @@ class Ledger:
                 },
                 float(kept.get("named_since", 0.0)),
                 {"body": "variant"} if first else kept["types"],
+                str(kept.get("taken_back", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
             raise Broken(f"{where}: {why!r}") from None
@@ -456,6 +460,7 @@ class Ledger:
             "ends": _by_node(self.ends),
             "named_since": self.named_since,
             "types": dict(self.types),
+            **({"taken_back": self.taken_back} if self.taken_back else {}),
         }
 
 

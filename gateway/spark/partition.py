@@ -20,7 +20,7 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,9 @@ __all__ = [
     "Busy",
     "Replaced",
     "alone",
+    "check_finished",
     "check_room",
+    "check_settled",
     "finish",
     "replace",
     "restore",
@@ -133,7 +135,7 @@ def replace(
         disk.set_times(path, newest)
         sync(disk, path)
     with publishing(lake):
-        _check_settled(lake, folder, going)
+        check_settled(lake, folder, going)
         now = visible(folder)
         if not set(going).issubset(now):
             return None
@@ -159,7 +161,18 @@ def check_room(folder: Path, size: int, disk: LakeDisk) -> None:
         )
 
 
-def _check_settled(lake: Path, folder: Path, going: Sequence[Path]) -> None:
+def check_finished(lake: Path) -> None:
+    """Raise `Busy` if a batch, or what was put through again, is decided and not in place: its
+    rows are in no table yet, and will be.
+    """
+    for path in (lake / INTERNAL / "staging").glob("*/*/manifest"):
+        raise Busy(
+            f"a batch, {path.parent}, is not finished: start gateway spark, with --once if"
+            " it is not to stay, and then this again"
+        )
+
+
+def check_settled(lake: Path, folder: Path, going: Collection[Path]) -> None:
     """A batch that a crash has cut in two, or that is under way, counts on the names of
     its files, and rows that are put through again on those that they come from.
     """

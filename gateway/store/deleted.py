@@ -91,11 +91,19 @@ def links_before(found: Iterable[Deletion]) -> dict[str, str]:
     """By SHA-256 of the archive's files that deletions have rewritten, that of each before
     the first of them.
     """
+    # In no order: one that was cut off goes on after later ones, and clocks are set back.
+    was = {
+        each.sha256: each.was
+        for one in found
+        for versions in one.files.values()
+        for each in versions
+    }
     links: dict[str, str] = {}
-    for one in found:
-        for versions in one.files.values():
-            for each in versions:
-                links[each.sha256] = links.get(each.was, each.was)
+    for link, one_before in was.items():
+        before = one_before
+        while before in was:
+            before = was[before]
+        links[link] = before
     return links
 
 

@@ -36,6 +36,7 @@ from gateway.spark.deletion import Asked, delete
 from gateway.spark.formats import Format, merged
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ranges
+from gateway.spark.partition import Busy
 from gateway.spark.sink import Committed, Parts
 from gateway.store.directories import Directories
 from played_spark import PowerCut, Stream
@@ -790,3 +791,48 @@ def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
         report = audit(Directories.under(world.config.data_dir))
         assert report.complete, report
         assert report.deleted == 2
+
+
+def test_what_is_not_counted_yet_is_not_deleted(world: World) -> None:
+    """Or counts would be taken back that are none: the next start counts first."""
+    world.config.spool.s3 = None
+    world.cut = "committed"
+    with pytest.raises(PowerCut):
+        world.run(1)
+    world.cut = None
+    said = Asked("lsn = 3", "case 1")
+    with pytest.raises(Busy, match="does not count just what"):
+        list(delete(world.config, world.spark, Lake(), said))
+    world.sink().recover()
+    list(delete(world.config, world.spark, Lake(), said))
+    check_counted(world)
+
+
+def test_counts_are_taken_back_after_a_job_in_between(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a deletion that was cut off before it: once, when the next call goes on."""
+    world.config.spool.s3 = None
+    world.run(3)
+    events, _ = world.kind.tables(world.config, world.spark)
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise PowerCut
+
+    said = Asked("lsn = 3", "case 1")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(events), "append", killed)
+        with pytest.raises(PowerCut):
+            list(delete(world.config, world.spark, Lake(), said))
+    world.spool.events("gw", 31, SIZE)
+    world.run(4)
+    for _ in range(2):
+        list(delete(world.config, world.spark, Lake(), None))
+        check_counted(world)
+
+
+def check_counted(world: World) -> None:
+    """`stats` counts just the rows."""
+    events, stats = world.kind.tables(world.config, world.spark)
+    counted = stats.rows().groupBy().sum("events").collect()[0][0]
+    assert counted == events.rows().count()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -43,7 +45,14 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Life, Ranges
 from gateway.spark.partition import Busy, alone
 from gateway.store.bucket import StoredObject
-from gateway.store.deleted import counts_of, deletions, unfinished
+from gateway.store.deleted import (
+    Deletion,
+    Rewritten,
+    counts_of,
+    deletions,
+    links_before,
+    unfinished,
+)
 from gateway.store.digests import PREVIOUS_KEY, PayloadDigest, of_file
 from gateway.store.directories import Directories
 from gateway.store.names import kept_name
@@ -395,6 +404,57 @@ def test_what_waits_in_the_spool_is_not_done(places: Places) -> None:
     assert b'"line 3"' not in bytes_below(places.archive).replace(b"\\", b"")
 
 
+def test_a_batch_that_is_decided_and_not_in_place_comes_first(
+    places: Places, tmp_path: Path
+) -> None:
+    """Its rows are in no table yet and will be: nothing is looked for, or deleted, before."""
+    manifest = places.lake / ".gateway" / "staging" / "events" / "7" / "manifest"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"moves": [["0", "events/protocol=rsio/date=x/part-0"]]}')
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    with pytest.raises(Busy, match="is not finished: start gateway spark"):
+        carry_out(places, Lake(), record)
+    config = SimpleNamespace(
+        data_dir=tmp_path,
+        spark=SimpleNamespace(sink="parquet", stats_window=60),
+        spool=SimpleNamespace(bucket=None, folder="spool", s3=None),
+    )
+    with pytest.raises(Busy, match="is not finished: start gateway spark"):
+        list(delete(config, None, Lake(), ASKED))
+    assert len(seen(places.lake)) == 40
+    manifest.unlink()
+    assert carry_out(places, Lake(), record).done
+
+
+def test_rows_that_hold_a_place_are_not_meant() -> None:
+    """What the journal lost stays a loss, and what is blotted out is not deleted again."""
+    import sqlite3
+
+    flaws = [None, "odd", "lost", "deleted", "deleted:unframed"]
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE t (flaw text)")
+    db.executemany("INSERT INTO t VALUES (?)", [(flaw,) for flaw in flaws])
+
+    def meant(*tables: str) -> list[str | None]:
+        condition = Asked("1 = 1 OR 1 = 2", "", tables).condition
+        return [flaw for [flaw] in db.execute(f"SELECT * FROM t WHERE {condition}")]
+
+    assert meant("events", "quarantine") == [None, "odd"]
+    assert meant("events") == [None]
+    assert meant("quarantine") == ["odd"]
+
+
+def test_links_lead_to_the_first_file_in_any_order() -> None:
+    """Also where a deletion that was cut off has gone on after a later one."""
+    empty = Deletion("", "asked", "", 0.0, "")
+    found = [
+        msgspec.structs.replace(empty, files={"f": [Rewritten(was, now)]})
+        for was, now in (("b", "c"), ("a", "b"), ("c", "d"))
+    ]
+    for order in itertools.permutations(found):
+        assert links_before(order) == dict.fromkeys("bcd", "a")
+
+
 class Bucket:
     """A bucket in memory."""
 
@@ -429,6 +489,20 @@ def test_copies_in_a_bucket(places: Places) -> None:
     assert set(done.files) == {name_of(1), name_of(31)}
     table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name_of(1)}"]))
     assert table["flaw"].to_pylist()[2] == "deleted"
+
+
+def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
+    """It stays where it was put though the tables have it, and comes to the archive later."""
+    name = name_of(31)
+    bucket: Any = Bucket({name: (places.archive / name).read_bytes()})
+    there = dataclasses.replace(places, bucket=bucket)
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
+    assert not carry_out(there, Lake(), record).done
+    bucket.objects[f"_archive/{name}"] = bucket.objects.pop(name)
+    [left] = unfinished(places.lake)
+    assert carry_out(there, Lake(), left).done
+    table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name}"]))
+    assert table["flaw"].to_pylist()[0] == "deleted"
 
 
 READER = """

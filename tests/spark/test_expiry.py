@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import sys
 from collections import Counter
@@ -28,6 +29,7 @@ from gateway.spark.expiry import Expired, Expiry, expire, limits
 from gateway.spark.gone import Gone, add_lsns, events_in, mask_of
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.partition import Busy
 from gateway.store.deleted import deletions, folder_of
 from gateway.store.directories import Directories
 from played_spark import PowerCut
@@ -139,6 +141,22 @@ def test_what_came_late_is_written_down_too(lake: Path) -> None:
     list(expire(lake, Lake(), FIRST, point=point))
     assert len(Gone(lake)()) == 60 + SIZE
     assert str(DAYS[0]) not in {day for day, _ in seen(lake, "events")}
+
+
+def test_a_batch_that_came_late_is_finished_first(lake: Path) -> None:
+    """Its files have their names, and the ledger is not told yet: without them no start could
+    finish it."""
+    put(lake, "events", DAYS[0], 901)
+    [late] = (lake / "events").rglob("part-0000000901-*")
+    manifest = lake / ".gateway" / "staging" / "events" / "7" / "manifest"
+    manifest.parent.mkdir(parents=True)
+    moves = [["0", str(late.relative_to(lake))]]
+    manifest.write_text(json.dumps({"moves": moves}))
+    with pytest.raises(Busy, match="is not finished"):
+        list(expire(lake, Lake(), FIRST))
+    assert late.exists()
+    manifest.unlink()
+    assert sum(one.events for one in expire(lake, Lake(), FIRST)) == 7 * SIZE
 
 
 @pytest.mark.parametrize("point", ["written down", "aside", "removed"])
