@@ -61,7 +61,7 @@ def first_row(home: Path, env: dict[str, str]) -> float:
         _wait(run, log, lambda: any(files(table)))
         return time.monotonic() - begun
     finally:
-        run.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGTERM)  # heard in the background, too
         run.wait()
 
 
