@@ -136,7 +136,7 @@ LOCK = $(VENV)/bin/uv pip compile --quiet --no-header --no-annotate --generate-h
 	--upgrade --python-version 3.11 --python-platform linux
 lock: $(PY)
 	@$(PY) -m pip install --quiet uv==0.13.9
-	@echo "hatchling\nsetuptools\nwheel" | $(LOCK) - -o requirements/build.txt
+	@printf '%s\n' hatchling setuptools wheel | $(LOCK) - -o requirements/build.txt
 	@$(LOCK) pyproject.toml --extra s3 --extra jwt -o requirements/daemon.txt
 	@$(LOCK) pyproject.toml --extra s3 --extra jwt --extra spark -c requirements/daemon.txt -o requirements/spark.txt
 	@git diff --stat requirements

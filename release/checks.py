@@ -166,11 +166,24 @@ class _Walk:
             )  # fmt: skip
         try:
             yield lambda: process.poll() is not None
+            _ended(process)
         except Failed as why:
-            raise Failed(f"{why}\n{log.read_text('utf-8')[-3000:]}") from None
+            said = log.read_text("utf-8", "replace")[-3000:]
+            raise Failed(f"{why}\n{said}") from None
         finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(_PATIENCE_SECONDS)
+            process.kill()
+            process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to; twistd ends by the signal itself."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        status = process.wait(_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"it has not stopped in {_PATIENCE_SECONDS:.0f} s") from None
+    if status not in (0, -signal.SIGTERM):
+        raise Failed(f"it ended with status {status}")
 
 
 def _free_ports() -> list[int]:

@@ -24,6 +24,7 @@ import notes  # noqa: E402
 import parts  # noqa: E402
 
 import hatch_build  # noqa: E402
+from deadlines import eventually  # noqa: E402
 
 del sys.path[:2]
 
@@ -192,6 +193,30 @@ def test_a_folder_with_other_files_is_left_as_it_is(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"{tmp_path} has files in it" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("traps", "says"),
+    [
+        ("exit 3", "it ended with status 3\n.*no end"),
+        ("true", "it has not stopped in 0 s\n.*no end"),
+    ],
+)
+def test_who_does_not_end_well_is_a_fault(
+    traps: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is installed; its last words are told, and nothing of it is left."""
+    program = tmp_path / "twistd"
+    program.write_text(
+        f"#!/bin/sh\ntrap '{traps}' TERM\necho no end > said; cat said\n"
+        "while :; do sleep 0.05; done\n"
+    )
+    program.chmod(0o755)
+    walk = checks._Walk(tmp_path / "python", tmp_path)
+    if traps == "true":
+        monkeypatch.setattr(checks, "_PATIENCE_SECONDS", 0.2)
+    with pytest.raises(parts.Failed, match=f"(?s){says}"), walk._running("twistd"):
+        eventually((tmp_path / "home" / "said").exists, "it runs")
 
 
 CHANGELOG = """\
