@@ -28,7 +28,7 @@ from gateway.audit.incarnations import Line, short
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
 from gateway.store import digests, incarnation, mark
-from gateway.store.deleted import deletions, links_before
+from gateway.store.deleted import deletions, links_before, stamps
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lake import committed, together
@@ -163,6 +163,8 @@ class _Reader:
     first: int
     """Files with earlier lsns alone are passed over."""
     _read: dict[tuple[str, int, int, int], _File] = field(default_factory=dict)
+    _links: tuple[list[tuple[str, int, int]], dict[str, str]] = ([], {})
+    """Of which deletions, and those of `_before`."""
 
     @property
     def _places(self) -> tuple[Path, ...]:
@@ -202,10 +204,13 @@ class _Reader:
 
     def _before(self) -> dict[str, str]:
         """Links of files in which events were blotted out, before that was done."""
-        try:
-            return links_before(deletions(self.directories.lake))
-        except ValueError:  # the audit's other half says so
-            return {}
+        lake = self.directories.lake
+        if self._links[0] != (now := stamps(lake)):
+            try:
+                self._links = now, links_before(deletions(lake))
+            except ValueError:  # the audit's other half says so
+                self._links = now, {}
+        return self._links[1]
 
     def _one(self, file: SpoolFile, path: Path) -> _File:
         stat = path.stat()

@@ -37,11 +37,7 @@ class Gone:
 
     def __call__(self) -> Ranges:
         """All of them.  Raises `Broken` for a file that can not be read, OSError."""
-        seen = [
-            (path.name, stat.st_mtime_ns, stat.st_size)
-            for path in sorted(deleted.folder_of(self._lake).glob("[!.]*.json"))
-            for stat in [path.stat()]
-        ]
+        seen = deleted.stamps(self._lake)
         if seen != self._seen:
             try:
                 self._events = named_in(deleted.deletions(self._lake))

@@ -31,6 +31,7 @@ __all__ = [
     "load",
     "save",
     "spans_of",
+    "stamps",
     "unfinished",
 ]
 
@@ -117,6 +118,15 @@ def deletions(lake: Path) -> list[Deletion]:
         with contextlib.suppress(FileNotFoundError):
             found.append(_parsed(path.read_bytes(), path))
     return sorted(found, key=lambda one: one.at)
+
+
+def stamps(lake: Path) -> list[tuple[str, int, int]]:
+    """What is there, to read it again only once there is something else.  Raises OSError."""
+    return [
+        (path.name, stat.st_mtime_ns, stat.st_size)
+        for path in sorted(folder_of(lake).glob("[!.]*.json"))
+        for stat in [path.stat()]
+    ]
 
 
 def unfinished(lake: Path) -> list[Deletion]:

@@ -455,6 +455,24 @@ def test_links_lead_to_the_first_file_in_any_order() -> None:
         assert links_before(order) == dict.fromkeys("bcd", "a")
 
 
+def test_an_audit_of_the_chain_reads_deletions_once(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each file of the archive, of which there may be a hundred thousand."""
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3)), MINUTE)
+    carry_out(places, Lake(), record)
+    read: list[Path] = []
+
+    def counting(lake: Path) -> list[Deletion]:
+        read.append(lake)
+        return deletions(lake)
+
+    monkeypatch.setattr("gateway.audit.chain.deletions", counting)
+    [chain] = verify_chains(Directories.under(places.lake.parent)).chains
+    assert not chain.problems
+    assert read == [places.lake]
+
+
 class Bucket:
     """A bucket in memory."""
 
