@@ -68,7 +68,8 @@ class Others:
     def configure(self, settings: Admin) -> None:
         """Ask those from now on."""
         before, self._settings = self._settings, settings
-        if before != settings:
+        # The file may have another certificate now.
+        if before != settings or settings.peers_ca is not None:
             self.close()
             self._make()
 
@@ -148,6 +149,7 @@ class Others:
                 self._log.error(
                     "admin.peers_ca: {file}: {why}", file=ca, why=str(why) or repr(why)
                 )
+                trust = trustRootFromCertificates([])  # not whom the platform trusts
         self._others = [
             _Other(
                 address,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from gateway.admin.status import (
 )
 from gateway.config.model import Admin
 from gateway.daemon.others import EVERY_SECONDS, Others
+from gateway_testkit.certificates import Authority
 
 PEERS = ["gw-2:8080", "https://gw-3:8443"]
 
@@ -162,6 +164,30 @@ def test_a_reload_changes_whom_it_asks(world: World) -> None:
     assert [row["name"] for row in world.rows()] == ["gw-1", "gw-2", ""]
     world.others.configure(Admin.model_validate({"peers": ["gw-4:1"]}))
     assert [row["address"] for row in world.rows()[1:]] == ["http://gw-4:1"]
+
+
+def trusted(world: World) -> int:
+    """How many may sign a peer's certificate; each peer's are the same."""
+    [found] = {
+        len(one.backend._policy._trustRoot._caCerts)  # type: ignore[union-attr]
+        for one in world.others._others
+    }
+    return found
+
+
+def test_who_may_sign_is_read_at_each_reload(tmp_path: Path) -> None:
+    """A new certificate in the same file counts.  From a file that can not be used nobody
+    is believed: the token must not go to whom the platform trusts."""
+    file = tmp_path / "ca.pem"
+    file.write_text("nonsense\n-----END CERTIFICATE-----")
+    world = World(PEERS, peers_ca=str(file))
+    assert trusted(world) == 0
+    file.write_bytes(Authority(tmp_path, "new").ca.read_bytes())
+    world.others.configure(world.others._settings)
+    assert trusted(world) == 1
+    file.unlink()
+    world.others.configure(world.others._settings)
+    assert trusted(world) == 0
 
 
 def test_without_peers_it_is_alone() -> None:
