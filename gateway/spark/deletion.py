@@ -25,6 +25,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -655,14 +656,23 @@ def _put(disk: LakeDisk, path: Path, data: bytes) -> None:
     """In one step, if it is still there; as old as it was.  Raises FileNotFoundError."""
     modified = path.stat().st_mtime
     hidden = path.with_name(f".{path.name}.blotted")
-    hidden.write_bytes(data)
-    sync(disk, hidden)
+    _write_like(disk, hidden, data, path)
     disk.set_times(hidden, modified)
     if not disk.exists(path):
         disk.unlink(hidden)
         raise FileNotFoundError(str(path))
     disk.rename(hidden, path)
     disk.sync_directory(path.parent)
+
+
+def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
+    """For whoever may read *old*: the daemon, though root has rows deleted."""
+    hidden.write_bytes(data)
+    was = old.stat()
+    hidden.chmod(stat.S_IMODE(was.st_mode))
+    with contextlib.suppress(PermissionError):  # then whoever owns it runs this
+        os.chown(hidden, was.st_uid, was.st_gid)
+    sync(disk, hidden)
 
 
 def _from_kept(disk: LakeDisk, path: Path, wanted: _Wanted) -> int:
@@ -677,8 +687,7 @@ def _from_kept(disk: LakeDisk, path: Path, wanted: _Wanted) -> int:
     data, count = done
     target = path.with_name(kept_name(first, last, generation + 1))
     hidden = path.with_name(f".{target.name}")
-    hidden.write_bytes(data)
-    sync(disk, hidden)
+    _write_like(disk, hidden, data, path)
     disk.rename(hidden, target)
     disk.sync_directory(path.parent)
     disk.unlink(path)

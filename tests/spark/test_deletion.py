@@ -258,8 +258,10 @@ def test_files_of_the_archive_keep_their_place(places: Places) -> None:
     them; sender and contents do not. A subscriber of `events` gets no such row."""
     path = places.archive / name_of(1)
     before = pq.read_table(path).to_pylist()
+    path.chmod(0o640)
     record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 4)), MINUTE)
     carry_out(places, Lake(), record)
+    assert path.stat().st_mode & 0o777 == 0o640, "who could read it can"
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         assert file.num_row_groups == 3
         table = file.read()
