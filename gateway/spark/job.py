@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import DEFAULT_CONFIGS, default_config
-from gateway.sink import kind_of
+from gateway.sink import Kind, kind_of
 from gateway.spark import (
     accepting,
     admin,
@@ -82,7 +82,7 @@ class Job:
         *,
         open_day: bool = True,
     ) -> None:
-        from gateway.spark import backfill, query
+        from gateway.spark import query
         from gateway.spark.columns import Columns
 
         self._config = config
@@ -123,31 +123,10 @@ class Job:
         )
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
-        self._upkeep = (
-            Upkeep(
-                self._lake / INTERNAL / "maintained.json",
-                self._disk,
-                # The settings of the session are those of the batch at hand.
-                lambda thorough: kind.maintain(
-                    config, spark.newSession(), self._disk, _DAYS, thorough=thorough
-                ),
-                lambda done: _log.info("maintained: %s", done),
-                lambda why: _log.warning("could not maintain: %s", _reason(why)),
-            )
-            if config.spark.compact and "maintain" in kind.abilities
-            else None
-        )
+        self._upkeep = self._new_upkeep(kind, spark)
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
-        self._compactor = Compactor(
-            self._lake,
-            self._disk,
-            lambda done: _log.info("rewritten: %s", done),
-            lambda why: _log.warning("could not compact: %s", why),
-            # The files of the last batch may be on their way to their names.
-            upto=(lambda: sink.ledger.sequence - 1) if open_day else None,
-            filler=lambda: backfill.Folders(spark, config, self._disk),
-        )
+        self._compactor = self._new_compactor(spark, open_day=open_day)
         self._expiry = Expiry(
             sink.expire,
             config.spark.retention,
@@ -177,6 +156,35 @@ class Job:
             self._query.checkpoint,
             lambda file: self._sink.has_all(self._spool, file),
             self._disk,
+        )
+
+    def _new_upkeep(self, kind: Kind, spark: SparkSession) -> Upkeep | None:
+        """Of a table whose format asks for it."""
+        config = self._config
+        if not config.spark.compact or "maintain" not in kind.abilities:
+            return None
+        return Upkeep(
+            self._lake / INTERNAL / "maintained.json",
+            self._disk,
+            # The settings of the session are those of the batch at hand.
+            lambda thorough: kind.maintain(
+                config, spark.newSession(), self._disk, _DAYS, thorough=thorough
+            ),
+            lambda done: _log.info("maintained: %s", done),
+            lambda why: _log.warning("could not maintain: %s", _reason(why)),
+        )
+
+    def _new_compactor(self, spark: SparkSession, *, open_day: bool) -> Compactor:
+        from gateway.spark import backfill
+
+        return Compactor(
+            self._lake,
+            self._disk,
+            lambda done: _log.info("rewritten: %s", done),
+            lambda why: _log.warning("could not compact: %s", why),
+            # The files of the last batch may be on their way to their names.
+            upto=(lambda: self._sink.ledger.sequence - 1) if open_day else None,
+            filler=lambda: backfill.Folders(spark, self._config, self._disk),
         )
 
     def _new_inbox(self) -> Inbox | None:
