@@ -92,12 +92,12 @@ long:
 	@echo "Starting the lowest Spark once, so that each test's starts quickly (half a minute) …"
 	@.venv-lowest/bin/python tests/plugins/quick_java.py
 
-# Those of the formats, whose jars one Spark has from its start, in processes of their own.
+# Each format's jars one Spark has from its start: it has its tests in one process.
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
 		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
-	@.venv-lowest/bin/python -m pytest -n 2 --dist loadfile tests/spark/test_commits.py \
+	@.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup tests/spark/test_commits.py \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
 		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \
 		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[delta]' \

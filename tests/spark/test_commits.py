@@ -129,7 +129,12 @@ class World(Stream):
             assert report.complete, report
 
 
-@pytest.fixture(params=sorted(KINDS))
+def of(name: str) -> Any:
+    """The format *name*: of its tests one process has all, and one session for them."""
+    return pytest.param(name, marks=pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(params=[of(name) for name in sorted(KINDS)])
 def world(
     request: pytest.FixtureRequest,
     spark: Any,
@@ -256,7 +261,7 @@ def test_what_is_known_of_commits_is_bounded(
     world.check_complete()
 
 
-@pytest.mark.parametrize("world", ["delta"], indirect=True)
+@pytest.mark.parametrize("world", [of("delta")], indirect=True)
 def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
     """Least and greatest of these columns, and of no others, which cost to find."""
     world.run(1)
