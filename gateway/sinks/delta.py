@@ -331,6 +331,8 @@ class _Delta(Format):
         ),
         # By default fifty tasks read each state of a log.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # By default ten thousand tasks look for files that a VACUUM may remove.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     }
     excludes = (
         "org.apache.hadoop:hadoop-client-api",
