@@ -31,7 +31,7 @@ from gateway.admin.status import (
 )
 from gateway.config.model import Admin as AdminSettings
 from gateway.daemon.admin_port import AdminPort
-from gateway.net import RejectionLog
+from gateway.net import Penalties, RejectionLog
 from gateway.net.connection import READ_BYTES
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.sdk.protocol import Post, Statistic, Statistics
@@ -227,7 +227,7 @@ class Port:
             self.metrics,
             self.clock,
             rejection_log=self.recent,
-            penalties=self.penalties,
+            penalties=self.penalties or Penalties(self.clock),
             most_connections=self.most,
         )
         self.listener = self.admin.make(

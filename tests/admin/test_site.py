@@ -130,7 +130,9 @@ def test_metrics_in_the_asked_format(port: Any) -> None:
 def page(port: Any) -> dict[str, str]:
     """The files of the live page, by path."""
     html = port.ask("/").text
-    scripts = ("main", "way", "plots", "peers", "tables", "tap", "words")
+    scripts = (
+        *("main", "way", "plots", "peers", "gateways", "tables", "tap", "words"),
+    )
     paths = ["/live/style.css", *(f"/live/{name}.js" for name in scripts)]
     return {"/": html, **{path: port.ask(path).text for path in paths}}
 
