@@ -196,7 +196,8 @@ def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
 
     with small_s3() as server:
         daemon, port = in_bucket(prepare, free_port, server.url, "50ms", ack="journal")
-        with sending(port, ours, "--rate", "500", "--window", "50"):
+        more = ("--generate", "1000000")  # than it can send until it is stopped
+        with sending(port, ours, "--rate", "500", "--window", "50", *more):
             eventually(lambda: _lsns(server.objects), "a file")
             server.refuse = refuse
             heard = len(_ids(ours)) + 200
