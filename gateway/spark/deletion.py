@@ -60,7 +60,7 @@ from gateway.store import deleted
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.deleted import Deletion, Rewritten
 from gateway.store.lake import INTERNAL
-from gateway.store.names import kept_name, parse_file_name, parse_kept_name
+from gateway.store.names import Named, kept_name, parse_file_name, parse_kept_name
 
 __all__ = [
     "Asked",
@@ -699,12 +699,10 @@ def _from_bucket(
 ) -> tuple[Deletion, int]:
     bucket, total = places.bucket, 0
     assert bucket is not None
-    for name in _archived(bucket, wanted):
+    for name, file in _archived(bucket, wanted):
         with contextlib.suppress(NotThere):
             data = bucket.read(name)
             source = pa.BufferReader(data)
-            file = parse_file_name(name.removeprefix(f"{ARCHIVE}/"))
-            assert file is not None
             by = footers.incarnation_of(pa.BufferReader(data))
             lsns = wanted.lsns(file.node, by, file.first, file.last)
             if (done := blotted(source, _among(lsns))) is None:
@@ -724,24 +722,21 @@ def _with_file(record: Deletion, name: str, was: str, data: bytes) -> Deletion:
     return msgspec.structs.replace(record, files=files)
 
 
-def _archived(bucket: Bucket, wanted: _Wanted) -> Iterator[str]:
-    """Objects of the archive whose names have an lsn of these events."""
+def _archived(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, Named]]:
+    """Objects of the archive whose names have an lsn of these events, and what those say."""
     for one in bucket.list(f"{ARCHIVE}/events-"):
         file = parse_file_name(one.name.removeprefix(f"{ARCHIVE}/"))
         if file and len(wanted.lsns(file.node, None, file.first, file.last)):
-            yield one.name
+            yield one.name, file
 
 
 def _in_bucket(bucket: Bucket | None, wanted: _Wanted) -> int:
     """How many of them its archive may have, by the names of its objects."""
     if bucket is None:
         return 0
-    named = [
-        parse_file_name(name.removeprefix(f"{ARCHIVE}/"))
-        for name in _archived(bucket, wanted)
-    ]
     return sum(
-        len(wanted.lsns(one.node, None, one.first, one.last)) for one in named if one
+        len(wanted.lsns(one.node, None, one.first, one.last))
+        for _, one in _archived(bucket, wanted)
     )
 
 
