@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from gateway import __version__
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.spark.sink import Committed
-from gateway.store.lake import BEAT, health_path
+from gateway.store.lake import BEAT, health_path, leave_word
 
 __all__ = ["Health", "Waiting"]
 
@@ -215,7 +215,5 @@ class Health:
     def _write(self) -> None:
         # While it starts, a thread writes, too.
         with self._one_at_a_time:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._path.with_name(f".{self._path.name}.new")
-            new.write_text(json.dumps({"at": self._clock(), **self._known}))
-            new.replace(self._path)
+            said = json.dumps({"at": self._clock(), **self._known})
+            leave_word(self._path, said.encode())

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.sdk.protocol import Statistic
-from gateway.store.lake import INTERNAL
+from gateway.store.lake import INTERNAL, leave_word
 
 __all__ = ["Audited"]
 
@@ -61,11 +61,7 @@ class Audited:
 
     def write(self, lake: Path) -> None:
         """Beside these tables, in one step.  Raises OSError."""
-        path = self.path(lake)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f".{path.name}.new")
-        new.write_bytes(msgspec.json.encode(self))
-        new.replace(path)
+        leave_word(self.path(lake), msgspec.json.encode(self))
 
     @staticmethod
     def path(lake: Path) -> Path:

@@ -35,6 +35,7 @@ __all__ = [
     "ends",
     "health_path",
     "known_holes",
+    "leave_word",
     "read_accepted",
     "sink_of",
     "together",
@@ -113,6 +114,16 @@ class End:
     """When its successor began."""
     since: Lsn = 0
     """The first lsn that it may have given; 0 if that is not known."""
+
+
+def leave_word(path: Path, word: bytes) -> None:
+    """Put *word* there in one step, for whoever reads meanwhile; it may not survive a power
+    cut, and is said again.  Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(word)
+    new.replace(path)
 
 
 def health_path(lake: Path) -> Path:
