@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -56,13 +57,15 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def job_that(end: Any) -> Any:
-    def run(
-        config: Any, *, spark: Any, stop_event: threading.Event, report: Any
-    ) -> None:
-        end(stop_event)
+def job_that(end: Callable[[threading.Event], object]) -> Callable[..., None]:
+    """In place of `job.run`: takes what that takes, and ends as *end* does."""
 
-    return run
+    def run(
+        config: object, spark: object, stop: threading.Event, **options: object
+    ) -> None:
+        end(stop)
+
+    return create_autospec(job.run, side_effect=run)
 
 
 def test_a_query_that_fails_ends_the_job(
@@ -102,7 +105,7 @@ def test_a_stop(
     told: list[Path] = []
     query = Query()
 
-    def start(spark: Any, data: Path) -> Query:
+    def start(spark: object, data: Path) -> Query:
         told.append(data)
         return query
 
