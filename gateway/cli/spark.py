@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.cli import _spark_delete
 from gateway.sdk.command import WrongUse
-from gateway.sink import able, kind_of
-from gateway.spark import job
+from gateway.sink import Ability, Kind, able, kind_of
+from gateway.spark import job, nodes, requeue
+from gateway.spark.compact import compact
+from gateway.spark.deletion import Asked, delete
+from gateway.spark.handover import settle
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Broken, Ledger
+from gateway.spark.partition import Busy
+from gateway.spark.source import spool_of
+from gateway.store.bucket import BucketError
+from gateway.store.claim import REQUEST_SECONDS, Claim
+from gateway.store.lake import INTERNAL
+from gateway.store.lock import Locked, lock
+from gateway.store.s3 import bucket_of
+from gateway.store.word import Holder
 
 if TYPE_CHECKING:
-    from gateway.spark.nodes import NodeState
+    from pyspark.sql import SparkSession
+
+    from gateway.config import Config
 
 HELP = """\
 Turn the files of the spool into tables, each event exactly once.
@@ -62,225 +79,205 @@ _LEAST_DAYS = 3.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    parser.add_argument(
-        "action",
-        nargs="?",
-        choices=(
-            "run",
-            "backfill",
-            "compact",
-            "delete",
-            "requeue",
-            "maintain",
-            "settle",
-            "nodes",
-            "forget",
-        ),
-        default="run",
-        help="what to do (default: run the job)",
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="forget: which node; backfill: which columns (default: those that lack)",
-    )
+    add = parser.add_argument
+    add("action", nargs="?", choices=tuple(_ACTIONS), default="run",
+        help="what to do (default: run the job)")  # fmt: skip
+    add("names", nargs="*", metavar="NAME",
+        help="forget: which node; backfill: which columns (default: those that lack)")  # fmt: skip
     job.add_arguments(parser)
-    parser.add_argument(
-        "--before",
-        metavar="DATE",
-        type=date.fromisoformat,
-        help="compact: days before this one (default: today, UTC)",
+    add("--before", metavar="DATE", type=date.fromisoformat,
+        help="compact: days before this one (default: today, UTC)")  # fmt: skip
+    add("--days", metavar="N", type=float,
+        help="maintain: keep what is younger (default: 5, at least 3; Delta: at least 7)")  # fmt: skip
+    add("--flaw", metavar="NAME", action="append", default=[],
+        help="requeue: rows with this flaw are fine; may be repeated")  # fmt: skip
+    add("--batch", metavar="N", type=int, help="settle: the batch that the job names")
+    add("--where", metavar="SQL",
+        help="delete: which rows, as a condition over the columns of the tables")  # fmt: skip
+    add("--reason", metavar="TEXT", help="delete: why; the audit says so each time")
+    add("--table", dest="tables", choices=("events", "quarantine"), action="append", default=[],
+        help="delete: only rows of this one (default: of both)")  # fmt: skip
+    add("--dry-run", action="store_true",
+        help="delete: count by place what would go, and change nothing")  # fmt: skip
+    add("--purge", action="store_true",
+        help="delete: also remove what Delta and Iceberg keep of earlier versions, at once")  # fmt: skip
+    known = partial(
+        parser.add_mutually_exclusive_group().add_argument, action="store_true"
     )
-    parser.add_argument(
-        "--days",
-        metavar="N",
-        type=float,
-        help="maintain: keep what is younger (default: 5, at least 3; Delta: at least 7)",
-    )
-    parser.add_argument(
-        "--flaw",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="requeue: rows with this flaw are fine; may be repeated",
-    )
-    parser.add_argument(
-        "--batch", metavar="N", type=int, help="settle: the batch that the job names"
-    )
-    _spark_delete.add_arguments(parser)
-    known = parser.add_mutually_exclusive_group()
-    known.add_argument(
-        "--written", action="store_true", help="settle: the target has it, whole"
-    )
-    known.add_argument(
-        "--missing", action="store_true", help="settle: the target has nothing of it"
-    )
+    known("--written", help="settle: the target has it, whole")
+    known("--missing", help="settle: the target has nothing of it")
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    if args.flaw and args.action != "requeue":
-        raise WrongUse("--flaw is for requeue")
-    if args.days is not None and args.action != "maintain":
-        raise WrongUse("--days is for maintain")
     if args.names and args.action not in ("backfill", "forget"):
         raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
-    if _spark_delete.is_used(args) and args.action != "delete":
-        raise WrongUse(
-            "--where, --reason, --table, --dry-run and --purge are for delete"
-        )
-    if args.action == "delete":
-        return _spark_delete.run(args, lambda text, news: _say(args, text, news))
-    if args.action == "forget" and len(args.names) != 1:
-        raise WrongUse("forget needs the name of one NODE")
-    if args.action in ("nodes", "forget"):
-        return _nodes(args)
-    settled = args.batch is not None and (args.written or args.missing)
-    if args.action == "settle":
-        if not settled:
-            raise WrongUse("settle needs --batch N and one of --written, --missing")
-        return _settle(args)
-    if args.batch is not None or args.written or args.missing:
-        raise WrongUse("--batch, --written and --missing are for settle")
-    if args.action == "requeue":
-        return _requeue(args)
-    if args.action == "backfill":
-        return _backfill(args)
-    if args.action == "maintain":
-        return _maintain(args)
-    if args.action == "compact":
-        return _compact(args)
-    if args.before is not None:
-        raise WrongUse("--before is for compact")
-    return job.start(args)
+    settled = args.batch is not None or args.written or args.missing
+    for given, named, action in (
+        (args.flaw, "--flaw is", "requeue"),
+        (args.days is not None, "--days is", "maintain"),
+        (args.before is not None, "--before is", "compact"),
+        (settled, "--batch, --written and --missing are", "settle"),
+        (
+            args.where or args.reason or args.tables or args.dry_run or args.purge,
+            "--where, --reason, --table, --dry-run and --purge are",
+            "delete",
+        ),
+    ):
+        if given and args.action != action:
+            raise WrongUse(f"{named} for {action}")
+    try:
+        return _ACTIONS[args.action](args)
+    except (Broken, Busy, Locked, BucketError, nodes.NotDrained) as why:
+        return _failed(args, why)
+
+
+def _config(args: argparse.Namespace) -> Config:
+    from gateway.config import load
+
+    return load(args.config)
+
+
+def _able(args: argparse.Namespace, ability: Ability) -> tuple[Config, Kind]:
+    """Raises `WrongUse` where the tables are of a kind that can not do this."""
+    config = _config(args)
+    kind = kind_of(config.spark.sink)
+    if ability not in kind.abilities:
+        fitting = ", ".join(able(ability))
+        raise WrongUse(f"{args.action} is for {fitting}, not {config.spark.sink}")
+    return config, kind
+
+
+@contextlib.contextmanager
+def _session(config: Config) -> Iterator[SparkSession]:
+    spark = job.start_session(config)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 def _compact(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark.compact import compact
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.partition import Busy
-
-    config = load(args.config)
-    if "compact" not in kind_of(config.spark.sink).abilities:
-        raise WrongUse(f"spark.sink: {config.spark.sink} has no folders to compact")
+    config, _ = _able(args, "compact")
     today = datetime.now(UTC).date()
     before = min(args.before or today, today)
-    try:
-        for done in compact(config.data_dir / "lake", Lake(), before=before):
-            _say(
-                args,
-                f"{done.folder}: {done.before} files, now {done.after}",
-                asdict(done),
-            )
-    except Busy as why:
-        return _failed(args, why)
+    for done in compact(config.data_dir / "lake", Lake(), before=before):
+        text = f"{done.folder}: {done.before} files, now {done.after}"
+        _say(args, text, asdict(done))
     return 0
 
 
 def _backfill(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken
-    from gateway.spark.partition import Busy
-
-    config = load(args.config)
-    kind = kind_of(config.spark.sink)
-    if "backfill" not in kind.abilities:
-        fitting = ", ".join(able("backfill"))
-        raise WrongUse(f"backfill is for {fitting}, not {config.spark.sink}")
-    try:
-        spark = job.start_session(config)
-        try:
-            for done in kind.backfill(config, spark, Lake(), args.names):
-                _say(args, done, {"done": done})
-        finally:
-            spark.stop()
-    except (Broken, Busy) as why:
-        return _failed(args, why)
+    config, kind = _able(args, "backfill")
+    with _session(config) as spark:
+        for done in kind.backfill(config, spark, Lake(), args.names):
+            _say(args, done, {"done": done})
     return 0
 
 
 def _maintain(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken
-
-    config = load(args.config)
     days = _DAYS if args.days is None else args.days
     if days < _LEAST_DAYS:
         raise WrongUse(
             f"--days: at least {_LEAST_DAYS}, so that no batch loses its files"
         )
-    kind = kind_of(config.spark.sink)
-    if "maintain" not in kind.abilities:
-        fitting = " and ".join(able("maintain"))
-        raise WrongUse(f"maintain is for {fitting}, not {config.spark.sink}")
-    try:
-        spark = job.start_session(config)
-        try:
-            for done in kind.maintain(config, spark, Lake(), days):
-                _say(args, done, {"done": done})
-        finally:
-            spark.stop()
-    except Broken as why:
-        return _failed(args, why)
+    config, kind = _able(args, "maintain")
+    with _session(config) as spark:
+        for done in kind.maintain(config, spark, Lake(), days):
+            _say(args, done, {"done": done})
     return 0
 
 
-def _nodes(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark import nodes
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken, Ledger
-    from gateway.spark.source import spool_of
-    from gateway.store.bucket import BucketError
-    from gateway.store.claim import REQUEST_SECONDS, Claim
-    from gateway.store.lake import INTERNAL
-    from gateway.store.s3 import bucket_of
-    from gateway.store.word import Holder
+def _delete(args: argparse.Namespace) -> int:
+    config, _ = _able(args, "expire")
+    asked = _asked(args)
+    held: contextlib.AbstractContextManager[None] = _alone(args, config)
+    with contextlib.nullcontext() if args.dry_run else held, _session(config) as spark:
+        from pyspark.errors import AnalysisException, ParseException
 
-    config = load(args.config)
+        try:
+            for text, data in delete(
+                config, spark, Lake(), asked, dry_run=args.dry_run, purge=args.purge
+            ):
+                _say(args, text, data)
+        except (AnalysisException, ParseException) as why:
+            first = str(why).strip().splitlines()[0]
+            raise WrongUse(f"--where: {first}") from None
+        except (OSError, ValueError) as why:
+            return _failed(args, why)
+    return 0
+
+
+def _asked(args: argparse.Namespace) -> Asked | None:
+    """What to delete; None: what an earlier call began with.  Raises `WrongUse`."""
+    if args.where is None:
+        if args.dry_run or args.reason or args.tables:
+            raise WrongUse("delete needs --where: which rows")
+        return None
+    if not args.where.strip():
+        raise WrongUse("--where: which rows? true is all of them")
+    reason = (args.reason or "").strip()
+    if not reason and not args.dry_run:
+        raise WrongUse("--reason: say why: who looks later will want to know")
+    tables = tuple(dict.fromkeys(args.tables)) or ("events", "quarantine")
+    return Asked(args.where, reason, tables)
+
+
+@contextlib.contextmanager
+def _alone(args: argparse.Namespace, config: Config) -> Iterator[None]:
+    """Without a job beside it.  Raises `Locked`."""
+    path = config.data_dir / "lake" / INTERNAL / "lock"
+    try:
+        held = lock(path, f"gateway spark {args.action}")
+    except Locked as why:
+        hint = "stop the job first; the gateway goes on taking events meanwhile"
+        raise Locked(f"{why}: {hint}") from None
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _nodes(args: argparse.Namespace) -> int:
+    if args.action == "forget" and len(args.names) != 1:
+        raise WrongUse("forget needs the name of one NODE")
+    config = _config(args)
     bucket = bucket_of(config.spool)
     asked = bucket_of(config.spool, REQUEST_SECONDS)
     if bucket is None or asked is None:
         raise WrongUse(f"{args.action}: spool.directory is no bucket (s3://…)")
     lake = config.data_dir / "lake"
+    ledger = Ledger.load(Lake(), lake / INTERNAL / "events.json")
+    if args.action == "nodes":
+        for one in nodes.states(bucket, ledger):
+            _say(args, _told(one), asdict(one))
+        return 0
+    (node,) = args.names
     try:
-        ledger = Ledger.load(Lake(), lake / INTERNAL / "events.json")
-        if args.action == "nodes":
-            for one in nodes.states(bucket, ledger):
-                _say(args, _told(one), asdict(one))
-            return 0
         last = nodes.forget(
             bucket,
             ledger,
-            Claim(asked, args.names[0], Holder.here(lake, "")),
+            Claim(asked, node, Holder.here(lake, "")),
             inbox=[path.name for path in spool_of(config).glob("events-*")],
             archived=config.spool.after == "archive",
         )
     except nodes.Unknown as why:
         raise WrongUse(str(why)) from None
-    except (Broken, BucketError, nodes.NotDrained) as why:
-        return _failed(args, why)
-    aside = [hole for hole in ledger.holes if hole.node == args.names[0]]
+    aside = [hole for hole in ledger.holes if hole.node == node]
     events = sum(hole.last - hole.first + 1 for hole in aside)
-    text = (
-        f"{args.names[0]} is forgotten; its events, up to lsn {last}, are in the tables"
-    )
+    text = f"{node} is forgotten; its events, up to lsn {last}, are in the tables"
     if aside:
         text += (
             f", but for {events} in {len(aside)} files that could not be read:"
             f" {aside[0].file} first; they lie in {config.data_dir / 'poison'}."
             " gateway spark requeue puts through again what can be read there"
         )
-    news = {"node": args.names[0], "forgotten": True, "last_lsn": last, "aside": events}
+    news = {"node": node, "forgotten": True, "last_lsn": last, "aside": events}
     _say(args, text, news)
     return 0
 
 
-def _told(one: NodeState) -> str:
+def _told(one: nodes.NodeState) -> str:
     if one.forgotten:
         return f"{one.node}: forgotten, with lsn {one.in_tables} in the tables"
     waits = "nothing waits"
@@ -294,58 +291,27 @@ def _told(one: NodeState) -> str:
 
 
 def _requeue(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark import requeue
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken
-    from gateway.spark.partition import Busy
-    from gateway.spark.source import spool_of
-
-    config = load(args.config)
-    disk = Lake()
-    spool = spool_of(config)
-    moved, kept = requeue.files(config.data_dir / "poison", spool, disk)
+    config, disk = _config(args), Lake()
+    moved, kept = requeue.files(config.data_dir / "poison", spool_of(config), disk)
     for name in moved:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})
     for name, why in kept.items():
         _say(args, f"{name}: {why}", {"file": name, "moved": False, "why": why})
     if any((config.data_dir / "lake" / "quarantine").rglob("*.parquet")):
-        spark = job.start_session(config)
-        try:
+        with _session(config) as spark:
             done = requeue.rows(spark, config, disk, args.flaw)
-        except (Broken, Busy) as why:
-            return _failed(args, why)
-        finally:
-            spark.stop()
-        _say(
-            args,
-            f"quarantine: {done.rows} rows, {done.fine} of them are events now",
-            asdict(done),
-        )
+        text = f"quarantine: {done.rows} rows, {done.fine} of them are events now"
+        _say(args, text, asdict(done))
     return 1 if kept else 0
 
 
 def _settle(args: argparse.Namespace) -> int:
-    from gateway.config import load
-    from gateway.spark.handover import settle
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken
-    from gateway.spark.source import spool_of
-    from gateway.store.lake import INTERNAL
-    from gateway.store.lock import Locked, lock
-
-    config = load(args.config)
+    if args.batch is None or not (args.written or args.missing):
+        raise WrongUse("settle needs --batch N and one of --written, --missing")
+    config = _config(args)
     lake = config.data_dir / "lake"
-    try:
-        held = lock(lake / INTERNAL / "lock", "gateway spark settle")
-    except Locked as why:
-        return _failed(args, why)
-    try:
+    with _alone(args, config):
         left = settle(lake, spool_of(config), Lake(), args.batch, written=args.written)
-    except Broken as why:
-        return _failed(args, why)
-    finally:
-        held.release()
     told = (
         f"batch {args.batch} is committed"
         if args.written
@@ -353,6 +319,19 @@ def _settle(args: argparse.Namespace) -> int:
     )
     _say(args, told, {"batch": args.batch, "written": args.written, "aside": left})
     return 0
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "run": job.start,
+    "backfill": _backfill,
+    "compact": _compact,
+    "delete": _delete,
+    "requeue": _requeue,
+    "maintain": _maintain,
+    "settle": _settle,
+    "nodes": _nodes,
+    "forget": _nodes,
+}
 
 
 def _failed(args: argparse.Namespace, why: Exception) -> int:
