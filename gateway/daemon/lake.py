@@ -43,66 +43,25 @@ _LAG = "Age of the oldest event that is in no table."
 _OF_TABLES = (
     Statistic("lag_seconds", _LAG, None, card="oldest event not in a table, seconds"),
     Statistic("lag_by_node", _LAG, None, "gateway_lake_lag_seconds", "node"),
-    Statistic(
-        "committed_lsn",
-        "The newest event that is in a table.",
-        None,
-        "gateway_lake_committed_lsn",
-        card="newest lsn in a table",
-    ),
-)
+    Statistic("committed_lsn", "The newest event that is in a table.", None,
+              "gateway_lake_committed_lsn", card="newest lsn in a table"),
+)  # fmt: skip
 _OF_JOB = (
-    Statistic(
-        "up",
-        "1 while the Spark job reports that it runs.",
-        None,
-        "gateway_spark_up",
-        card="running",
-    ),
-    Statistic(
-        "last_batch_at",
-        "When the job committed last, since the epoch.",
-        None,
-        "gateway_spark_last_batch_timestamp_seconds",
-        card="last batch",
-        unit="time",
-    ),
-    Statistic(
-        "last_batch_seconds",
-        "How long the job's last batch took.",
-        None,
-        "gateway_spark_last_batch_seconds",
-        card="it took, seconds",
-    ),
-    Statistic(
-        "rows",
-        "Rows that the job has committed since its start.",
-        None,
-        "gateway_spark_rows_total",
-        counter=True,
-        card="rows since its start",
-    ),
-    Statistic(
-        "misfits",
-        "Rows with a value that did not fit its column, since its start.",
-        None,
-        "gateway_spark_misfits_total",
-        counter=True,
-    ),
-    Statistic(
-        "failures",
-        "How often the job ended, unasked, since its last batch.",
-        None,
-        "gateway_spark_failures",
-    ),
-    Statistic(
-        "holes",
-        "Spool files that the job could not read and moved aside.",
-        None,
-        "gateway_spark_holes",
-        card="files moved aside",
-    ),
-)
+    Statistic("up", "1 while the Spark job reports that it runs.", None, "gateway_spark_up",
+              card="running"),
+    Statistic("last_batch_at", "When the job committed last, since the epoch.", None,
+              "gateway_spark_last_batch_timestamp_seconds", card="last batch", unit="time"),
+    Statistic("last_batch_seconds", "How long the job's last batch took.", None,
+              "gateway_spark_last_batch_seconds", card="it took, seconds"),
+    Statistic("rows", "Rows that the job has committed since its start.", None,
+              "gateway_spark_rows_total", counter=True, card="rows since its start"),
+    Statistic("misfits", "Rows with a value that did not fit its column, since its start.",
+              None, "gateway_spark_misfits_total", counter=True),
+    Statistic("failures", "How often the job ended, unasked, since its last batch.", None,
+              "gateway_spark_failures"),
+    Statistic("holes", "Spool files that the job could not read and moved aside.", None,
+              "gateway_spark_holes", card="files moved aside"),
+)  # fmt: skip
 
 
 class LakeWatch:

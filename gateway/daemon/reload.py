@@ -214,27 +214,18 @@ class Reloads:
             "config",
             "Configuration",
             [
-                Statistic(
-                    "successful",
-                    "1 if the last reload found nothing wrong; the start counts as one.",
-                    self.last.successful,
-                    "gateway_config_last_reload_successful",
-                ),
-                Statistic(
-                    "succeeded_at",
-                    "When a reload last found nothing wrong, since the epoch.",
-                    self._good_at,
-                    "gateway_config_last_reload_success_timestamp_seconds",
-                    card="read",
-                    unit="time",
-                ),
-                Statistic(
-                    "restart",
-                    "Changed keys of the configuration that wait for a restart.",
-                    len(self._restart),
-                    "gateway_config_restart_keys",
-                    card="keys that wait for a restart",
-                ),
+                Statistic("successful",
+                          "1 if the last reload found nothing wrong; the start counts as one.",
+                          self.last.successful, "gateway_config_last_reload_successful"),
+                Statistic("succeeded_at",
+                          "When a reload last found nothing wrong, since the epoch.",
+                          self._good_at,
+                          "gateway_config_last_reload_success_timestamp_seconds",
+                          card="read", unit="time"),
+                Statistic("restart",
+                          "Changed keys of the configuration that wait for a restart.",
+                          len(self._restart), "gateway_config_restart_keys",
+                          card="keys that wait for a restart"),
                 Statistic.outcomes(
                     "reloads",
                     "Reloads of the configuration, by what became of them.",
@@ -242,4 +233,4 @@ class Reloads:
                     "gateway_config_reloads_total",
                 ),
             ],
-        )
+        )  # fmt: skip

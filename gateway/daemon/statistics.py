@@ -98,24 +98,15 @@ def of_disk(storage: Storage, after: str) -> Statistics:
         "disk",
         "Disk of data_dir",
         [
-            Statistic(
-                "free_bytes",
-                "Free on the disk of data_dir.",
-                storage.spool.levels.free_bytes,
-                "gateway_disk_free_bytes",
-                card="free",
-                unit="bytes",
-            ),
-            Statistic(
-                "room_bytes",
-                "What events may still take there before senders are held back.",
-                room_bytes(storage, after),
-                "gateway_disk_room_bytes",
-                card="room for events",
-                unit="bytes",
-            ),
+            Statistic("free_bytes", "Free on the disk of data_dir.",
+                      storage.spool.levels.free_bytes, "gateway_disk_free_bytes",
+                      card="free", unit="bytes"),
+            Statistic("room_bytes",
+                      "What events may still take there before senders are held back.",
+                      room_bytes(storage, after), "gateway_disk_room_bytes",
+                      card="room for events", unit="bytes"),
         ],
-    )
+    )  # fmt: skip
 
 
 def room_bytes(storage: Storage, after: str) -> int | None:
@@ -136,23 +127,15 @@ def of_memory(memory: MemoryBudget) -> Statistics:
         "memory",
         "Messages that arrive",
         [
-            Statistic(
-                "held_bytes",
-                "Unfinished input and unread output of all connections.",
-                memory.held_bytes,
-                "gateway_held_bytes",
-                card="in memory",
-                unit="bytes",
-            ),
-            Statistic(
-                "waiting",
-                "Connections that are not read, as all hold so much.",
-                memory.waiting,
-                "gateway_waiting_connections",
-                card="connections wait for memory",
-            ),
+            Statistic("held_bytes",
+                      "Unfinished input and unread output of all connections.",
+                      memory.held_bytes, "gateway_held_bytes", card="in memory",
+                      unit="bytes"),
+            Statistic("waiting", "Connections that are not read, as all hold so much.",
+                      memory.waiting, "gateway_waiting_connections",
+                      card="connections wait for memory"),
         ],
-    )
+    )  # fmt: skip
 
 
 def of_retained(retained: Retained) -> Iterator[Statistics]:
@@ -163,22 +146,13 @@ def of_retained(retained: Retained) -> Iterator[Statistics]:
         "retained",
         "Events that streams keep, beside the archive",
         [
-            Statistic(
-                "files",
-                "Files with what streams keep of those that left the archive.",
-                retained.files,
-                "gateway_retained_files",
-            ),
-            Statistic(
-                "bytes",
-                "Their bytes.",
-                retained.bytes,
-                "gateway_retained_bytes",
-                card="on disk",
-                unit="bytes",
-            ),
+            Statistic("files",
+                      "Files with what streams keep of those that left the archive.",
+                      retained.files, "gateway_retained_files"),
+            Statistic("bytes", "Their bytes.", retained.bytes, "gateway_retained_bytes",
+                      card="on disk", unit="bytes"),
         ],
-    )
+    )  # fmt: skip
 
 
 def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:
@@ -189,38 +163,19 @@ def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:
         "bucket",
         "Uploads to the bucket",
         [
-            Statistic.outcomes(
-                "uploads",
-                "Attempts to put a file into the bucket.",
-                {"uploaded": uploads.uploaded, "failed": uploads.failed},
-                "gateway_bucket_uploads_total",
-                card="attempts",
-            ),
-            Statistic(
-                "bytes",
-                "Bytes of the files that were uploaded.",
-                uploads.bytes,
-                "gateway_bucket_bytes_total",
-                counter=True,
-                card="uploaded",
-                unit="bytes",
-            ),
-            Statistic(
-                "away",
-                "1 while the bucket takes no files.",
-                uploads.why is not None,
-                "gateway_bucket_away",
-                card="takes no files",
-            ),
-            Statistic(
-                "stuck",
-                "Files that can not be uploaded as they are.",
-                len(uploads.conflicts) + len(uploads.stuck),
-                "gateway_bucket_stuck_files",
-                card="files that can not be uploaded",
-            ),
+            Statistic.outcomes("uploads", "Attempts to put a file into the bucket.",
+                               {"uploaded": uploads.uploaded, "failed": uploads.failed},
+                               "gateway_bucket_uploads_total", card="attempts"),
+            Statistic("bytes", "Bytes of the files that were uploaded.", uploads.bytes,
+                      "gateway_bucket_bytes_total", counter=True, card="uploaded",
+                      unit="bytes"),
+            Statistic("away", "1 while the bucket takes no files.", uploads.why is not None,
+                      "gateway_bucket_away", card="takes no files"),
+            Statistic("stuck", "Files that can not be uploaded as they are.",
+                      len(uploads.conflicts) + len(uploads.stuck),
+                      "gateway_bucket_stuck_files", card="files that can not be uploaded"),
         ],
-    )
+    )  # fmt: skip
 
 
 def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
@@ -231,39 +186,20 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
         "state",
         "State that protocols remember",
         [
-            Statistic(
-                "bytes",
-                "State files on disk.",
-                checkpoint.reserved_bytes,
-                "gateway_state_bytes",
-                card="on disk",
-                unit="bytes",
-            ),
-            Statistic(
-                "saved_at",
-                "When state was saved last, since the epoch.",
-                checkpoint.saved_at,
-                "gateway_state_saved_timestamp_seconds",
-                card="saved",
-                unit="time",
-            ),
-            Statistic(
-                "kept_bytes",
-                "Published journal segments that stay until state is saved.",
-                checkpoint.kept_bytes,
-                "gateway_state_kept_bytes",
-                card="journal kept until the next",
-                unit="bytes",
-            ),
-            Statistic.outcomes(
-                "saves",
-                "Attempts to save state.",
-                {"saved": checkpoint.saved, "failed": checkpoint.failed},
-                "gateway_state_saves_total",
-                card="attempts",
-            ),
+            Statistic("bytes", "State files on disk.", checkpoint.reserved_bytes,
+                      "gateway_state_bytes", card="on disk", unit="bytes"),
+            Statistic("saved_at", "When state was saved last, since the epoch.",
+                      checkpoint.saved_at, "gateway_state_saved_timestamp_seconds",
+                      card="saved", unit="time"),
+            Statistic("kept_bytes",
+                      "Published journal segments that stay until state is saved.",
+                      checkpoint.kept_bytes, "gateway_state_kept_bytes",
+                      card="journal kept until the next", unit="bytes"),
+            Statistic.outcomes("saves", "Attempts to save state.",
+                               {"saved": checkpoint.saved, "failed": checkpoint.failed},
+                               "gateway_state_saves_total", card="attempts"),
         ],
-    )
+    )  # fmt: skip
 
 
 def of_incarnation(storage: Storage) -> IncarnationStatus:
@@ -282,24 +218,11 @@ def of_feeds(live: Live, replay: Replay) -> Statistics:
         "feeds",
         "",
         [
-            Statistic(
-                "followers",
-                "Who follow live.",
-                live.subscribers,
-                "gateway_feed_followers",
-            ),
-            Statistic(
-                "replays",
-                "Subscriptions to events.",
-                replay.subscribers,
-                "gateway_feed_replays",
-            ),
-            Statistic(
-                "skipped",
-                "Events that a tap was too slow for.",
-                live.skipped,
-                "gateway_feed_skipped_events_total",
-                counter=True,
-            ),
+            Statistic("followers", "Who follow live.", live.subscribers,
+                      "gateway_feed_followers"),
+            Statistic("replays", "Subscriptions to events.", replay.subscribers,
+                      "gateway_feed_replays"),
+            Statistic("skipped", "Events that a tap was too slow for.", live.skipped,
+                      "gateway_feed_skipped_events_total", counter=True),
         ],
-    )
+    )  # fmt: skip

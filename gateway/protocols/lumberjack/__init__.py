@@ -85,22 +85,16 @@ class _Service(SinglePort):
             "lumberjack",
             "",
             [
-                Statistic(
-                    "parts",
-                    "Parts of windows that were stored before the rest came, or without it.",
-                    figures.parts,
-                    "gateway_lumberjack_window_parts_total",
-                    counter=True,
-                ),
-                Statistic(
-                    "cut_events",
-                    "Events stored as parts of windows whose rest never came.",
-                    figures.cut_events,
-                    "gateway_lumberjack_cut_events_total",
-                    counter=True,
-                ),
+                Statistic("parts",
+                          "Parts of windows that were stored before the rest came, or without it.",
+                          figures.parts, "gateway_lumberjack_window_parts_total",
+                          counter=True),
+                Statistic("cut_events",
+                          "Events stored as parts of windows whose rest never came.",
+                          figures.cut_events, "gateway_lumberjack_cut_events_total",
+                          counter=True),
             ],
-        )
+        )  # fmt: skip
 
 
 protocol = _Lumberjack()

@@ -132,31 +132,18 @@ class _Service(Service):
             "rsio",
             "RS.io, senders",
             [
-                Statistic(
-                    "names",
-                    "Names of senders' publishers that are remembered.",
-                    offsets.names,
-                    "gateway_rsio_names",
-                    card="names",
-                ),
-                Statistic(
-                    "fenced",
-                    "Senders refused because another instance of their name began.",
-                    offsets.fenced,
-                    "gateway_rsio_fenced_total",
-                    card="fenced senders",
-                    counter=True,
-                ),
-                Statistic(
-                    "forgotten",
-                    "Names of senders that went for others, or found no place.",
-                    offsets.forgotten,
-                    "gateway_rsio_forgotten_names_total",
-                    card="forgotten names",
-                    counter=True,
-                ),
+                Statistic("names", "Names of senders' publishers that are remembered.",
+                          offsets.names, "gateway_rsio_names", card="names"),
+                Statistic("fenced",
+                          "Senders refused because another instance of their name began.",
+                          offsets.fenced, "gateway_rsio_fenced_total",
+                          card="fenced senders", counter=True),
+                Statistic("forgotten",
+                          "Names of senders that went for others, or found no place.",
+                          offsets.forgotten, "gateway_rsio_forgotten_names_total",
+                          card="forgotten names", counter=True),
             ],
-        )
+        )  # fmt: skip
 
 
 protocol = _Rsio()
