@@ -13,10 +13,10 @@ they have is under "".
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -55,8 +55,6 @@ Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 
 Spans = list[tuple[int, int]]
 """Lsns as (first, last), both ends included."""
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,25 +134,22 @@ def accepted_folder(lake: Path) -> Path:
     return lake / INTERNAL / "accepted"
 
 
+class _Ledger(msgspec.Struct):
+    """What others than the job read of it."""
+
+    committed: dict[str, dict[str, Spans] | Spans] = {}
+    """By node and incarnation; of before format 3 by node alone."""
+    holes: list[KnownHole] = []
+    accepted: list[dict[str, Any]] = []
+    ends: dict[str, dict[str, End]] = {}
+
+
 def known_holes(lake: Path) -> list[KnownHole]:
     """What the job has moved aside and written down; nothing without a ledger.
 
     Raises OSError, and ValueError for a ledger that is damaged or of a newer version.
     """
-    return _of_ledger(
-        lake,
-        lambda ledger: [
-            KnownHole(
-                hole["node"],
-                int(hole["first"]),
-                int(hole["last"]),
-                hole["file"],
-                hole["why"],
-                hole.get("incarnation", ""),
-            )
-            for hole in ledger.get("holes", ())
-        ],
-    )
+    return _ledger(lake).holes
 
 
 def committed(lake: Path) -> dict[str, dict[str, Spans]]:
@@ -162,18 +157,10 @@ def committed(lake: Path) -> dict[str, dict[str, Spans]]:
 
     Raises as `known_holes`.
     """
-
-    def read(ledger: Any) -> dict[str, dict[str, Spans]]:
-        named = ledger.get("format", 1) > 2
-        return {
-            node: {
-                incarnation: [(int(first), int(last)) for first, last in spans]
-                for incarnation, spans in (found if named else {"": found}).items()
-            }
-            for node, found in ledger.get("committed", {}).items()
-        }
-
-    return _of_ledger(lake, read)
+    found = _ledger(lake).committed.items()
+    return {
+        node: lives if isinstance(lives, dict) else {"": lives} for node, lives in found
+    }
 
 
 def together(incarnations: Mapping[str, Iterable[tuple[int, int]]]) -> Spans:
@@ -194,23 +181,7 @@ def together(incarnations: Mapping[str, Iterable[tuple[int, int]]]) -> Spans:
 
 def ends(lake: Path) -> dict[str, dict[str, End]]:
     """How incarnations ended, by node and incarnation.  Raises as `known_holes`."""
-    return _of_ledger(
-        lake,
-        lambda ledger: {
-            node: {
-                incarnation: End(
-                    int(end["acknowledged"]),
-                    float(end["heard"]),
-                    str(end["ack"]),
-                    bool(end["exact"]),
-                    float(end["found"]),
-                    int(end.get("since", 0)),
-                )
-                for incarnation, end in found.items()
-            }
-            for node, found in ledger.get("ends", {}).items()
-        },
-    )
+    return _ledger(lake).ends
 
 
 def accepted(lake: Path) -> list[Accepted]:
@@ -227,27 +198,16 @@ def accepted(lake: Path) -> list[Accepted]:
             continue
         except ValueError as why:
             raise ValueError(f"{path}: {why}") from None
-    known = _of_ledger(
-        lake, lambda ledger: [read_accepted(one) for one in ledger.get("accepted", ())]
-    )
+    known = map(read_accepted, _ledger(lake).accepted)
     return list(dict.fromkeys([*known, *waiting]))
 
 
 def read_accepted(plain: Any) -> Accepted:
     """One as it is in the ledger, or in a file.  Raises ValueError."""
     try:
-        last = plain["last"]
-        found = Accepted(
-            str(plain["node"]),
-            str(plain.get("incarnation", "")),
-            int(plain["first"]),
-            None if last is None else int(last),
-            str(plain["reason"]),
-            str(plain["who"]),
-            float(plain["at"]),
-        )
-    except (KeyError, TypeError, AttributeError) as why:
-        raise ValueError(f"no accepted hole: {why!r}") from None
+        found = msgspec.convert({"incarnation": "", **plain}, Accepted)
+    except (msgspec.ValidationError, TypeError) as why:
+        raise ValueError(f"no accepted hole: {why}") from None
     if found.first < 1 or (found.last is not None and found.last < found.first):
         raise ValueError(f"no accepted hole: lsn {found.first} to {found.last}")
     return found
@@ -269,19 +229,18 @@ def sink_of(lake: Path) -> dict[str, str] | None:
     return found
 
 
-def _of_ledger(lake: Path, read: Callable[[Any], _T]) -> _T:
-    """What *read* finds in it."""
+def _ledger(lake: Path) -> _Ledger:
     path = lake / INTERNAL / "events.json"
     try:
-        ledger = json.loads(path.read_bytes())
+        plain = json.loads(path.read_bytes())
     except FileNotFoundError:
-        ledger = {}
+        return _Ledger()
     try:
-        if (number := ledger.get("format", 1)) not in range(1, FORMAT + 1):
+        if (number := plain.get("format", 1)) not in range(1, FORMAT + 1):
             raise ValueError(
                 f"{path} has format {number!r}, this version knows up to {FORMAT}:"
                 " a newer version of gateway wrote it"
             )
-        return read(ledger)
-    except (KeyError, TypeError, AttributeError) as why:
-        raise ValueError(f"{path} is no ledger: {why!r}") from None
+        return msgspec.convert(plain, _Ledger)
+    except (msgspec.ValidationError, AttributeError) as why:
+        raise ValueError(f"{path} is no ledger: {why}") from None
