@@ -48,22 +48,15 @@ _MOST_NAMED = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line; where to look may stand before `accept`, too."""
-    parser.add_argument("name", metavar="NODE", help="whose events they are")
-    parser.add_argument(
-        "span",
-        metavar="FIRST-LAST",
-        type=_span,
-        help="their lsns; FIRST- reaches to the end of an incarnation that nobody knows",
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("name", metavar="NODE", help="whose events they are")
+    add("span", metavar="FIRST-LAST", type=_span,
+        help="their lsns; FIRST- reaches to the end of an incarnation that nobody knows")  # fmt: skip
+    add(
         "--reason", required=True, type=_reason, help="why; the audit says so each time"
     )
-    parser.add_argument(
-        "--incarnation",
-        metavar="ID",
-        default="",
-        help="whose they are, or the first digits; where several lack these lsns",
-    )
+    add("--incarnation", metavar="ID", default="",
+        help="whose they are, or the first digits; where several lack these lsns")  # fmt: skip
     # What is not said here must not hide what was said before the word `accept`.
     parser.add_argument(
         "--json", action="store_true", default=argparse.SUPPRESS, help="for programs"
@@ -74,12 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(
     args: argparse.Namespace,
     report_of: Callable[[argparse.Namespace, Site, Sequence[Site]], Report],
-    site_of: Callable[[argparse.Namespace], Site],
 ) -> int:
     """Write it down; 0.  Raises `WrongUse`, OSError."""
     from gateway.store.lake import accepted_folder
 
-    site, *others = [site_of(each) for each in _data_dir.each(args)]
+    site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
     lake = next(
         (lake for one in (site, *others) if (lake := one.directories.lake).is_dir()),
         None,
@@ -172,9 +164,7 @@ def _holes(node: Node, report: Report) -> str:
 
 
 def _shown(first: int, last: int | None) -> str:
-    if last is None:
-        return f"{first}-"
-    return f"{first}" if first == last else f"{first}-{last}"
+    return f"{first}" if first == last else f"{first}-{'' if last is None else last}"
 
 
 def _accepted(

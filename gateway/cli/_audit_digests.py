@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway.audit.chain import Chain, verify_chains
@@ -51,18 +51,7 @@ def chain(
     plain = {
         "whole": found.whole,
         "unknown_links": found.unknown,
-        "nodes": [
-            {
-                "node": one.node,
-                "files": one.files,
-                "first": one.first,
-                "last": one.last,
-                "link": one.link,
-                "notes": one.notes,
-                "problems": _problems(one.problems),
-            }
-            for one in found.chains
-        ],
+        "nodes": list(map(asdict, found.chains)),
     }
     return Part("chain", plain, lines, "; ".join(faults))
 
@@ -70,8 +59,7 @@ def chain(
 def _lines(one: Chain) -> Iterable[str]:
     for note in one.notes:
         yield f"note: chain of {one.node}: {note}"
-    for problem in one.problems:
-        yield f"problem: {problem.file}: {problem.why}"
+    yield from map(_told, one.problems)
     if not one.files:
         yield f"chain: {one.node}: no file is there"
     else:
@@ -79,7 +67,7 @@ def _lines(one: Chain) -> Iterable[str]:
         yield f"chain: {one.node}: {many(one.files, 'file')}, {span}, link {one.link}"
 
 
-def content(site: Site, *, node: str | None) -> Part:
+def content(site: Site, node: str | None) -> Part:
     """Which events came twice: no fault of ours."""
     found = find_resent(site.directories.lake, node=node, access=site.access)
     told = (
@@ -87,7 +75,7 @@ def content(site: Site, *, node: str | None) -> Part:
         " are there again: their sender sent them again"
     )
     lines = [
-        *_told(found.problems),
+        *map(_told, found.problems),
         *(f"resent: {one}" for one in found.examples),
         told,
     ]
@@ -96,13 +84,7 @@ def content(site: Site, *, node: str | None) -> Part:
             f"note: {len(found.vanished)} files of the tables were not searched for such events:"
             " they were gone when they were read (compacted?); run it again"
         )
-    plain = {
-        "placed": found.placed,
-        "copies": found.copies,
-        "examples": found.examples,
-        "vanished": len(found.vanished),
-        "problems": _problems(found.problems),
-    }
+    plain = {**asdict(replace(found, vanished=set())), "vanished": len(found.vanished)}
     return Part("content", plain, lines)
 
 
@@ -115,7 +97,7 @@ def payloads(site: Site, node: str | None) -> Part:
         f"payloads: {many(found.archived, 'file')} of the archive read; the tables have the"
         f" {many(found.events, 'payload')} of {many(found.in_tables, 'file')} as published"
     )
-    lines = [*_told(found.problems), told]
+    lines = [*map(_told, found.problems), told]
     if found.unknown:
         lines.append(
             f"note: the rows of {found.unknown} files can not be compared: their file has"
@@ -137,24 +119,10 @@ def payloads(site: Site, node: str | None) -> Part:
             " archive, spool and catalog have no digest of their files, or they are told"
             " above"
         )
-    plain = {
-        "archived": found.archived,
-        "in_tables": found.in_tables,
-        "events": found.events,
-        "unknown": found.unknown,
-        "partial": found.partial,
-        "vanished": found.vanished,
-        "uncompared": found.uncompared,
-        "problems": _problems(found.problems),
-    }
     count = len(found.problems)
     fault = f"{many(count, 'file')} with other payloads, or unreadable" if count else ""
-    return Part("payloads", plain, lines, fault)
+    return Part("payloads", asdict(found), lines, fault)
 
 
-def _told(problems: Iterable[Problem]) -> list[str]:
-    return [f"problem: {one.file}: {one.why}" for one in problems]
-
-
-def _problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    return [{"file": one.file, "why": one.why} for one in problems]
+def _told(problem: Problem) -> str:
+    return f"problem: {problem.file}: {problem.why}"

@@ -12,20 +12,11 @@ from gateway import DEFAULT_CONFIGS, default_config
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
-    from gateway.audit.remote import Access
-    from gateway.store.bucket import Bucket
+    from gateway.audit.sites import Site
+    from gateway.config import Config
     from gateway.store.directories import Directories
 
-__all__ = [
-    "access",
-    "add_arguments",
-    "bucket",
-    "deletes",
-    "each",
-    "node",
-    "places",
-    "readable",
-]
+__all__ = ["add_arguments", "config_of", "each", "places", "readable", "site"]
 
 
 def add_arguments(
@@ -62,38 +53,23 @@ def each(args: argparse.Namespace) -> list[argparse.Namespace]:
     return found or [argparse.Namespace(config=None, data_dir=None)]
 
 
-def node(args: argparse.Namespace) -> str | None:
-    """Whose gateway it is; None if only directories were named."""
+def config_of(args: argparse.Namespace) -> Config | None:
+    """Its configuration; None if only a directory was named."""
     from gateway.config import load
 
-    return None if args.data_dir else load(args.config or default_config()).node
+    return None if args.data_dir else load(args.config or default_config())
 
 
-def bucket(args: argparse.Namespace) -> Bucket | None:
-    """Where files of the spool go, if the configuration says so.  Raises OSError."""
-    from gateway.config import load
+def site(args: argparse.Namespace) -> Site:
+    """All that an audit needs to know of it.  Raises `WrongUse`, OSError."""
+    from gateway.audit.remote import access_of
+    from gateway.audit.sites import Site
     from gateway.store.s3 import bucket_of
 
-    if args.data_dir:
-        return None
-    return bucket_of(load(args.config or default_config()).spool)
-
-
-def access(args: argparse.Namespace) -> Access | None:
-    """How to reach its tables, where they are in object storage."""
-    from gateway.audit.remote import access_of
-    from gateway.config import load
-
-    return None if args.data_dir else access_of(load(args.config or default_config()))
-
-
-def deletes(args: argparse.Namespace) -> bool:
-    """Whether the Spark job deletes what it has committed (`spool.after`)."""
-    from gateway.config import load
-
-    if args.data_dir:
-        return False
-    return load(args.config or default_config()).spool.after == "delete"
+    found, config = places(args), config_of(args)
+    if config is None:
+        return Site(found)
+    return Site(found, config.node, bucket_of(config.spool), access_of(config))
 
 
 def places(args: argparse.Namespace) -> Directories:

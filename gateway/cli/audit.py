@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from gateway.audit.ranges import Ranges
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
-    from gateway.store.deleted import Deletion
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -62,53 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command line."""
     _data_dir.add_arguments(parser, several=True)
     _add_gateways(parser, default=[], no_file=None)
-    parser.add_argument("--json", action="store_true", help="all of it, for programs")
-    parser.add_argument("--node", metavar="NAME", help="only this node (default: all)")
-    parser.add_argument(
-        "--from",
-        dest="first",
-        metavar="LSN",
-        type=_lsn,
-        default=1,
-        help="start there, where older events are no longer kept (default: 1)",
-    )
-    parser.add_argument(
-        "--acknowledged",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        action="extend",
-        default=[],
-        help="also look for the event ids in files of `gateway send --acked FILE`",
-    )
-    parser.add_argument(
-        "--content",
-        action="store_true",
-        help="also compare the payloads in archive and tables with the digests of their"
-        " files, and look for events that Beats sent twice: same agent, file, offset, text",
-    )
-    parser.add_argument(
-        "--chain",
-        action="store_true",
-        help="also verify that no spool file was removed, exchanged or changed",
-    )
-    parser.add_argument(
-        "--link",
-        metavar="HEX",
-        dest="links",
-        type=_link,
-        action="append",
-        default=[],
-        help="with --chain: it must have this link, which was kept elsewhere",
-    )
-
-    parser.add_argument(
-        "--note",
-        action="store_true",
-        help="give way to everything else, end at the limits of spark.audit, and leave what"
-        " is found where metrics and the live page have it; the Spark job does so by itself",
-    )
-
+    add, flag = parser.add_argument, partial(parser.add_argument, action="store_true")
+    several = partial(add, action="append", default=[])
+    flag("--json", help="all of it, for programs")
+    add("--node", metavar="NAME", help="only this node (default: all)")
+    add("--from", dest="first", metavar="LSN", type=_lsn, default=1,
+        help="start there, where older events are no longer kept (default: 1)")  # fmt: skip
+    add("--acknowledged", metavar="FILE", type=Path, nargs="+", action="extend", default=[],
+        help="also look for the event ids in files of `gateway send --acked FILE`")  # fmt: skip
+    flag("--content",
+         help="also compare the payloads in archive and tables with the digests of their"
+         " files, and look for events that Beats sent twice: same agent, file, offset, text")  # fmt: skip
+    flag("--chain",
+         help="also verify that no spool file was removed, exchanged or changed")  # fmt: skip
+    several("--link", metavar="HEX", dest="links", type=_link,
+            help="with --chain: it must have this link, which was kept elsewhere")  # fmt: skip
+    flag("--note",
+         help="give way to everything else, end at the limits of spark.audit, and leave what"
+         " is found where metrics and the live page have it; the Spark job does so by itself")  # fmt: skip
     verbs = parser.add_subparsers(dest="verb", metavar="accept", required=False)
     verb = verbs.add_parser(
         "accept",
@@ -141,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the report; 0, 1 or 2."""
     with _data_dir.readable():
         if args.verb is not None:
-            return _audit_accept.run(args, report_of, site_of)
+            return _audit_accept.run(args, report_of)
         if args.note:
             return _audit_note.run(args, _run)
         return _run(args)
@@ -193,7 +162,7 @@ def _run(
     one, *more = _data_dir.each(args)
     if more and (args.content or args.chain):
         raise WrongUse("--content and --chain look at one directory: name one")
-    place, *others = [site_of(each) for each in (one, *more)]
+    place, *others = [_data_dir.site(each) for each in (one, *more)]
     ids = _ids(args.acknowledged)
     places, bucket, access = place.directories, place.bucket, place.access
     report = report_of(args, place, others)
@@ -214,23 +183,10 @@ def _run(
         parts = _parts(args, one, place)
     if args.json:
         plain = _plain(report, searched, parts)
-        json.dump(plain, sys.stdout, indent=2)
-        print()
+        print(json.dumps(plain, indent=2, default=_spans))
     else:
         _show(report, searched, parts)
     return 0 if _complete(report, searched, parts) else 1
-
-
-def site_of(args: argparse.Namespace) -> Site:
-    """What the arguments of one directory name."""
-    from gateway.audit.sites import Site
-
-    return Site(
-        _data_dir.places(args),
-        _data_dir.node(args),
-        _data_dir.bucket(args),
-        _data_dir.access(args),
-    )
 
 
 def _gateways(args: argparse.Namespace) -> list[tuple[str, Ask]]:
@@ -264,27 +220,22 @@ def _asked(port: _admin.AdminPort) -> Word:
         raise OSError("it does not say how far it is") from None
 
 
-def _parts(
-    args: argparse.Namespace,
-    one: argparse.Namespace,
-    site: Site,
-) -> list[Part]:
+def _parts(args: argparse.Namespace, one: argparse.Namespace, site: Site) -> list[Part]:
     from gateway.cli import _audit_digests
-
-    places = site.directories
 
     found = []
     if args.content:
-        found.append(_audit_digests.content(site, node=args.node))
+        found.append(_audit_digests.content(site, args.node))
         found.append(_audit_digests.payloads(site, args.node))
     if args.chain:
+        config = _data_dir.config_of(one)
         found.append(
             _audit_digests.chain(
-                places,
+                site.directories,
                 node=args.node,
                 first=args.first,
                 links=args.links,
-                deleting=_data_dir.deletes(one),
+                deleting=config is not None and config.spool.after == "delete",
             )
         )
     return found
@@ -524,6 +475,8 @@ def _some(texts: list[str], most: int = 4) -> str:
 def _plain(
     report: Report, searched: Acknowledged | None, parts: Sequence[Part]
 ) -> dict[str, Any]:
+    from msgspec import to_builtins
+
     found = {one.name: one.plain for one in parts}
     return {
         "complete": _complete(report, searched, parts),
@@ -541,7 +494,7 @@ def _plain(
                 "in_lake": node.in_lake,
                 "in_spool": node.in_spool,
                 "in_journal": node.in_journal,
-                "aside": _spans(node.aside),
+                "aside": node.aside,
                 "holes": list(map(asdict, report.holes.get(node.node, []))),
                 "doubles": list(map(asdict, report.doubles.get(node.node, []))),
                 "incarnations": [_life(life) for life in node.lives],
@@ -565,7 +518,7 @@ def _plain(
         "lost": report.lost,
         "expired": report.expired,
         "deleted": report.deleted,
-        "deletions": [_deletion(one) for one in report.deletions],
+        "deletions": to_builtins(report.deletions),
         "accepted": list(map(asdict, report.accepted)),
         "acknowledged": searched and asdict(searched),
         "content": found.get("content"),
@@ -575,27 +528,9 @@ def _plain(
 
 
 def _life(life: Life) -> dict[str, Any]:
-    return {
-        "incarnation": life.incarnation,
-        "lsns": _spans(life.asked),
-        "events": life.asked.events,
-        "in_lake": life.in_lake,
-        "in_spool": life.in_spool,
-        "in_journal": life.in_journal,
-        "aside": _spans(life.aside),
-        "holes": _spans(life.holes),
-        "doubles": _spans(life.doubles),
-        "accepted": _spans(life.accepted),
-        "expired": _spans(life.expired),
-        "deleted": _spans(life.deleted),
-    }
-
-
-def _deletion(one: Deletion) -> dict[str, Any]:
-    from msgspec import to_builtins
-
-    plain: dict[str, Any] = to_builtins(one)
-    return plain
+    found = {one.name: getattr(life, one.name) for one in fields(life)}
+    asked: Ranges = found.pop("asked")
+    return {**found, "lsns": asked, "events": asked.events}
 
 
 def _spans(ranges: Ranges) -> list[dict[str, int]]:
