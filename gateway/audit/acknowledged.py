@@ -23,17 +23,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import Counts, Ints
-from gateway.audit.files import scans
-from gateway.audit.lake import Problem
+from gateway.audit.lake import Problem, by_life
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
-from gateway.audit.sites import Site, Spools, distinct, this_of
+from gateway.audit.sites import Site, Spools, distinct
 from gateway.audit.variant import look_up
 from gateway.event import Decode
 from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
-from gateway.store.finder import spool_files
+from gateway.store.finder import scans, spool_files
 from gateway.store.spool.decoding import Decoder
 
 __all__ = ["Acknowledged", "event_id", "read_ids", "search"]
@@ -143,8 +142,8 @@ class _Search:
 
     def _journal(self, directory: Path) -> None:
         decoder = Decoder(self.decoders)
-        this = this_of(directory)
-        for _, scan in scans(directory, []):
+        this = incarnation.look(directory)
+        for _, scan in scans(directory, lambda path, why: None):
             for stored in scan:
                 if not stored.batch.count:
                     continue
@@ -181,18 +180,11 @@ class _Search:
             return
 
     def _rows(self, batch: pa.RecordBatch, published_by: str) -> None:
-        nodes = np.array(batch.column("node").to_pylist())
-        lives = np.full(len(batch), published_by, object)
-        if "incarnation" in batch.schema.names:
-            named = batch.column("incarnation").cast(pa.string())
-            lives = np.array(named.fill_null("").to_pylist(), object)
-        lsns = batch.column("lsn").to_numpy()
-        for node in np.unique(nodes).tolist():
-            for life in set(lives[nodes == node].tolist()):
-                mine = np.flatnonzero((nodes == node) & (lives == life))
-                unmet = self._unmet(node, life, lsns[mine])
-                for name in _ids(batch.take(mine[unmet])):
-                    self._meet(name)
+        numbers, lsns = np.arange(len(batch)), batch.column("lsn").to_numpy()
+        for node, life, rows in by_life(batch):
+            unmet = self._unmet(node, life or published_by, lsns[rows])
+            for name in _ids(batch.take(numbers[rows][unmet])):
+                self._meet(name)
 
     def _unmet(self, node: str, life: str, lsns: Ints) -> Ints:
         """Which of these rows no place had so far; from now on they are met.

@@ -27,12 +27,15 @@ from pathlib import Path
 from gateway.audit.incarnations import Line, short
 from gateway.audit.lake import Problem
 from gateway.audit.ranges import Ranges
-from gateway.store import digests, incarnation, mark
+from gateway.store import digests, mark
 from gateway.store.deleted import deletions, links_before, stamps
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.incarnation import INCARNATION, KEY, Incarnation
 from gateway.store.lake import committed, together
-from gateway.store.spool import catalog_lines, expired
+from gateway.store.spool import expired
+from gateway.store.spool.catalog import CATALOG, Entry, entries_in
+from gateway.store.statefile import of_nodes
 
 __all__ = ["Chain", "Chains", "verify_chains"]
 
@@ -90,7 +93,7 @@ class _File:
 class _Known:
     """What is written down of one node's files."""
 
-    entries: dict[str, catalog_lines.Entry] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
     """The catalog's, by name."""
     published: int = 0
     """The last lsn that is in a file."""
@@ -224,7 +227,7 @@ class _Reader:
                 link,
                 digests.said(metadata, digests.PREVIOUS_KEY),
                 digests.PAYLOADS_KEY in metadata,
-                digests.said(metadata, incarnation.KEY) or "",
+                digests.said(metadata, KEY) or "",
             )
         return self._read[key]
 
@@ -233,26 +236,17 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
     """Each node's catalog, mark and expired files.  Raises OSError."""
     found: dict[str, _Known] = {}
     # The mark is behind the catalog, so it comes first.
-    for path in directories.state.glob(f"*/{mark.NAME}"):
-        with contextlib.suppress(FileNotFoundError):
-            if (marked := mark.decode(path.read_bytes())) is not None:
-                one = found.setdefault(path.parent.name, _Known())
-                one.published, one.link = marked.published, marked.link
-    for path in directories.journal.glob("*/catalog"):
-        with contextlib.suppress(FileNotFoundError):
-            one = found.setdefault(path.parent.name, _Known())
-            for entry in catalog_lines.entries(path.read_bytes()):
-                one.entries[entry.name] = entry
-    for path in directories.journal.glob(f"*/{incarnation.INCARNATION[0]}"):
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            if (this := incarnation.decode(path.read_bytes())) is not None:
-                one = found.setdefault(path.parent.name, _Known())
-                one.line = Line.of(this)
+    for node, marked in of_nodes(directories.state, mark.NAME, mark.Mark):
+        one = found.setdefault(node, _Known())
+        one.published, one.link = marked.published, marked.link
+    for path in directories.journal.glob(f"*/{CATALOG[0]}"):
+        one = found.setdefault(path.parent.name, _Known())
+        one.entries = {entry.name: entry for entry in entries_in(path.parent)}
+    for node, this in of_nodes(directories.journal, INCARNATION[0], Incarnation):
+        found.setdefault(node, _Known()).line = Line.of(this)
     gone: dict[str, list[tuple[int, int]]] = {}
-    for path in directories.state.glob(f"*/{expired.NAME}"):
-        with contextlib.suppress(FileNotFoundError):
-            if (read := expired.decode(path.read_bytes())) is not None:
-                gone.setdefault(path.parent.name, []).append((1, read.last))
+    for node, read in of_nodes(directories.state, expired.NAME, expired.Expired):
+        gone.setdefault(node, []).append((1, read.last))
     if deleting:
         for node, incarnations in committed(directories.lake).items():
             gone.setdefault(node, []).extend(together(incarnations))
@@ -448,9 +442,7 @@ class _Judge:
             names = ", ".join(entry.name for entry in named[:4])
             chain.problems.append(Problem(names or where, f"{what}, {where}"))
 
-    def _known_digest(
-        self, first: int, last: int, named: Iterable[catalog_lines.Entry]
-    ) -> bool:
+    def _known_digest(self, first: int, last: int, named: Iterable[Entry]) -> bool:
         """Whether catalog or mark has a link of a file with these lsns."""
         marked = bool(self.known.link) and first <= self.known.published <= last
         return marked or any(entry.sha256 for entry in named)

@@ -8,7 +8,7 @@ that is gone when it is opened has moved on, and the next place has it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +19,12 @@ from gateway.audit.lake import Problem, Unusable, columns
 from gateway.audit.ranges import Ranges
 from gateway.event import Stored
 from gateway.store import digests
-from gateway.store.finder import SpoolFile, segment_files
+from gateway.store.finder import SpoolFile, scans
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.spool import catalog_lines
 
-__all__ = ["JournalContent", "read_journal", "runs_in", "scans"]
+__all__ = ["JournalContent", "read_journal", "runs_in"]
 
 
 @dataclass(slots=True)
@@ -84,26 +84,6 @@ def _check_digests(path: Path, found: str, entry: catalog_lines.Entry | None) ->
         raise Unusable("it is not as it was published: the catalog has another SHA-256")
 
 
-def scans(
-    directory: Path, problems: list[Problem]
-) -> Iterator[tuple[Path, segment.Scan]]:
-    """A node's segments, each with a scan that has not begun; oldest first.
-
-    What is no segment goes to *problems*.  Raises OSError.
-    """
-    for file in segment_files(directory):
-        with contextlib.suppress(FileNotFoundError):
-            # One with less than a header is being made, and holds no event yet.
-            if file.path.stat().st_size <= segment.HEADER_BYTES:
-                continue
-            try:
-                scan = file.scan()
-            except segment.InvalidSegment as why:
-                problems.append(Problem(str(file.path), str(why)))
-                continue
-            yield file.path, scan
-
-
 def _read_node(directory: Path) -> JournalContent:
     seen = JournalContent()
     path = directory / "catalog"
@@ -114,7 +94,11 @@ def _read_node(directory: Path) -> JournalContent:
             else:
                 seen.published.append(entry)
     pairs: list[tuple[int, int]] = []
-    for path, scan in scans(directory, seen.problems):
+
+    def refused(path: Path, why: segment.InvalidSegment) -> None:
+        seen.problems.append(Problem(str(path), str(why)))
+
+    for path, scan in scans(directory, refused):
         pairs += _runs(scan)
         seen.problems += [Problem(str(path), str(damage)) for damage in scan.damage]
     seen.events = Ranges.of(pairs)

@@ -28,6 +28,7 @@ __all__ = [
     "Lake",
     "Problem",
     "Unusable",
+    "by_life",
     "check_columns",
     "columns",
     "identity_of",
@@ -183,12 +184,12 @@ def columns(
                 for batch in file.iter_batches(
                     _BATCH_ROWS, columns=names, use_threads=False
                 ):
-                    yield from _by_life(_found(batch))
+                    yield from _lsns(_found(batch))
             else:
                 for batch in _whole(file):
                     if "payload" in schema.names:
                         payloads.add(batch.column("payload"))
-                    yield from _by_life(_found(batch))
+                    yield from _lsns(_found(batch))
     except (FileNotFoundError, PermissionError, Unusable):
         raise
     except Exception as why:  # a damaged footer makes pyarrow raise anything
@@ -273,7 +274,16 @@ def _found(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(kept.fill_null(True))
 
 
-def _by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
+def _lsns(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
+    lsns = batch.column("lsn").to_numpy(zero_copy_only=False)
+    return ((node, life, lsns[rows]) for node, life, rows in by_life(batch))
+
+
+def by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints | slice]]:
+    """(node, incarnation, which rows), "" where it names no incarnation.
+
+    Raises `Unusable` for rows that name no event.
+    """
     node, lsn = batch.column("node"), batch.column("lsn")
     if node.null_count or lsn.null_count:
         raise Unusable("an event has no node or no lsn")
@@ -287,7 +297,7 @@ def _by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
     if "incarnation" in batch.schema.names:
         lives, numbers = _encoded(batch.column("incarnation"))
     if len(names) == len(lives) == 1:
-        yield names[0], lives[0], lsns
+        yield names[0], lives[0], slice(None)
         return
     both = codes.astype(np.int64) * len(lives)
     if len(lives) > 1:
@@ -295,7 +305,11 @@ def _by_life(batch: pa.RecordBatch) -> Iterator[tuple[str, str, Ints]]:
     some = [both[0]] if both.min() == both.max() else np.unique(both)
     for code in map(int, some):
         name, life = names[code // len(lives)], lives[code % len(lives)]
-        yield name, life, lsns if len(some) == 1 else lsns[both == code]
+        yield (
+            name,
+            life,
+            slice(None) if len(some) == 1 else np.flatnonzero(both == code),
+        )
 
 
 def _encoded(column: pa.Array) -> tuple[list[str], Ints]:

@@ -38,8 +38,7 @@ from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.names import parse_file_name
-from gateway.store.spool import catalog_lines
-from gateway.store.spool.catalog_lines import Entry
+from gateway.store.spool.catalog import CATALOG, Entry, entries_in
 
 __all__ = ["Payloads", "compare_payloads"]
 
@@ -83,7 +82,8 @@ def compare_payloads(
     Raises OSError.
     """
     found = Payloads()
-    entries = _entries(directories.journal)
+    catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
+    entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
     known: dict[_Name, str] = {
         (parsed[0], entry.incarnation, *parsed[1:]): entry.payloads
         for entry in entries.values()
@@ -122,16 +122,6 @@ def _rewritten(lake: Path) -> set[str]:
         return set(links_before(deletions(lake)))
     except ValueError:  # the audit's other half says so
         return set()
-
-
-def _entries(journal: Path) -> dict[str, Entry]:
-    """Of all catalogs, by name of the file."""
-    found: dict[str, Entry] = {}
-    for path in sorted(journal.glob("*/catalog")):
-        with contextlib.suppress(FileNotFoundError):
-            for entry in catalog_lines.entries(path.read_bytes()):
-                found[entry.name] = entry
-    return found
 
 
 def _met(names: Iterable[_Name]) -> set[_Name]:

@@ -7,7 +7,6 @@ journal below the directory of its gateway, or by that gateway's word.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
+from gateway.store.statefile import of_nodes
 from gateway.store.word import Reached
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "distinct",
     "joined",
     "lives_of",
-    "this_of",
 ]
 
 
@@ -226,15 +225,6 @@ class Home:
         return {**found, "": left}
 
 
-def this_of(journal: Path) -> Incarnation | None:
-    """Who gives lsns in a node's journal; None if it does not say: a damaged file is written
-    anew by the next start.
-    """
-    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-        return incarnation.decode((journal / incarnation.INCARNATION[0]).read_bytes())
-    return None
-
-
 class Journals:
     """Of all sites, by node."""
 
@@ -247,23 +237,17 @@ class Journals:
     def look(self) -> None:
         """Read them.  Raises OSError."""
         self._homes, self.marked = {}, {}
-        marks = [self._marks(site) for site in self._sites]
+        marks = [
+            {node: one.durable for node, one in of_nodes(root, mark.NAME, mark.Mark)}
+            for root in (site.directories.state for site in self._sites)
+        ]
         for site, marked in zip(self._sites, marks, strict=True):
             for node, last in marked.items():
                 self.marked[node] = max(self.marked.get(node, 0), last)
             for node, content in read_journal(site.directories.journal).items():
-                this = this_of(site.directories.journal_of(node))
+                this = incarnation.look(site.directories.journal_of(node))
                 home = Home(site, content, this, marked.get(node, 0))
                 self._homes.setdefault(node, []).append(home)
-
-    @staticmethod
-    def _marks(site: Site) -> dict[str, int]:
-        found = {}
-        for path in site.directories.state.glob(f"*/{mark.NAME}"):
-            with contextlib.suppress(FileNotFoundError):
-                if (read := mark.decode(path.read_bytes())) is not None:
-                    found[path.parent.name] = read.durable
-        return found
 
     @property
     def nodes(self) -> set[str]:

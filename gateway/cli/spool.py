@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,17 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--lsn", metavar="N", type=int, help="start with this event")
     cat.add_argument("--node", metavar="NAME", help="whose lsn, if there are several")
     cat.add_argument(
-        "-n",
-        dest="count",
-        metavar="COUNT",
-        type=int,
+        "-n", dest="count", metavar="COUNT", type=int,
         help="how many events (default: all of FILE, or the one with --lsn)",
-    )
+    )  # fmt: skip
     cat.add_argument(
-        "--payload-only",
-        action="store_true",
+        "--payload-only", action="store_true",
         help="the payloads, as they are unless they go to a terminal",
-    )
+    )  # fmt: skip
     verify = verbs.add_parser(
         "verify", help="read every byte and compare with the names"
     )
@@ -117,20 +113,11 @@ def _ls(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(entry) for entry in entries], indent=2))
         return 0
-    rows = [
-        (
-            entry.where,
-            entry.node,
-            entry.first,
-            entry.last,
-            entry.events,
-            size(entry.bytes),
-            duration(entry.age_seconds),
-            Path(entry.file).name,
-        )
-        for entry in entries
-    ]
     head = ("where", "node", "first", "last", "events", "size", "age", "file")
+    rows = [
+        (*which, size(count), duration(age), Path(file).name)
+        for *which, count, age, file in map(astuple, entries)
+    ]
     print(table(head, rows))
     events = sum(entry.events for entry in entries)
     total = sum(entry.bytes for entry in entries)
@@ -150,25 +137,17 @@ def _spooled(directory: Path, where: str) -> Iterator[_Entry]:
 
 def _waiting(journal: Path) -> Iterator[_Entry]:
     """The journal's segments: events that are acknowledged and not yet in the spool."""
-    from gateway.audit.files import scans
-    from gateway.store.spool.catalog import unpublished
-    from gateway.store.spool.catalog_lines import entries
+    from gateway.store.finder import waiting
 
     directories = sorted(journal.iterdir()) if journal.is_dir() else []
     for directory in directories:
         if not directory.is_dir():
             continue
-        published = []
-        with suppress(FileNotFoundError):
-            published = entries((directory / "catalog").read_bytes())
-        for path, scan in scans(directory, []):
-            first = unpublished(published, scan.header.first_lsn)
-            count = scan.survey().next_lsn - first
-            if count > 0:
-                with suppress(FileNotFoundError):
-                    entry = _entry("journal", directory.name, first, count, path)
-                    # Behind that an old one may be left, that it is written over.
-                    yield replace(entry, bytes=scan.end)
+        for path, scan, first, count in waiting(directory):
+            with suppress(FileNotFoundError):
+                entry = _entry("journal", directory.name, first, count, path)
+                # Behind that an old one may be left, that it is written over.
+                yield replace(entry, bytes=scan.end)
 
 
 def _entry(where: str, node: str, first: int, count: int, path: Path) -> _Entry:
@@ -258,13 +237,13 @@ def _rows(path: Path, lsn: int) -> Iterator[dict[str, Any]]:
 
 
 def _journalled(directory: Path, lsn: int) -> Iterator[dict[str, Any]]:
-    from gateway.audit.files import scans
     from gateway.plugins import decoders
+    from gateway.store.finder import scans
     from gateway.store.spool.columns import Columns
     from gateway.store.spool.decoding import Decoder
 
     decoder = Decoder(decoders(), careful=True)
-    for _, scan in scans(directory, []):
+    for _, scan in scans(directory, lambda path, why: None):
         for stored in scan:
             if stored.lsn + stored.batch.count <= lsn or not stored.batch.count:
                 continue

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.plugins import installed
-from gateway.store import mark
+from gateway.store import mark, statefile
 from gateway.store.checkpoint import Unreadable, decode_state, saved_names
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -79,7 +79,7 @@ def _catalog(config: Config, places: Directories) -> Iterator[Look]:
 
 def _marked(state: Path) -> mark.Mark:
     try:
-        return mark.decode((state / mark.NAME).read_bytes()) or mark.Mark()
+        return statefile.look(state / mark.NAME, mark.Mark) or mark.Mark()
     except OSError:
         return mark.Mark()
 
@@ -166,10 +166,10 @@ def _flaw(path: Path, events: int) -> str | None:
 
 def _state(config: Config, places: Directories) -> Iterator[Look]:
     state = places.state_of(config.node)
-    for name, decode in ((mark.NAME, mark.decode), (expired.NAME, expired.decode)):
+    for name, kind in ((mark.NAME, mark.Mark), (expired.NAME, expired.Expired)):
         path = state / name
         try:
-            good = decode(path.read_bytes()) is not None
+            good = statefile.decode(path.read_bytes(), kind) is not None
         except FileNotFoundError:
             continue
         except OSError:

@@ -7,17 +7,13 @@ A start publishes what such a node left, if it ran on this data directory
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.store.directories import Directories
-from gateway.store.finder import segment_files
-from gateway.store.journal.segment import InvalidSegment
+from gateway.store.finder import segment_files, waiting
 from gateway.store.lock import is_locked
 from gateway.store.names import is_node_name
-from gateway.store.spool import catalog_lines
-from gateway.store.spool.catalog import CATALOG, unpublished
 
 __all__ = ["examine"]
 
@@ -36,7 +32,7 @@ def examine(config: Config) -> Iterator[Look]:
             continue
         if is_locked(journal) or not segment_files(journal):
             continue
-        events = _waiting(journal)
+        events = sum(count for *_, count in waiting(journal))
         found = True
         left = f"node {name} left {events} acknowledged events in {journal}"
         keep = f"set node: {name} to keep its name and what it remembers"
@@ -49,20 +45,3 @@ def examine(config: Config) -> Iterator[Look]:
             yield fail("journals", left, f"start the gateway of node {name} there")
     if not found:
         yield ok("journals", "each has a node that serves it")
-
-
-def _waiting(journal: Path) -> int:
-    """Events that are in no file."""
-    try:
-        known = catalog_lines.entries((journal / CATALOG[0]).read_bytes())
-    except FileNotFoundError:
-        known = []
-    events = 0
-    for file in segment_files(journal):
-        try:
-            scan = file.scan().survey()
-        except (InvalidSegment, FileNotFoundError):
-            continue
-        first = unpublished(known, scan.header.first_lsn)
-        events += max(0, scan.next_lsn - max(first, scan.header.first_lsn))
-    return events

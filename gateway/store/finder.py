@@ -10,7 +10,7 @@ import contextlib
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -23,8 +23,17 @@ from gateway.sdk.files import PublishedFile
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
+from gateway.store.spool.catalog import entries_in, unpublished
 
-__all__ = ["Finder", "SegmentFile", "SpoolFile", "segment_files", "spool_files"]
+__all__ = [
+    "Finder",
+    "SegmentFile",
+    "SpoolFile",
+    "scans",
+    "segment_files",
+    "spool_files",
+    "waiting",
+]
 
 _READS = 4
 """Of a segment that grows, until two tell the same of it."""
@@ -127,6 +136,37 @@ def segment_files(directory: Path) -> list[SegmentFile]:
         for first, before, name in segment.in_order(list_names(directory))
         if not (directory / name).is_fifo()
     ]
+
+
+def scans(
+    directory: Path, refused: Callable[[Path, segment.InvalidSegment], object]
+) -> Iterator[tuple[Path, segment.Scan]]:
+    """A node's segments, each with a scan that has not begun; oldest first.
+
+    What is no segment is *refused*.  Raises OSError.
+    """
+    for file in segment_files(directory):
+        with contextlib.suppress(FileNotFoundError):
+            # One with less than a header is being made, and holds no event yet.
+            if file.path.stat().st_size <= segment.HEADER_BYTES:
+                continue
+            try:
+                scan = file.scan()
+            except segment.InvalidSegment as why:
+                refused(file.path, why)
+                continue
+            yield file.path, scan
+
+
+def waiting(journal: Path) -> Iterator[tuple[Path, segment.Scan, int, int]]:
+    """A node's segments with events that are in no file: of each the scan, the first such
+    lsn, and how many there are.  What can not be read is passed over.  Raises OSError.
+    """
+    published = entries_in(journal)
+    for path, scan in scans(journal, lambda path, why: None):
+        first = unpublished(published, scan.header.first_lsn)
+        if (count := scan.survey().next_lsn - first) > 0:
+            yield path, scan, first, count
 
 
 def spool_files(directory: Path) -> dict[str, list[SpoolFile]]:

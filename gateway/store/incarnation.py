@@ -24,7 +24,7 @@ from gateway.sdk.disk import Disk
 from gateway.store import statefile
 from gateway.store.statefile import StateFile
 
-__all__ = ["INCARNATION", "KEY", "Incarnation", "decode", "read"]
+__all__ = ["INCARNATION", "KEY", "Incarnation", "look", "read"]
 
 INCARNATION = ("incarnation", ".incarnation")
 """Its file's names: as it is read, and while it is written."""
@@ -107,9 +107,11 @@ def _knowing(this: Incarnation, earlier: Mapping[str, int]) -> Incarnation:
     return msgspec.structs.replace(this, earlier=ids, begins=begins)
 
 
-def decode(data: bytes) -> Incarnation | None:
-    """What a file says; None if it is damaged."""
-    return statefile.decode(data, Incarnation)
+def look(journal: Path) -> Incarnation | None:
+    """That of a node's journal, for whoever only looks; None if it does not say: a damaged
+    file is written anew by the next start.  Raises OSError.
+    """
+    return statefile.look(journal / INCARNATION[0], Incarnation)
 
 
 def read(journal: Path, disk: Disk) -> tuple[Incarnation | None, str | None]:

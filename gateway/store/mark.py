@@ -23,12 +23,11 @@ import msgspec
 from attrs import define, field
 
 from gateway.sdk.disk import Disk
-from gateway.store import statefile
 from gateway.store.journal.segment import parse_name
 from gateway.store.statefile import StateFile
 from gateway.store.threads import RealThreads, Threads
 
-__all__ = ["NAME", "Mark", "Marker", "decode"]
+__all__ = ["NAME", "Mark", "Marker"]
 
 NAME = "mark"
 _SECONDS = 1.0
@@ -57,11 +56,6 @@ class Mark(msgspec.Struct, frozen=True):
     left_out: tuple[tuple[int, int], ...] = ()
     """First and last lsn of what a start left out behind damage, and is not published: a
     damaged segment keeps a lsn for each of its bytes, and hardly any of them was given."""
-
-
-def decode(data: bytes) -> Mark | None:
-    """What a file says; None if it is damaged."""
-    return statefile.decode(data, Mark)
 
 
 @define(eq=False, slots=False)

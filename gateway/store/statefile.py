@@ -9,6 +9,8 @@ is not there: whoever has a state here can do without it, and errs on the safe s
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -19,7 +21,7 @@ from gateway.sdk import summed
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.disk import read_patiently
 
-__all__ = ["StateFile", "decode"]
+__all__ = ["StateFile", "decode", "look", "of_nodes"]
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
@@ -27,6 +29,23 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 def decode(data: bytes, kind: type[_T]) -> _T | None:
     """What a file with these bytes says; None if it is damaged."""
     return summed.decode(data[:-1], kind)
+
+
+def look(path: Path, kind: type[_T]) -> _T | None:
+    """What a file says, for whoever only looks; None if it is not there, or damaged.
+
+    Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+        return decode(path.read_bytes(), kind)
+    return None
+
+
+def of_nodes(folder: Path, name: str, kind: type[_T]) -> Iterator[tuple[str, _T]]:
+    """Likewise what the nodes' files of that name say, each in a folder of its node's."""
+    for path in folder.glob(f"*/{name}"):
+        if (found := look(path, kind)) is not None:
+            yield path.parent.name, found
 
 
 @define(eq=False)

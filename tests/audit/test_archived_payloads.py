@@ -18,7 +18,7 @@ from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.payloads import compare_payloads
-from gateway.store import incarnation
+from gateway.store import incarnation, statefile
 from gateway.store.bucket import ARCHIVE
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -209,7 +209,7 @@ def test_a_new_disk_is_no_removed_chain(tmp_path: Path) -> None:
     """It went on behind what a bucket has: files before that were never here."""
     publish(tmp_path, b"a", b"b", b"c")
     path = tmp_path / "journal" / "gw" / INCARNATION[0]
-    this = incarnation.decode(path.read_bytes())
+    this = statefile.look(path, incarnation.Incarnation)
     assert this is not None
     shutil.rmtree(tmp_path / "state")
     (tmp_path / "journal/gw/catalog").unlink()

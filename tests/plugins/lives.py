@@ -7,7 +7,6 @@ from pathlib import Path
 from gateway.event import Batch, Origin, Rows
 from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.incarnation import INCARNATION
 from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 
@@ -37,7 +36,6 @@ def publish(data: Path, *bodies: bytes) -> list[Path]:
 
 def current(data: Path) -> str:
     """The id of the incarnation that its journal has now."""
-    path = data / "journal" / "gw" / INCARNATION[0]
-    found = incarnation.decode(path.read_bytes())
+    found = incarnation.look(data / "journal" / "gw")
     assert found is not None
     return found.id

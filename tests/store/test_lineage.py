@@ -16,7 +16,7 @@ from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk import summed
 from gateway.sdk.disk import Disk, File
-from gateway.store import incarnation
+from gateway.store import incarnation, statefile
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
@@ -169,7 +169,9 @@ class Before(msgspec.Struct):
 
 def test_an_id_without_the_lsns_of_those_before_it_is_read() -> None:
     """As earlier versions wrote it: whose what it has left is, is not known then."""
-    first = incarnation.decode(summed.encode(Before("c", 100, 1, ("a", "b"), 1)))
+    first = statefile.decode(
+        summed.encode(Before("c", 100, 1, ("a", "b"), 1)), Incarnation
+    )
     assert first == Incarnation("c", 100, 1, ("a", "b"), 1)
     second = Incarnation.new(200, (2, 1), first)
     assert [second.of_lsn(lsn) for lsn in (1, 99, 100, 199, 200)] == [

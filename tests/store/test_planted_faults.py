@@ -35,7 +35,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.daemon.opened import Opened
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
-from gateway.store import disk, mark, storage
+from gateway.store import disk, mark, statefile, storage
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
@@ -211,7 +211,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Place:
         marked = daemon.data / "state/gw-1/mark"
         daemon.eventually(
             lambda: (
-                (found := mark.decode(marked.read_bytes())) is not None
+                (found := statefile.look(marked, mark.Mark)) is not None
                 and found.durable == 96
             ),
             "the mark has all of it",

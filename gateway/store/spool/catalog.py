@@ -27,9 +27,9 @@ from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.names import file_name
-from gateway.store.spool.catalog_lines import Damaged, Entry, mend, parse
+from gateway.store.spool.catalog_lines import Damaged, Entry, entries, mend, parse
 
-__all__ = ["CATALOG", "Catalog", "Entry", "unpublished"]
+__all__ = ["CATALOG", "Catalog", "Entry", "entries_in", "unpublished"]
 
 CATALOG = ("catalog", ".catalog")
 """Its names: as it is read, and while a new one is written."""
@@ -215,6 +215,13 @@ class Catalog:
         """The catalog with these entries, in a new file in the place of the old."""
         lines = [encode(entry) for entry in keep.values()]
         return replace_file(self._disk, self.path, lines)
+
+
+def entries_in(journal: Path) -> list[Entry]:
+    """What good lines of a node's catalog say, if it has one.  Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        return entries((journal / CATALOG[0]).read_bytes())
+    return []
 
 
 def unpublished(known: Iterable[Entry], lsn: int) -> int:

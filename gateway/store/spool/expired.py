@@ -15,11 +15,10 @@ import msgspec
 from attrs import define
 
 from gateway.sdk.disk import Disk
-from gateway.store import statefile
 from gateway.store.names import parse_file_name
 from gateway.store.statefile import StateFile
 
-__all__ = ["NAME", "Expired", "ExpiredRecord", "decode"]
+__all__ = ["NAME", "Expired", "ExpiredRecord"]
 
 NAME = "expired"
 
@@ -29,11 +28,6 @@ class Expired(msgspec.Struct, frozen=True):
 
     last: int = 0
     """The greatest lsn of these: retention may have removed what has it, and all before."""
-
-
-def decode(data: bytes) -> Expired | None:
-    """What a file says; None if it is damaged."""
-    return statefile.decode(data, Expired)
 
 
 @define(eq=False, slots=False)

@@ -22,7 +22,7 @@ from gateway.protocols.pravega.controller import catalog
 from gateway.protocols.rsio.client import outbox
 from gateway.sdk import sender as sender_module
 from gateway.store import disk as disk_module
-from gateway.store import incarnation, mark
+from gateway.store import incarnation, mark, statefile
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.spool import parquet, selection
@@ -448,7 +448,7 @@ class World:
         """What a power cut would leave of the mark."""
         if str(path.parent) not in self.disk.directories:
             return mark.Mark()
-        return mark.decode(self.disk.durable(path)) or mark.Mark()
+        return statefile.decode(self.disk.durable(path), mark.Mark) or mark.Mark()
 
     def _kill(self) -> None:
         self.tell("kill -9")
