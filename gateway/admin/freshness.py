@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from gateway.conditions import advice
@@ -210,10 +211,23 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    sentence: str
     level: Level
-    stands: Stage | None = None
-    condition: str | None = None
+    stands: Stage | None
+    condition: str | None
+    said: str
+    """One that ends with `:` or `;` goes on with what to do about the condition."""
+
+    @property
+    def sentence(self) -> str:
+        """All of it."""
+        if self.condition is None or self.said[-1] not in ":;":
+            return self.said
+        return f"{self.said} {advice(self.condition)}."
+
+
+_bad = partial(_Finding, "bad")
+_warning = partial(_Finding, "warning")
+_good = partial(_Finding, "good", None, None)
 
 
 def judge(facts: Facts) -> Freshness:
@@ -272,85 +286,57 @@ def _findings(facts: Facts) -> Iterator[_Finding]:
 
 
 def _phase(facts: Facts) -> Iterator[_Finding]:
+    not_ready = partial(_bad, "listeners", "GatewayNotReady")
     if facts.stopping:
-        yield _Finding(
+        yield not_ready(
             "The gateway is stopping: it takes nothing more, and writes what it has "
-            "acknowledged to the spool.",
-            "bad",
-            "listeners",
-            "GatewayNotReady",
+            "acknowledged to the spool."
         )
     elif facts.phase is not None:
-        yield _Finding(
-            f"The gateway is not ready, senders wait: {facts.phase}.",
-            "bad",
-            "listeners",
-            "GatewayNotReady",
-        )
+        yield not_ready(f"The gateway is not ready, senders wait: {facts.phase}.")
 
 
 def _held(facts: Facts) -> Iterator[_Finding]:
     """Senders are held back, and nothing new is acknowledged."""
     reasons = facts.reasons
     if why := reasons.get("disk"):
-        yield _Finding(
-            f"Senders wait, because {why}; {advice('GatewayDiskFull')}.",
-            "bad",
-            "journal",
-            "GatewayDiskFull",
-        )
+        yield _bad("journal", "GatewayDiskFull", f"Senders wait, because {why};")
     if why := reasons.get("commit"):
-        yield _Finding(
-            f"Senders wait, because {why}; look at that disk's room and permissions, and "
-            "at dmesg.",
-            "bad",
-            "journal",
-            "GatewayDiskFails",
-        )
+        look = "look at that disk's room and permissions, and at dmesg"
+        text = f"Senders wait, because {why}; {look}."
+        yield _bad("journal", "GatewayDiskFails", text)
     if facts.disk_wait >= facts.stall_after:
-        yield _Finding(
+        text = (
             "Senders wait, because the disk does not answer: a batch has waited "
-            f"{duration(facts.disk_wait)} to be synced; {advice('GatewayDiskHangs')}.",
-            "bad",
-            "journal",
-            "GatewayDiskHangs",
+            f"{duration(facts.disk_wait)} to be synced;"
         )
+        yield _bad("journal", "GatewayDiskHangs", text)
     if why := reasons.get("stall"):
         fails = facts.publish_error and f"it fails with {_short(facts.publish_error)}"
         what = facts.publish_silence or fails or "the log says what fails"
-        yield _Finding(
-            f"Senders wait, because {why}; {what}.",
-            "bad",
-            "spool",
-            "GatewayFilesLate",
-        )
+        text = f"Senders wait, because {why}; {what}."
+        yield _bad("spool", "GatewayFilesLate", text)
     if why := reasons.get("memory"):
-        yield _Finding(
+        text = (
             f"Senders wait, because they are faster than the disk: {why}; it goes on by "
-            "itself.",
-            "bad",
-            "journal",
-            "GatewayHoldsBack",
+            "itself."
         )
+        yield _bad("journal", "GatewayHoldsBack", text)
     if facts.bucket and (why := reasons.get("spool")):
-        yield _Finding(
+        text = (
             f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
-            f"the bucket does: {advice('GatewayBucketAway')}.",
-            "bad",
-            "spool",
-            "GatewaySpoolFull",
+            f"the bucket does: {advice('GatewayBucketAway')}."
         )
+        yield _bad("spool", "GatewaySpoolFull", text)
     if "spool" in reasons:
         limit = size(facts.limit_bytes or facts.waiting_bytes)
-        yield _Finding(
+        text = (
             f"Senders wait, because the spool is full ({limit}, spool.max_bytes): "
-            f"{_why_the_job_is_behind(facts.job or Job())}.",
-            "bad",
-            "spool",
-            "GatewaySpoolFull",
+            f"{_why_the_job_is_behind(facts.job or Job())}."
         )
+        yield _bad("spool", "GatewaySpoolFull", text)
     for why in reasons.values():
-        yield _Finding(f"Senders wait, because {why}.", "bad", "journal")
+        yield _bad("journal", None, f"Senders wait, because {why}.")
 
 
 def _short(why: str) -> str:
@@ -393,42 +379,34 @@ def _silence(job: Job) -> str:
 def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left <= 0:
-            yield _Finding(
+            text = (
                 f"The certificate of listener {name} ended {duration(-left)} ago, and "
-                f"peers refuse it: {advice('GatewayCertificateEnded')}.",
-                "bad",
-                "listeners",
-                "GatewayCertificateEnded",
+                "peers refuse it:"
             )
+            yield _bad("listeners", "GatewayCertificateEnded", text)
 
 
 def _late_files(facts: Facts) -> Iterator[_Finding]:
     if facts.bucket_error is not None:
-        yield _Finding(
+        text = (
             f"The bucket takes no files: {_short(facts.bucket_error)}; "
-            f"{_how_much(facts)}; {advice('GatewayBucketAway')}.",
-            "bad",
-            "spool",
-            "GatewayBucketAway",
+            f"{_how_much(facts)};"
         )
+        yield _bad("spool", "GatewayBucketAway", text)
     late = facts.roll_seconds + _LATE_SECONDS
     if facts.unpublished is not None and facts.unpublished > late:
         if facts.publish_silence is not None:
             why = f"{facts.publish_silence}."
         elif facts.publish_error is not None:
-            why = (
-                f"writing them fails with {_short(facts.publish_error)}: "
-                f"{advice('GatewayFilesLate')}."
-            )
+            why = f"writing them fails with {_short(facts.publish_error)}:"
         else:
             why = "the machine is too slow for what comes."
-        yield _Finding(
+        very = facts.unpublished > _BEHIND_SECONDS
+        text = (
             "Spool files are late: the oldest event that is in none is "
-            f"{duration(facts.unpublished)} old, and safe in the journal; {why}",
-            "bad" if facts.unpublished > _BEHIND_SECONDS else "warning",
-            "spool",
-            "GatewayFilesLate",
+            f"{duration(facts.unpublished)} old, and safe in the journal; {why}"
         )
+        yield (_bad if very else _warning)("spool", "GatewayFilesLate", text)
 
 
 def _job(facts: Facts) -> Iterator[_Finding]:
@@ -438,37 +416,26 @@ def _job(facts: Facts) -> Iterator[_Finding]:
     age = facts.uncommitted
     if job.failures >= _AGAIN_AND_AGAIN and age is not None:
         told = _fails(job)
-        yield _Finding(
-            f"{told[0].upper()}{told[1:]}; {_how_much(facts)}; "
-            f"{advice('GatewaySparkFails')}.",
-            "bad",
-            "spark",
-            "GatewaySparkFails",
-        )
+        text = f"{told[0].upper()}{told[1:]}; {_how_much(facts)};"
+        yield _bad("spark", "GatewaySparkFails", text)
     if not job.up:
         silence = _silence(job)
         told = silence[0].upper() + silence[1:]
         much = _how_much(facts) if age is not None else "nothing waits for it"
         ended = job.state in ("", "stopped", "failed")
-        start = advice("GatewaySparkDown")
-        cause = "" if ended else "it was killed, or hangs: see its log, and "
-        yield _Finding(
-            f"{told}; {much}; {cause}{start}.",
-            "bad" if age is not None else "warning",
-            "spark",
-            "GatewaySparkDown",
-        )
+        cause = "" if ended else " it was killed, or hangs: see its log, and"
+        text = f"{told}; {much};{cause} {advice('GatewaySparkDown')}."
+        bad = _warning if age is None else _bad
+        yield bad("spark", "GatewaySparkDown", text)
     elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "runs and is behind"
         if job.state == "starting":
             what = f"is starting ({job.doing})" if job.doing else "is starting"
-        yield _Finding(
+        text = (
             f"Spark {what}: the oldest event that is in no table is "
-            f"{duration(age)} old; {_how_much(facts)}.",
-            "warning",
-            "spark",
-            "GatewayLakeLags",
+            f"{duration(age)} old; {_how_much(facts)}."
         )
+        yield _warning("spark", "GatewayLakeLags", text)
 
 
 def _how_much(facts: Facts) -> str:
@@ -482,68 +449,50 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
     if facts.audit is not None and not facts.audit.complete:
         yield _audited(facts.audit)
     if facts.lost_events:
-        yield _Finding(
+        text = (
             f"The disk lost up to {facts.lost_events:,} acknowledged events: the log says "
-            "which, and gateway audit what the tables lack; what comes now is taken.",
-            "warning",
-            "journal",
-            "GatewayDiskFails",
+            "which, and gateway audit what the tables lack; what comes now is taken."
         )
+        yield _warning("journal", "GatewayDiskFails", text)
     if facts.reload is not None:
         yield _reload(facts.reload)
     for name, one in facts.refused.items():
-        yield _Finding(
+        text = (
             f"Listener {name} took no event and turned away {one.count} connections in "
-            f"{duration(one.seconds)}; the last was {one.peer}: {_short(one.why)}.",
-            "warning",
-            "listeners",
-            "GatewayTurnsAway",
+            f"{duration(one.seconds)}; the last was {one.peer}: {_short(one.why)}."
         )
+        yield _warning("listeners", "GatewayTurnsAway", text)
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left < _ENDS_SOON_SECONDS:
-            yield _Finding(
-                f"The certificate of listener {name} ends in {duration(left)}: "
-                f"{advice('GatewayCertificateEnds')}.",
-                "warning",
-                "listeners",
-                "GatewayCertificateEnds",
-            )
-    if facts.job is not None and facts.job.holes:
-        files = "file" if facts.job.holes == 1 else "files"
-        yield _Finding(
-            f"Spark could not read {facts.job.holes} spool {files}: "
-            f"{advice('GatewaySparkMovedFiles')}; all the rest is in the table.",
-            "warning",
-            "tables",
-            "GatewaySparkMovedFiles",
-        )
-    if facts.job is not None and facts.job.ended:
-        yield _Finding(
-            "A machine came back under its node's name without its disk: what it had "
-            "acknowledged before may be in no table, gateway audit says what; all that "
-            "came since is safe.",
-            "warning",
-            "tables",
-        )
+            text = f"The certificate of listener {name} ends in {duration(left)}:"
+            yield _warning("listeners", "GatewayCertificateEnds", text)
+    if facts.job is not None:
+        yield from _left_by_the_job(facts.job)
     if facts.audit_late is not None:
-        yield _Finding(
-            f"All events go their way, but {facts.audit_late}: "
-            f"{advice('GatewayAuditLate')}.",
-            "warning",
-            None,
-            "GatewayAuditLate",
-        )
+        text = f"All events go their way, but {facts.audit_late}:"
+        yield _warning(None, "GatewayAuditLate", text)
     flawed, events = facts.flawed
     if flawed > events / 2:
-        yield _Finding(
-            f"Most events are flawed, {flawed:,} of the last {events:,}: "
-            f"{advice('GatewayFlawedEvents')}.",
-            "warning",
-            "senders",
-            "GatewayFlawedEvents",
-        )
+        text = f"Most events are flawed, {flawed:,} of the last {events:,}:"
+        yield _warning("senders", "GatewayFlawedEvents", text)
     for trouble in filter(None, map(_short, facts.troubles)):
-        yield _Finding(f"All events go their way, but {trouble}.", "warning")
+        yield _warning(None, None, f"All events go their way, but {trouble}.")
+
+
+def _left_by_the_job(job: Job) -> Iterator[_Finding]:
+    if job.holes:
+        text = (
+            f"Spark could not read {many(job.holes, 'spool file')}: "
+            f"{advice('GatewaySparkMovedFiles')}; all the rest is in the table."
+        )
+        yield _warning("tables", "GatewaySparkMovedFiles", text)
+    if job.ended:
+        text = (
+            "A machine came back under its node's name without its disk: what it had "
+            "acknowledged before may be in no table, gateway audit says what; all that "
+            "came since is safe."
+        )
+        yield _warning("tables", None, text)
 
 
 def _audited(last: Audit) -> _Finding:
@@ -565,7 +514,7 @@ def _audited(last: Audit) -> _Finding:
         ]
         what, level = f"found {' and '.join(found)}", "warning"
         condition = "GatewayAuditDoubts"
-    return _Finding(f"{ago} {what}: {advice(condition)}.", level, "tables", condition)
+    return _Finding(level, "tables", condition, f"{ago} {what}:")
 
 
 def _reload(last: Reload) -> _Finding:
@@ -576,37 +525,30 @@ def _reload(last: Reload) -> _Finding:
         if last.applied
         else "was refused, and the configuration of before is in force"
     )
-    return _Finding(
-        f"The last reload, {duration(last.seconds)} ago, {what}: {_short(first)}{others}; "
-        f"{advice('GatewayReloadFailed')}.",
-        "warning",
-        "listeners",
-        "GatewayReloadFailed",
-    )
+    ago = f"The last reload, {duration(last.seconds)} ago,"
+    text = f"{ago} {what}: {_short(first)}{others};"
+    return _warning("listeners", "GatewayReloadFailed", text)
 
 
 def _well(facts: Facts) -> _Finding:
     goal = _goal(facts)
     waits = facts.unpublished if facts.job is None else facts.uncommitted
     if not facts.durable_lsn:
-        return _Finding(_nothing_yet(facts), "good")
+        return _good(_nothing_yet(facts))
     if waits is None and not facts.disk_wait:
         came = (
             "none has come since the start"
             if facts.newest is None
             else f"the newest came {duration(facts.newest)} ago"
         )
-        return _Finding(f"All well: every event is in the {goal}; {came}.", "good")
+        return _good(f"All well: every event is in the {goal}; {came}.")
     if facts.newest is None:
         waited = duration(max(waits or 0.0, facts.disk_wait))
-        return _Finding(
-            f"All well: the oldest event on its way to the {goal} is {waited} old.",
-            "good",
+        return _good(
+            f"All well: the oldest event on its way to the {goal} is {waited} old."
         )
-    return _Finding(
-        f"All well: the newest event in the {goal} is {duration(facts.newest)} old.",
-        "good",
-    )
+    age = duration(facts.newest)
+    return _good(f"All well: the newest event in the {goal} is {age} old.")
 
 
 def _nothing_yet(facts: Facts) -> str:

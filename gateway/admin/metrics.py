@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import ClassVar, get_args
 
 import prometheus_client
@@ -56,6 +55,36 @@ _EVENTS = (1, 10, 50, 100, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_00
 _BYTES = tuple(1024 * 4**n for n in range(9))  # 1 KiB .. 64 MiB
 
 
+_OF_EACH = {
+    "commit_seconds": ("gateway_journal_commit_seconds",
+                       "One group commit of the journal: write and fdatasync.", _COMMIT),
+    "commit_events": ("gateway_journal_commit_events", "Events in one group commit.",
+                      _EVENTS),
+    "commit_bytes": ("gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES),
+    "ack_seconds": ("gateway_ack_seconds",
+                    "From a batch's last byte to durable: what a sender waits for its ack.",
+                    _COMMIT),
+}  # fmt: skip
+"""Histograms of what one thread observes, often."""
+_OF_FILES = {
+    "publish": ("gateway_spool_publish_seconds",
+                "Decode, write, fsync and rename one Parquet file."),
+    "upload": ("gateway_bucket_upload_seconds",
+               "Put one Parquet file into the bucket, when that went well."),
+}  # fmt: skip
+_OF_FEW = {
+    "flaw": ("gateway_flawed_events_total",
+             "Events stored with a flaw (invalid-json, oversized, ...)."),
+    "key": ("gateway_refusals_total",
+            "Connections closed for what they sent, by the limit's configuration key."),
+    "listener": ("gateway_wrong_credentials_total",
+                 "Wrong tokens and passwords; at the admin port too."),
+    "protocol": ("gateway_protocol_failures_total",
+                 "Calls of the daemon to a protocol's plug-in that raised."),
+}  # fmt: skip
+"""Counters by their one label."""
+
+
 class Metrics:
     """The registry of one daemon and the ways to observe into it."""
 
@@ -63,97 +92,61 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         registry.register(_Probed(probe))
         ProcessCollector(registry=registry)
-        histogram = partial(Histogram, registry=registry)
-        bulk = partial(BulkHistogram, registry=registry)
-        counter = partial(Counter, registry=registry)
-        few = partial(_Few, registry)
-        self._commit_seconds = bulk(
-            "gateway_journal_commit_seconds",
-            "One group commit of the journal: write and fdatasync.",
-            _COMMIT,
-        )
-        self._commit_events = bulk(
-            "gateway_journal_commit_events", "Events in one group commit.", _EVENTS
-        )
-        self._commit_bytes = bulk(
-            "gateway_journal_commit_bytes", "Bytes in one group commit.", _BYTES
-        )
-        self._ack_seconds = bulk(
-            "gateway_ack_seconds",
-            "From a batch's last byte to durable: what a sender waits for its ack.",
-            _COMMIT,
-        )
-        self._publish_seconds = histogram(
-            "gateway_spool_publish_seconds",
-            "Decode, write, fsync and rename one Parquet file.",
-            buckets=_FILE,
-        )
-        self._upload_seconds = histogram(
-            "gateway_bucket_upload_seconds",
-            "Put one Parquet file into the bucket, when that went well.",
-            buckets=_FILE,
-        )
-        self._lag_seconds = histogram(
+        self._each = {
+            name: BulkHistogram(*about, registry=registry)
+            for name, about in _OF_EACH.items()
+        }
+        self._files = {
+            name: Histogram(*about, buckets=_FILE, registry=registry)
+            for name, about in _OF_FILES.items()
+        }
+        self._few = {
+            label: _Few(registry, *about, label) for label, about in _OF_FEW.items()
+        }
+        self._lag = Histogram(
             "gateway_reactor_lag_seconds",
             "How late a call that the reactor owed every second came.",
             buckets=_LAG,
+            registry=registry,
         )
-        self._corrupt = counter(
+        self._corrupt = Counter(
             "gateway_journal_corrupt_records_total",
             "Journal records whose checksum did not match.",
+            registry=registry,
         )
-        self._failures = counter(
+        self._failures = Counter(
             "gateway_journal_failures_total",
             "Writes and syncs of the journal that failed, but for a full disk.",
             ["operation"],
+            registry=registry,
         )
         for operation in ("write", "sync"):  # `increase` does not see a first value
             self._failures.labels(operation)
-        self._flawed = few(
-            "gateway_flawed_events_total",
-            "Events stored with a flaw (invalid-json, oversized, ...).",
-            "flaw",
-        )
-        self._refusals = few(
-            "gateway_refusals_total",
-            "Connections closed for what they sent, by the limit's configuration key.",
-            "key",
-        )
-        self._wrong_credentials = few(
-            "gateway_wrong_credentials_total",
-            "Wrong tokens and passwords; at the admin port too.",
-            "listener",
-        )
-        self._protocol_failures = few(
-            "gateway_protocol_failures_total",
-            "Calls of the daemon to a protocol's plug-in that raised.",
-            "protocol",
-        )
 
     def committed(self, seconds: float, events: int, size: int) -> None:
         """One group commit: how long write and fdatasync took for *size* bytes."""
-        self._commit_seconds.observe((seconds,))
-        self._commit_events.observe((events,))
-        self._commit_bytes.observe((size,))
+        self._each["commit_seconds"].observe((seconds,))
+        self._each["commit_events"].observe((events,))
+        self._each["commit_bytes"].observe((size,))
 
     def acknowledged(self, seconds: Iterable[float]) -> None:
         """Batches became durable so many *seconds* after their last bytes came."""
-        self._ack_seconds.observe(seconds)
+        self._each["ack_seconds"].observe(seconds)
 
     @property
     def acknowledgements(self) -> tuple[Sequence[float], Sequence[int]]:
         """Of `gateway_ack_seconds`: bounds of buckets, and how many batches each has."""
-        return self._ack_seconds.bounds, self._ack_seconds.counts
+        return self._each["ack_seconds"].bounds, self._each["ack_seconds"].counts
 
     def published(self, seconds: float, flaws: Mapping[str, int] | None = None) -> None:
         """One Parquet file reached the spool; so many of its events have each flaw."""
-        self._publish_seconds.observe(seconds)
+        self._files["publish"].observe(seconds)
         for flaw, events in (flaws or {}).items():
             self.flawed(flaw, events)
 
     def uploaded(self, seconds: float) -> None:
         """One Parquet file reached the bucket; any thread may call."""
-        self._upload_seconds.observe(seconds)
+        self._files["upload"].observe(seconds)
 
     def corrupt_records(self, count: int = 1) -> None:
         """Journal records that recovery or the spool found broken."""
@@ -161,15 +154,15 @@ class Metrics:
 
     def flawed(self, flaw: str, count: int = 1) -> None:
         """Events stored with this `flaw`."""
-        self._flawed.inc(flaw, count)
+        self._few["flaw"].inc(flaw, count)
 
     def refused(self, key: str | None) -> None:
         """A connection was closed by a `Refusal` with this `key`."""
-        self._refusals.inc(key or _NONE)
+        self._few["key"].inc(key or _NONE)
 
     def wrong_credentials(self, listener: str) -> None:
         """Somebody gave a wrong token or password."""
-        self._wrong_credentials.inc(listener)
+        self._few["listener"].inc(listener)
 
     def journal_failed(self, operation: str) -> None:
         """`write` or `sync` of the journal raised OSError, and the disk is not full."""
@@ -177,11 +170,11 @@ class Metrics:
 
     def protocol_failed(self, protocol: str) -> None:
         """A call of the daemon to this protocol's plug-in raised."""
-        self._protocol_failures.inc(protocol)
+        self._few["protocol"].inc(protocol)
 
     def reactor_lag(self, clock: IReactorTime) -> ReactorLag:
         """What feeds `gateway_reactor_lag_seconds` while it is started."""
-        return ReactorLag(clock, self._lag_seconds)
+        return ReactorLag(clock, self._lag)
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """The exposition and its content type, as the `Accept` field asks for it."""

@@ -55,7 +55,6 @@ from gateway.sdk.fields import (
 from gateway.sdk.section import (
     AT_ONCE,
     NEW_CONNECTIONS,
-    Misfits,
     Place,
     Reload,
     Section,
@@ -403,22 +402,6 @@ class Spark(Section):
                 ValueError
             ):  # of a name that is none, which is told elsewhere
                 return {**value, "trigger": kind_of(str(value["sink"])).trigger}
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _retired(cls, value: object) -> object:
-        if isinstance(value, dict):
-            found: list[tuple[Place, str]] = [
-                (
-                    (key,),
-                    "is no more: each batch is counted as it is written; remove it",
-                )
-                for key in ("stats_trigger", "watermark")
-                if key in value
-            ]
-            if found:
-                raise Misfits(found)
         return value
 
 

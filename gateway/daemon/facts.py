@@ -171,10 +171,8 @@ def collect(
     *sections*: whose troubles are told, too; *admin*: whose certificate ends, too.
     """
     journal, spool = storage.journal, storage.spool
-    uploads = spool.uploads
-    has_job = lake.has_job
-    published = spool.published_lsn
-    committed = lake.committed_lsn
+    uploads, has_job = spool.uploads, lake.has_job
+    published, committed = spool.published_lsn, lake.committed_lsn
     arrived = committed if has_job else published
     sources = list(listeners)
     audited = lake.audited
