@@ -30,8 +30,6 @@ from gateway.sdk.endpoint import Tcp, Unix
 if TYPE_CHECKING:
     from gateway.config.model import Admin
 
-__all__ = ["Access"]
-
 _HOST = re.compile(
     r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::\d*)?"
 )

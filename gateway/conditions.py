@@ -16,8 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CONDITIONS", "Condition", "Question", "advice", "runbook"]
-
 Question = Literal[
     "Is the table fresh?",
     "Are senders acknowledged?",

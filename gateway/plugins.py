@@ -21,18 +21,6 @@ from gateway.sdk.protocol import Command, Protocol, Sender
 if TYPE_CHECKING:
     from gateway.event import Decode
 
-__all__ = [
-    "GROUP",
-    "RAISED",
-    "Installed",
-    "complain",
-    "decoders",
-    "examples",
-    "failure",
-    "find",
-    "installed",
-]
-
 GROUP = "gateway.protocols"
 #: What a stranger's code may raise, and cost nobody else anything: it may call `exit`.
 RAISED = (Exception, SystemExit)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["duration", "many", "milliseconds", "past", "size"]
-
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 

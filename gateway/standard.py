@@ -11,8 +11,6 @@ import os
 import sys
 from typing import Literal, TextIO
 
-__all__ = ["hold_descriptors"]
-
 
 def hold_descriptors() -> None:
     """Have descriptors 0, 1 and 2: those that are closed lead to /dev/null from now on.

@@ -22,8 +22,6 @@ from gateway.admin.status import Probe, as_json
 from gateway.admin.stream import KIND, EventStream
 from gateway.sdk.protocol import Answer
 
-__all__ = ["Feed"]
-
 _VIEWERS = 16
 _EVERY_SECONDS = 2.0
 

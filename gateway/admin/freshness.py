@@ -19,19 +19,6 @@ from typing import Literal
 from gateway.conditions import advice
 from gateway.spoken import duration, many, size
 
-__all__ = [
-    "Audit",
-    "Facts",
-    "Freshness",
-    "Holder",
-    "Job",
-    "Level",
-    "Refused",
-    "Reload",
-    "Stage",
-    "judge",
-]
-
 Stage = Literal["senders", "listeners", "journal", "spool", "spark", "tables"]
 Holder = Literal["sender", "journal", "spool", "spark", "commit"]
 Level = Literal["good", "warning", "bad"]

@@ -16,8 +16,6 @@ from typing import Any, Literal
 
 from gateway.spoken import duration
 
-__all__ = ["Row", "row_of", "silent"]
-
 _TEXT_CHARACTERS = 400
 _NAME_CHARACTERS = 100
 _JOB_SILENT_SECONDS = 30.0

@@ -14,8 +14,6 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["BulkHistogram"]
-
 
 class BulkHistogram(Collector):
     """Counts values by bucket."""

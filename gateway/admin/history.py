@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from gateway.admin.status import Status
 
-__all__ = ["EVERY", "History", "Sample", "quantile"]
-
 EVERY = 5.0
 """Seconds between two samples."""
 _MOST_SAMPLES = 720

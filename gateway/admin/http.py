@@ -32,8 +32,6 @@ from gateway.plugins import RAISED
 from gateway.sdk.interfaces import Connection, Publishing, Refusal
 from gateway.sdk.protocol import Answer
 
-__all__ = ["METHODS", "HttpServer"]
-
 METHODS = tuple(
     method + b" "
     for method in (

@@ -35,8 +35,6 @@ from gateway.admin.status import (
 )
 from gateway.sdk.protocol import Statistic, Statistics
 
-__all__ = ["Metrics", "ReactorLag"]
-
 # One more gauge beside every counter, for a start time that nobody here asks for.
 prometheus_client.disable_created_metrics()
 

@@ -24,8 +24,6 @@ from gateway.admin.site import Page, Request
 from gateway.admin.status import Probe, as_json
 from gateway.sdk.protocol import Answer
 
-__all__ = ["fixed_pages"]
-
 _KINDS = {".js": "text/javascript", ".css": "text/css"}
 _POLICY = (
     "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self';"

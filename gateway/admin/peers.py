@@ -17,8 +17,6 @@ import msgspec
 
 from gateway.sdk.protocol import Answer
 
-__all__ = ["Peers"]
-
 _SORTS = (
     "listener", "session", "peer", "principal", "seconds", "bytes", "events",
     "unacknowledged", "last_error",

@@ -14,8 +14,6 @@ from gateway.sdk.protocol import Answer, Post
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["reload_post"]
-
 
 def reload_post(ask: Callable[[], Deferred[Any]]) -> Post:
     """Answers 200 when the configuration was applied, 409 when nothing has changed.

@@ -27,18 +27,6 @@ from gateway.plugins import RAISED
 from gateway.sdk.interfaces import Connection
 from gateway.sdk.protocol import Answer, Get, Post
 
-__all__ = [
-    "OWN_PATHS",
-    "POST_BYTES",
-    "UNTRUSTED",
-    "Outcome",
-    "Page",
-    "Request",
-    "Site",
-    "page_of",
-    "plain",
-]
-
 UNTRUSTED = "set admin.token in the configuration and send it, or set admin.trust_loopback: true"
 """Why somebody without a token may look, and no more."""
 POST_BYTES = 2**20

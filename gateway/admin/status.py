@@ -17,20 +17,6 @@ from gateway.admin.freshness import Freshness
 from gateway.conditions import runbook
 from gateway.sdk.protocol import Statistics
 
-__all__ = [
-    "ArchiveStatus",
-    "ChainStatus",
-    "EndedStatus",
-    "IncarnationStatus",
-    "JournalStatus",
-    "ListenerStatus",
-    "Probe",
-    "ReloadStatus",
-    "SpoolStatus",
-    "Status",
-    "as_json",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ListenerStatus:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-__all__ = ["KIND", "EventStream"]
-
 KIND = "text/event-stream"
 
 

@@ -35,8 +35,6 @@ from gateway.store.directories import Directories
 from gateway.store.finder import scans, spool_files
 from gateway.store.spool.decoding import Decoder
 
-__all__ = ["Acknowledged", "event_id", "read_ids", "search"]
-
 _BATCH_ROWS = 1 << 14
 
 

@@ -17,8 +17,6 @@ from gateway.store.bucket import ARCHIVE, Bucket, BucketError, NotThere
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
 
-__all__ = ["BucketFiles"]
-
 
 class BucketFiles:
     """Of all nodes in one bucket, or none if that is None.  Raises `BucketError`."""

@@ -37,8 +37,6 @@ from gateway.store.spool import expired
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
 from gateway.store.statefile import of_nodes
 
-__all__ = ["Chain", "Chains", "verify_chains"]
-
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
 

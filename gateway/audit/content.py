@@ -25,8 +25,6 @@ from gateway.audit.lake import Problem
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 
-__all__ = ["Resent", "find_resent"]
-
 _PLACE = ["agent_id", "log_file_path", "log_offset"]
 _KEY = [*_PLACE, "message"]
 _DAY = re.compile(r".*/protocol=[^/]*/date=[^/]*/")

@@ -14,8 +14,6 @@ import numpy as np
 
 from gateway.audit.ranges import Ranges
 
-__all__ = ["CHUNK", "GREATEST", "Counts", "Ints"]
-
 CHUNK = 1 << 24
 GREATEST = 2**62
 """No journal gets there; what is above is damage."""

@@ -24,8 +24,6 @@ from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.spool import catalog_lines
 
-__all__ = ["JournalContent", "read_journal", "runs_in"]
-
 
 @dataclass(slots=True)
 class JournalContent:

@@ -24,8 +24,6 @@ from gateway.store.incarnation import KEY, Incarnation
 from gateway.store.lake import End
 from gateway.store.word import Reached
 
-__all__ = ["Footers", "Line", "Lives", "Unknown", "short"]
-
 _SHORT = 8
 
 

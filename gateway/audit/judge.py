@@ -21,8 +21,6 @@ from gateway.audit.report import Life, Node, Report
 from gateway.store.deleted import EXPIRED, spans_of
 from gateway.store.finder import SpoolFile
 
-__all__ = ["judge"]
-
 
 def judge(view: View) -> Report:
     """Every node that the look at *view* met."""

@@ -23,18 +23,6 @@ from gateway.audit.remote import Place, opened
 from gateway.event import LOST
 from gateway.store.digests import PayloadDigest
 
-__all__ = [
-    "Identity",
-    "Lake",
-    "Problem",
-    "Unusable",
-    "by_life",
-    "check_columns",
-    "columns",
-    "identity_of",
-    "received_at",
-]
-
 _BATCH_ROWS = 1 << 17
 _DAY = re.compile(r"/date=[^/]*/")
 

@@ -29,8 +29,6 @@ from gateway.audit.sites import (
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lock import is_locked
 
-__all__ = ["Files", "View"]
-
 _NEWEST_FILES = 64
 """Of a node's archived files, whose footers are always read."""
 

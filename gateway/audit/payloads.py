@@ -40,8 +40,6 @@ from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.names import parse_file_name
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
 
-__all__ = ["Payloads", "compare_payloads"]
-
 _Name = tuple[str, str, int, int]
 """Of a file: node, incarnation, first and last lsn."""
 

@@ -33,8 +33,6 @@ from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile
 
-__all__ = ["audit"]
-
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
 _MOST_EXPLAINED = 20

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Ranges"]
-
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 _NONE: _Ints = np.empty(0, np.int64)
 

@@ -18,8 +18,6 @@ from gateway.sink import kind_of
 if TYPE_CHECKING:
     from gateway.config import Config
 
-__all__ = ["Access", "Place", "Remote", "access_of", "opened", "path_of"]
-
 _SCHEMES = ("s3", "s3a", "s3n")
 """Of URLs that `Access` reaches."""
 

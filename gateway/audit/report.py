@@ -10,8 +10,6 @@ from gateway.audit.ranges import Ranges
 from gateway.store.deleted import Deletion
 from gateway.store.lake import Accepted
 
-__all__ = ["Double", "Hole", "Life", "Node", "Report"]
-
 
 @dataclass(slots=True)
 class Hole:

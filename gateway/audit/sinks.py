@@ -21,8 +21,6 @@ from gateway.audit.remote import Access, Place, Remote, path_of
 from gateway.sink import Kind, kind_of
 from gateway.store.lake import committed, sink_of
 
-__all__ = ["Told", "lake_of", "table_files"]
-
 
 def lake_of(
     lake: Path, *, node: str | None, first: int, access: Access | None = None

@@ -29,22 +29,6 @@ from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_h
 from gateway.store.statefile import of_nodes
 from gateway.store.word import Reached
 
-__all__ = [
-    "Ask",
-    "Asked",
-    "Home",
-    "Journals",
-    "Lakes",
-    "Ledgers",
-    "Site",
-    "Spools",
-    "Word",
-    "Words",
-    "distinct",
-    "joined",
-    "lives_of",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Site:

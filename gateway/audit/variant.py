@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["look_up"]
-
 _PRIMITIVE, _SHORT_STRING, _OBJECT = 0, 1, 2
 _LONG_STRING = 16
 #: Type number of a primitive to its size in bytes.

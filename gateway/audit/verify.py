@@ -21,8 +21,6 @@ from gateway.event import SCHEMA
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
 
-__all__ = ["Verified", "verify"]
-
 _BATCH_ROWS = 1 << 15
 _CLOCK_SECONDS = 5.0
 

@@ -21,17 +21,6 @@ from gateway.sdk.command import WrongUse
 if TYPE_CHECKING:
     from gateway.config.model import Admin
 
-__all__ = [
-    "AdminPort",
-    "Unreachable",
-    "add_arguments",
-    "add_certificates",
-    "admin_port",
-    "port_at",
-    "port_of",
-    "token_in",
-]
-
 _SECONDS = 10.0
 """Longer than the daemon takes for any answer, and the pause between two states."""
 _RENEWED_SECONDS, _LOOK_SECONDS = 10.0, 0.2

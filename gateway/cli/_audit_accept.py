@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gateway.audit.sites import Site
     from gateway.store.lake import Accepted
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Say that acknowledged events which are missing are lost for good, and why.
 

@@ -14,8 +14,6 @@ from gateway.audit.sites import Site
 from gateway.spoken import many
 from gateway.store.directories import Directories
 
-__all__ = ["Part", "chain", "content", "payloads"]
-
 
 @dataclass(slots=True)
 class Part:

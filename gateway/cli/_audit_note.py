@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gateway.audit import Report
     from gateway.config.model import SparkAudit
 
-__all__ = ["run"]
-
 _LOOK_SECONDS = 0.5
 _NICEST = 19
 _IDLE_CLASS = 3 << 13

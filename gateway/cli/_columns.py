@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gateway.sdk.command import printable
 
-__all__ = ["table"]
-
 _NUMBER = re.compile(r"(?:-|[0-9][0-9.,]*(?: [a-zA-Z]+)?)$")
 _GAP = "  "
 _LEAST_WIDTH = 8

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.store.directories import Directories
 
-__all__ = ["add_arguments", "config_of", "each", "places", "readable", "site"]
-
 
 def add_arguments(
     parser: argparse.ArgumentParser, *, several: bool = False, default: Any = None

@@ -17,8 +17,6 @@ import msgspec
 
 from gateway.sdk.command import printable
 
-__all__ = ["as_json", "line"]
-
 
 def line(event: Mapping[str, Any]) -> str:
     """One event, a row of `gateway.event.SCHEMA` as Python values."""

@@ -31,8 +31,6 @@ from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon
 
-__all__ = ["CanNot", "Outcome", "Row", "send_bytes", "send_events"]
-
 Row = dict[str, Any]
 _PEER = "192.0.2.1:4000"
 _ROUNDS = 300

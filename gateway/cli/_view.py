@@ -14,8 +14,6 @@ from gateway.cli.status import verdict
 from gateway.sdk.command import printable
 from gateway.spoken import duration, many, milliseconds, size
 
-__all__ = ["View"]
-
 _STYLE = {"good": "bold green", "warning": "bold yellow", "bad": "bold white on red"}
 _REJECTIONS = 5
 _EXPENDABLE = ("address", "events", "bytes/s", "rejected", "protocol", "connections")

@@ -10,8 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 
-__all__ = ["SECONDS", "working"]
-
 SECONDS = 1.0
 """What is over sooner needs no word."""
 

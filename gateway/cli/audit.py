@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Prove that every acknowledged event is there, exactly once.
 

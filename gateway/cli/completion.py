@@ -12,8 +12,6 @@ from pathlib import Path
 
 from gateway.cli import commands
 
-__all__ = ["HELP", "add_arguments", "parser", "run"]
-
 HELP = """\
 Print a script that lets your shell complete commands, options, choices and file names.
 Print it again after an upgrade or when a plug-in brings commands.

@@ -15,8 +15,6 @@ from gateway.sdk.command import printable
 if TYPE_CHECKING:
     from gateway.doctor import Look
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Look at a machine and a data directory before something fails.
 

@@ -17,17 +17,6 @@ from gateway import __version__
 from gateway.plugins import RAISED, examples, failure, installed
 from gateway.sdk.command import WrongUse
 
-__all__ = [
-    "HELP",
-    "LOOPBACK",
-    "add_arguments",
-    "configuration",
-    "listener",
-    "ports",
-    "run",
-    "write",
-]
-
 one, two = examples()
 HELP = f"""\
 Write a configuration for the protocols that you name: gateway.yaml, with every key, its

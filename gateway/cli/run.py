@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gateway.supervisor.log import Log
     from gateway.supervisor.together import Together
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = f"""\
 Run the daemon and the Spark job on this machine, with one log in which each line says whose
 it is.  ^C stops both cleanly; one that dies is started again, and the reason said.  On a

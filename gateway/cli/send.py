@@ -21,8 +21,6 @@ from gateway.sdk import command
 from gateway.sdk.command import WrongUse
 from gateway.sdk.protocol import Sender
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 one, _ = examples()
 HELP = f"""\
 Send events to a gateway, as a real client of a protocol would, and wait until they are

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gateway.audit.verify import Verified
     from gateway.store.directories import Directories
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Look into the spool: the files between the journal and the Spark job.
 

@@ -17,8 +17,6 @@ from gateway.cli._columns import table
 from gateway.sdk.command import WrongUse, printable
 from gateway.spoken import duration, many, past, size
 
-__all__ = ["HELP", "add_arguments", "lines", "run", "verdict"]
-
 HELP = """\
 Say in one sentence how a running gateway is and what to do, and then in a few numbers.
 The sentence is that of the live page, of /api/status and of `gateway top`.

@@ -18,8 +18,6 @@ from gateway.cli._columns import table
 from gateway.sdk.command import WrongUse, nobody_reads, positive
 from gateway.spoken import duration
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Show the newest rows of a table that the Spark job writes.  As long as there are none,
 wait for its first batch, and say what is missing.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gateway.cli._trial import Outcome, Row
     from gateway.config import Config
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Test a configuration: each case puts sample input through one of its listeners, in
 memory, and compares the rows that come of it.  No daemon, port or directory is needed;

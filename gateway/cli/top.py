@@ -16,8 +16,6 @@ from typing import Any
 from gateway.cli import _admin
 from gateway.sdk.command import WrongUse
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Watch a running gateway: the sentence that says how it is and what to do, where events
 stand, rates, latencies, backlog, listeners, and whom it rejected lately.  It shows what

@@ -13,16 +13,6 @@ from gateway.config.fields import OneOrSeveral
 from gateway.sdk.fields import Name, Text
 from gateway.sdk.section import Place, Section
 
-__all__ = [
-    "EVENT_TIME",
-    "RESERVED",
-    "USUAL",
-    "Column",
-    "ColumnName",
-    "disagreeing",
-    "keys",
-]
-
 #: Columns that every table has; the audit and the readers rely on them.
 RESERVED = frozenset(
     [

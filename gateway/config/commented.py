@@ -15,8 +15,6 @@ import yaml
 
 from gateway.config.schema import json_schema
 
-__all__ = ["commented"]
-
 _WIDTH = 88
 _HEAD = """\
 # Only what is not a comment is set; all other keys stand here with their defaults, as

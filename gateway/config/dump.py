@@ -8,8 +8,6 @@ from typing import Any
 from gateway.config.model import Config
 from gateway.sdk.fields import Filled
 
-__all__ = ["dump"]
-
 _MASK = "**********"
 #: Spark hides these in its own logs too (spark.redaction.regex).
 _SECRET_KEY = re.compile(

@@ -15,8 +15,6 @@ from gateway.config.model import Config
 from gateway.config.problems import spell
 from gateway.sdk.section import Misfits, Place, Section
 
-__all__ = ["explain", "without"]
-
 #: What other collectors call it.
 _ELSEWHERE = {
     "address": "listen: tcp:HOST:PORT",

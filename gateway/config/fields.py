@@ -22,19 +22,6 @@ from gateway.config.bucket import SCHEME, BucketUrl, parse_bucket_url
 from gateway.sdk.fields import BELOW_DATA_DIR, ORIGIN, TEXT_SCHEMA, plain_path, text
 from gateway.sink import NAMES
 
-__all__ = [
-    "OF_ONE",
-    "OF_SEVERAL",
-    "JvmMemory",
-    "NodeName",
-    "OneOrSeveral",
-    "SinkName",
-    "SparkValue",
-    "SpoolPlace",
-    "WebServer",
-    "default_node",
-]
-
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
 _JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
 

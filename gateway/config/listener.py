@@ -34,18 +34,6 @@ from gateway.sdk.fields import (
 from gateway.sdk.limits import Limits
 from gateway.sdk.section import NEW_CONNECTIONS, Place, Section
 
-__all__ = [
-    "Balancers",
-    "Encryption",
-    "Listener",
-    "NoOptions",
-    "ProxyProtocol",
-    "Tls",
-    "WebSocket",
-    "options_of",
-    "options_of_all",
-]
-
 
 class WebSocket(Section):
     """The protocol as binary WebSocket messages (RFC 6455)."""

@@ -13,8 +13,6 @@ from gateway.config.model import Config
 from gateway.config.problems import Invalid
 from gateway.config.reader import Document, read
 
-__all__ = ["load"]
-
 
 def load(path: str | Path, environ: Mapping[str, str] | None = None) -> Config:
     """Read, fill in, check.

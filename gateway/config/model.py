@@ -63,18 +63,6 @@ from gateway.sdk.section import (
 from gateway.sdk.units import Number, Size, Time, format_size
 from gateway.sink import PARTITIONS, kind_of
 
-__all__ = [
-    "S3",
-    "Admin",
-    "Config",
-    "Journal",
-    "Logging",
-    "Retention",
-    "Spark",
-    "Spool",
-    "values",
-]
-
 MiB = 2**20
 GiB = 2**30
 MINUTE = 60.0

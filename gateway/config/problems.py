@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from gateway.sdk.section import Place
 
-__all__ = ["Invalid", "Problem", "Unreadable", "spell"]
-
 
 def spell(place: Place) -> str:
     """`listeners[2].tls.certificate`; empty for the file as a whole."""

@@ -25,8 +25,6 @@ from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.sdk.fields import Filled
 from gateway.sdk.section import Place
 
-__all__ = ["UNRESOLVED", "Document", "read"]
-
 MAX_FILE_BYTES = 1 << 20
 MAX_VALUES = 10_000
 MAX_DEPTH = 20

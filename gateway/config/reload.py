@@ -18,8 +18,6 @@ from gateway.config.listener import Listener, options_of_all
 from gateway.config.model import Config
 from gateway.sdk.section import AT_ONCE, Reload, Section, restart
 
-__all__ = ["Plan", "plan", "rules", "table"]
-
 _UNSAID = restart("its protocol does not say that it may change")
 _REMEMBERED = "what its protocol remembers is read when the daemon starts"
 

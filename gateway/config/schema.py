@@ -12,8 +12,6 @@ from gateway.config.listener import options_of_all
 from gateway.config.model import Config
 from gateway.sdk.units import PLACEHOLDER_PATTERN, format_size, format_time
 
-__all__ = ["json_schema"]
-
 _UNITS: dict[str, Callable[[Any], str]] = {"size": format_size, "time": format_time}
 _PLACEHOLDER = {"type": "string", "pattern": PLACEHOLDER_PATTERN}
 

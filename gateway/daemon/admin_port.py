@@ -41,8 +41,6 @@ from gateway.sdk.interfaces import Connection
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port
 
-__all__ = ["AdminPort", "make_site"]
-
 _MOST_CONNECTIONS = 256
 _IDLE_SECONDS = 75.0
 """Longer than any sane scrape interval, so that connections last."""

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["make_monotonic"]
-
 
 def make_monotonic(
     reactor: Any,

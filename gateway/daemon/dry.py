@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gateway.sdk.interfaces import Told
     from gateway.sdk.publisher import Publisher
 
-__all__ = ["try_start"]
-
 
 class _Journal:
     """Where nothing is stored, as nothing comes."""

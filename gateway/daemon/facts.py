@@ -26,8 +26,6 @@ from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage
 
-__all__ = ["Flawed", "Growth", "Source", "Visits", "collect"]
-
 _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""

@@ -11,8 +11,6 @@ from gateway.store.journal import Loss
 from gateway.store.orphans import Orphan
 from gateway.store.storage import OpenedStorage
 
-__all__ = ["Found"]
-
 
 class Found:
     """Of one start of *node*; *corrupt* counts records of the journal."""

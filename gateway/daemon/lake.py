@@ -26,8 +26,6 @@ from gateway.store.audited import Audited
 from gateway.store.finder import spool_files
 from gateway.store.lake import BEAT, health_path
 
-__all__ = ["LakeWatch"]
-
 #: A job that has left no word for so long is taken for dead.
 SILENT = 6 * BEAT
 

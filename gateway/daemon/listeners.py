@@ -25,8 +25,6 @@ from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.protocol import Port
 
-__all__ = ["Change", "Listeners", "Make"]
-
 #: Makes what `Listeners` opens, of its settings, for connections of this `Traffic`.
 Make = Callable[[config.Listener, Port, Traffic | None], Listener]
 

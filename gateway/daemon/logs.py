@@ -39,8 +39,6 @@ from zope.interface import implementer, provider
 from gateway.config.model import Logging
 from gateway.daemon.terminal import leave
 
-__all__ = ["LoggingService", "escape", "observer"]
-
 _MAX_MESSAGE = 4000
 _MAX_TRACEBACK_LINES = 60
 #: syslog's priorities, as sd-daemon(3) has them before each line.

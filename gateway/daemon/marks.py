@@ -11,8 +11,6 @@ from bisect import bisect_right
 from collections import deque
 from typing import NamedTuple
 
-__all__ = ["Marks"]
-
 _SECOND = 1.0
 
 

@@ -14,8 +14,6 @@ from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Port
 from gateway.store.journal import Journal
 
-__all__ = ["Network"]
-
 
 class Network:
     """That of one daemon."""

@@ -10,8 +10,6 @@ import socket
 import time
 from collections.abc import Mapping
 
-__all__ = ["ready", "reloading", "status", "stopping", "watchdog", "watchdog_seconds"]
-
 
 def ready(text: str = "") -> bool:
     """Start-up or a reload is done."""

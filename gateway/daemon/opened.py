@@ -35,8 +35,6 @@ from gateway.store.journal import Commit
 from gateway.store.spool import Published
 from gateway.store.storage import OpenedStorage, StorageCallbacks
 
-__all__ = ["DRAIN_SECONDS", "Opened"]
-
 DRAIN_SECONDS = 10.0
 EXIT_DISK = 74
 """The daemon's exit status when its journal is lost."""

@@ -27,8 +27,6 @@ from gateway.sdk.http_client import Backend, Reply, Unreachable
 from gateway.sdk.outgoing import certificates
 from gateway.sdk.protocol import Answer
 
-__all__ = ["EVERY_SECONDS", "Others"]
-
 EVERY_SECONDS = 5.0
 _LOOKED_SECONDS = 20.0
 """For so long after a look they are asked."""

@@ -8,8 +8,6 @@ from typing import Any
 from gateway import config
 from gateway.sdk.protocol import Port
 
-__all__ = ["session_names", "settings_of"]
-
 
 def settings_of(listener: config.Listener, port: Port) -> config.Listener:
     """The listener's settings, as they are for one of its ports."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from gateway.sdk.interfaces import Memory
     from gateway.sdk.protocol import Get, Post
 
-__all__ = ["Broken", "Protocols"]
-
 _T = TypeVar("_T")
 
 

@@ -22,8 +22,6 @@ from gateway import config
 from gateway.admin.status import ReloadStatus
 from gateway.sdk.protocol import Statistic, Statistics
 
-__all__ = ["Outcome", "Reloads", "refused"]
-
 _STOPPING = "the daemon is stopping"
 _STARTING, _READY, _ENDED = range(3)
 

@@ -38,8 +38,6 @@ from gateway.net.loops import Loops
 from gateway.sdk.protocol import Post, Statistics, Unusable
 from gateway.store.bursts import Bursts
 
-__all__ = ["Running"]
-
 _CHECK_SECONDS = 1.0
 _PUBLISHING = "what the last run left is being published (ack: spool)"
 _STOPPING = "stopping"

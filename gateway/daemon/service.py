@@ -33,8 +33,6 @@ from gateway.store.disk import what_to_do
 from gateway.store.journal import segment
 from gateway.store.lock import Locked, wait_for
 
-__all__ = ["Gateway"]
-
 
 class Gateway(MultiService):
     """All of the daemon, built from one configuration.

@@ -21,8 +21,6 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal.ahead import begin
 
-__all__ = ["Options", "makeService", "refuse_uvloop"]
-
 _SWITCH_SECONDS = 0.0005
 _STOPPING = "Stopping already: what was taken is answered and published first"
 

@@ -26,19 +26,6 @@ from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
 from gateway.store.storage import Storage
 
-__all__ = [
-    "Stores",
-    "of_disk",
-    "of_feeds",
-    "of_listeners",
-    "of_memory",
-    "of_retained",
-    "of_state",
-    "of_storage",
-    "of_uploads",
-    "room_bytes",
-]
-
 
 class Stores(NamedTuple):
     """Those parts of a `Status` that are the storage's."""

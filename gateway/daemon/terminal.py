@@ -11,8 +11,6 @@ import os
 import sys
 from typing import NoReturn
 
-__all__ = ["Terminal", "leave"]
-
 _STANDARD_ERROR = 2
 
 

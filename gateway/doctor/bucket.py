@@ -15,8 +15,6 @@ from gateway.spoken import milliseconds
 from gateway.store.bucket import Bucket, BucketError, Unfit, probe
 from gateway.store.s3 import Missing, bucket_of
 
-__all__ = ["examine"]
-
 _SLOW_SECONDS = 1.0
 _REQUESTS = 8
 

@@ -21,8 +21,6 @@ from gateway.config import Config
 from gateway.config.listener import Tls
 from gateway.doctor.look import Look, fail, ok, warn
 
-__all__ = ["SOON", "examine"]
-
 SOON = timedelta(days=30)
 """A certificate that is valid for less than that is told."""
 

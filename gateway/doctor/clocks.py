@@ -19,8 +19,6 @@ from gateway.spoken import duration
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 
-__all__ = ["examine"]
-
 _EARLIEST = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 _OFF_SECONDS = 5.0

@@ -26,8 +26,6 @@ from gateway.store.names import parse_file_name
 from gateway.store.spool import catalog_lines, expired
 from gateway.store.spool.catalog import CATALOG
 
-__all__ = ["examine"]
-
 _SHOWN = 20
 _AUDIT = "`gateway audit` tells which events are concerned"
 _START = (

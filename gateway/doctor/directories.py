@@ -21,8 +21,6 @@ from gateway.store.directories import Directories
 from gateway.store.disk import NO_ROOM
 from gateway.store.journal.spares import is_spare
 
-__all__ = ["SLOW_SECONDS", "examine"]
-
 SLOW_SECONDS = 0.1
 """A sync that takes longer is told: each acknowledgement waits for one."""
 

@@ -15,8 +15,6 @@ from gateway.store.finder import segment_files, waiting
 from gateway.store.lock import is_locked
 from gateway.store.names import is_node_name
 
-__all__ = ["examine"]
-
 
 def examine(config: Config) -> Iterator[Look]:
     """See `gateway.doctor`."""

@@ -12,8 +12,6 @@ from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.spoken import size
 
-__all__ = ["examine"]
-
 _OWN_DESCRIPTORS = 1024
 """Descriptors for journal, spool and admin port."""
 _LEAST_DESCRIPTORS = 256

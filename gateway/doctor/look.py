@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Look", "State", "fail", "ok", "warn"]
-
 State = Literal["ok", "warn", "fail"]
 
 

@@ -25,8 +25,6 @@ from gateway.sdk.section import Place
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import is_locked
 
-__all__ = ["examine", "running"]
-
 _PID = re.compile(r"pid (\d+)")
 _LISTENS = "0A"
 

@@ -12,8 +12,6 @@ from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.spark import java
 
-__all__ = ["examine"]
-
 _SPARK = (4, 1), (5, 0)
 _INSTALL = "pip install 'gateway[spark]' brings both"
 

@@ -13,8 +13,6 @@ from typing import Any
 from gateway.event import SCHEMA
 from gateway.sdk.publisher import Fault
 
-__all__ = ["FIND", "Choice", "is_gap"]
-
 FIND = "find."
 """What keys of the query begin with: `find.peer=10.0.`."""
 _PAYLOADS = ("payload", "payload_text", "payload_base64")

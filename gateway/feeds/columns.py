@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 from gateway.event import DELETED, SCHEMA
 from gateway.store.incarnation import KEY
 
-__all__ = ["gap", "kept", "matching", "of_incarnation", "read", "since", "streams"]
-
 _ELEMENT_BYTES = 1 << 18
 _ROW_BYTES = 64  # of an event beside its payload, roughly
 

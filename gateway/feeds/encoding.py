@@ -13,8 +13,6 @@ from gateway.feeds import columns, lines
 from gateway.feeds.query import JSON, Query
 from gateway.store.spool.columns import Columns
 
-__all__ = ["Encoded", "gap", "of_batches", "of_events", "part"]
-
 Encoded: TypeAlias = tuple[list[bytes], list[int]]
 """Elements, and the lsn of the last event of each."""
 

@@ -27,8 +27,6 @@ from gateway.store.finder import Finder, SegmentFile
 from gateway.store.incarnation import KEY
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
-__all__ = ["EventFiles"]
-
 #: Journal segments, and large batches decoded, that are kept for all readers.
 _KEEP = 2
 _LARGE_BATCH = 1 << 20

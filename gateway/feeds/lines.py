@@ -24,8 +24,6 @@ import pyarrow as pa
 from gateway.event import Rows, Stored
 from gateway.store.incarnation import KEY
 
-__all__ = ["gap", "of_columns", "of_rows"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode
 _format = msgspec.json.format

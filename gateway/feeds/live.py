@@ -30,8 +30,6 @@ from gateway.sdk.publisher import Elements, Fault, Request
 from gateway.store.incarnation import Incarnation
 from gateway.store.spool.decoding import Decoder
 
-__all__ = ["Live", "Tap", "TapSource"]
-
 _MiB = 2**20
 _QUERIES, _OF_CLIENT = 64, 16
 _JOB_BYTES = _MiB

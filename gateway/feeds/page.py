@@ -30,8 +30,6 @@ from gateway.feeds.live import Tap, TapSource
 from gateway.sdk.protocol import Answer
 from gateway.sdk.publisher import Elements, Fault, Request
 
-__all__ = ["tap_page"]
-
 _RATE = 100
 _MOST_RATE = 10_000
 _VIEWERS = 16

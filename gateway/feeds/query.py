@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from gateway.event import Origin, Rows
 from gateway.sdk.publisher import Fault
 
-__all__ = ["ARROW", "JSON", "Query", "parse", "reject_unknown_keys"]
-
 JSON = "json"
 ARROW = "arrow"
 

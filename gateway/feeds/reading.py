@@ -13,8 +13,6 @@ from gateway.feeds.query import Query
 from gateway.feeds.ring import Chunk
 from gateway.sdk.files import Gone
 
-__all__ = ["Reader"]
-
 _CHUNK_BYTES = 1 << 19
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 

@@ -30,8 +30,6 @@ from gateway.sdk.files import Gone
 from gateway.sdk.publisher import Elements, Fault, Finished, Request
 from gateway.store.directories import Directories
 
-__all__ = ["Replay"]
-
 _READERS, _OF_CLIENT = 64, 16
 _READS = 2  # at a time: threads are few, and checkpoints are written in them
 _NEARLY = 20_000  # events behind

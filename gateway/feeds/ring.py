@@ -18,8 +18,6 @@ from gateway.feeds import columns
 from gateway.feeds.query import ARROW, Query
 from gateway.sdk.publisher import Elements
 
-__all__ = ["Chunk", "Follower", "Lagged", "Ring"]
-
 _OVERHEAD = 120  # bytes of Python objects that an element needs
 _ENCODED_BYTES = 1 << 16  # larger elements leave in parts, and nobody keeps those
 

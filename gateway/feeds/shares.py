@@ -9,8 +9,6 @@ from collections import Counter
 
 from gateway.sdk.publisher import Fault
 
-__all__ = ["Shares"]
-
 
 class Shares:
     """Places, of which each client gets so many."""

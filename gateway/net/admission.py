@@ -16,8 +16,6 @@ from gateway.net.traffic import ConnectionCounts
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.limits import Limits
 
-__all__ = ["Admission", "GivingWay"]
-
 _OF_ONE_ADDRESS = 4
 """So many parts of all places are the most of one address."""
 

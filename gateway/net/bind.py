@@ -27,8 +27,6 @@ from gateway.net.transport import address_text
 from gateway.net.twisted_internals import adopt_unix_port
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 
-__all__ = ["Bound", "CannotListen", "bind", "listen", "share"]
-
 _BACKLOG = 1024
 _ACCEPTED_AT_ONCE = 32
 """More wait in the kernel, so that others are served before them."""

@@ -13,8 +13,6 @@ from gateway.net.penalties import Penalties
 from gateway.net.rejection_log import RejectionLog
 from gateway.net.turns import Turns
 
-__all__ = ["Common"]
-
 
 @define(eq=False)
 class Common:

@@ -16,8 +16,6 @@ from twisted.logger import Logger
 from gateway.event import Origin
 from gateway.net.seen import Seen
 
-__all__ = ["ConnectionLog"]
-
 _TELL_SECONDS = 60.0
 _ENDED = (
     "{listener}: {peer} ended: {reason}; {seconds} s, {events} events, {bytes} bytes"

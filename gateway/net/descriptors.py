@@ -5,13 +5,6 @@ from __future__ import annotations
 import os
 import resource
 
-__all__ = [
-    "admin_connections",
-    "descriptor_ceiling",
-    "next_descriptor",
-    "raise_descriptor_limit",
-]
-
 _DESCRIPTORS_WANTED = 1 << 20
 
 

@@ -14,15 +14,6 @@ from typing import NamedTuple
 from gateway.net.proxy import SIGNATURE_V1, SIGNATURE_V2
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "Expected",
-    "ForeignProtocol",
-    "detect",
-    "http_response",
-    "mismatch",
-    "undecided",
-]
-
 _METHODS = tuple(
     method + b" "
     for method in (

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
     from gateway.net.listen import Listener
 
-__all__ = ["SetUp"]
-
 _T = TypeVar("_T")
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from gateway.net.memory import Account
 
-__all__ = ["Holding"]
-
 PROGRESS_SECONDS = 30.0
 """So long `limits.minimum_rate` is measured."""
 _STANDS_SECONDS = 5.0

@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-__all__ = ["FOLLOWS", "Life"]
-
 
 class Life(IntEnum):
     """How far a connection is; what comes later is larger."""

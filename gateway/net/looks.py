@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
     from gateway.net.listen import Listener
 
-__all__ = ["Looks", "Times"]
-
 _AT_ONCE = 256
 """Connections that are looked at before the reactor serves others."""
 _LONGEST_SECONDS, _SHORTEST_SECONDS = 2.5, 0.05

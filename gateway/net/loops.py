@@ -9,8 +9,6 @@ from attrs import define, field
 from twisted.internet.task import LoopingCall
 from twisted.python.failure import Failure
 
-__all__ = ["Loops"]
-
 
 @define(eq=False, slots=False)
 class Loops:

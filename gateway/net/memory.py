@@ -35,9 +35,6 @@ from typing import Protocol
 from gateway.event import network_of
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Account", "MemoryBudget"]
-
-
 _MUCH = 8
 """An address with the eighth part of all lets go first, whatever it does."""
 _LITTLE = 1 << 12

@@ -9,8 +9,6 @@ from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import network_of
 
-__all__ = ["Penalties"]
-
 _FIRST_SECONDS = 0.25
 _MOST_SECONDS = 5.0
 _FORGOTTEN_SECONDS = 60.0

@@ -17,14 +17,6 @@ from typing import NamedTuple
 
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "SIGNATURE_V1",
-    "SIGNATURE_V2",
-    "ProxyHeader",
-    "ProxyHeaderParser",
-    "TrustedNetworks",
-]
-
 SIGNATURE_V1 = b"PROXY "
 SIGNATURE_V2 = b"\r\n\r\n\0\r\nQUIT\n"
 

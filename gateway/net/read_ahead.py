@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from gateway.net.memory import Account
 
-__all__ = ["STEP", "ReadAhead"]
-
 STEP = 1 << 16
 """Bytes of one read ahead."""
 _JOINED = 1 << 14

@@ -17,8 +17,6 @@ from __future__ import annotations
 from gateway.net.read_ahead import ReadAhead
 from gateway.net.transport import Peer
 
-__all__ = ["LAYERED_READ_BYTES", "READ_BYTES", "Input", "Unread"]
-
 READ_BYTES = 1 << 18
 """Of one read, once bytes go to the server as they come; and of unsent output, above which
 a peer counts as not reading."""

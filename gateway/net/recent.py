@@ -9,8 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Recent", "RecentRejections"]
-
 _MOST_ENTRIES = 100
 _TEXT_CHARACTERS = 300
 

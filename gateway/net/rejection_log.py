@@ -18,8 +18,6 @@ from twisted.logger import Logger
 from gateway.event import network_of
 from gateway.net.recent import RecentRejections
 
-__all__ = ["RejectionLog"]
-
 _INTERVAL_SECONDS = 60.0
 _MOST_REMEMBERED = 4096
 _MOST_LINES = 600

@@ -15,8 +15,6 @@ from twisted.python.failure import Failure
 from gateway.net.rejection_log import RejectionLog
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Rejections"]
-
 _MAX_ERROR_TEXT = 500
 _MAX_TRACEBACKS = 1000
 

@@ -17,8 +17,6 @@ from twisted.internet.interfaces import IListeningPort, IReactorTime
 
 from gateway.net.twisted_internals import AcceptedSocket, AcceptedUnixSocket
 
-__all__ = ["Sends"]
-
 _AT_ONCE = 256
 _BYTES_AT_ONCE = 1 << 20
 """So many sockets, or bytes and a socket, are sent to at the end of a turn, before the

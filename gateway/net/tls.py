@@ -34,8 +34,6 @@ from zope.interface import implementer
 from gateway.config.listener import Tls
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["ServerTls", "UnusableCertificate", "error_text"]
-
 _VERSIONS: Mapping[str, TLSVersion] = {
     "TLSv1.2": TLSVersion.TLSv1_2,
     "TLSv1.3": TLSVersion.TLSv1_3,

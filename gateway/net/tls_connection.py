@@ -13,8 +13,6 @@ from zope.interface import implementer
 from gateway.net.tls import ServerTls, error_text
 from gateway.net.transport import Transport
 
-__all__ = ["TlsConnection"]
-
 
 class _TlsTransport:
     """The transport that Twisted's TLS protocol sees.

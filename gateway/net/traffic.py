@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from gateway.net.rejections import Rejections
 
-__all__ = ["ConnectionCounts", "Traffic"]
-
 
 class ConnectionCounts:
     """How many connections are open from each host."""

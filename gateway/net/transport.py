@@ -16,17 +16,6 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
 
-__all__ = [
-    "NO_TRANSPORT",
-    "LostTransport",
-    "Peer",
-    "Transport",
-    "address_text",
-    "has_input",
-    "look_at_peer",
-    "unix_credentials",
-]
-
 
 class Transport(Protocol):
     """The part of Twisted's socket transports that `AcceptedConnection` uses."""

@@ -26,8 +26,6 @@ from twisted.internet.interfaces import IReactorTime
 from gateway.event import network_of
 from gateway.sdk.fair import FairQueue
 
-__all__ = ["Turns", "Waiting"]
-
 _AT_ONCE_SECONDS = 0.004
 """So long input is served that nobody has charged to a turn, before other things are."""
 _PUT_OFF_BYTES, _LEAST_BYTES = 16 << 20, 2 << 10

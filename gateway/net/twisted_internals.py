@@ -28,15 +28,6 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.logger import Logger
 
-__all__ = [
-    "PRIVATE",
-    "AcceptedSocket",
-    "AcceptedUnixSocket",
-    "adopt_unix_port",
-    "event_loop",
-    "poll_plainly",
-]
-
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "twisted.internet.tcp.Server": (
         "_addressType",

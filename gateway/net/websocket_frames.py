@@ -15,8 +15,6 @@ import numpy as np
 
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["FrameDecoder", "binary_message", "binary_messages", "close_frame"]
-
 _MAX_EMPTY_FRAMES = 1000
 """Control and empty frames between two calls of `FrameDecoder.tick`."""
 

@@ -16,8 +16,6 @@ from wsproto.utilities import RemoteProtocolError
 from gateway.net.detect import http_response
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Upgrade", "UpgradeParser"]
-
 _MAX_HEAD_BYTES = 8192
 
 

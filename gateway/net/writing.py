@@ -8,8 +8,6 @@ which it takes nothing.
 
 from __future__ import annotations
 
-__all__ = ["OUTPUT_BYTES", "STALL_SECONDS", "Stall"]
-
 STALL_SECONDS = 45.0
 """Less than TCP_USER_TIMEOUT (`bind`): the kernel would end the connection unlogged."""
 OUTPUT_BYTES = 1 << 16

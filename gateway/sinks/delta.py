@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from gateway.config.model import Config, Spark
     from gateway.sdk.section import Place
 
-__all__ = ["APP", "DeltaTable", "kind", "storage_options"]
-
 #: The name under which Delta knows us, in each table.
 APP = "gateway"
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from gateway.spark.sink import Parts, Sink
 
-__all__ = ["kind"]
-
 
 class _Function(Kind):
     name = "function"

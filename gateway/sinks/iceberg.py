@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from gateway.config.model import Config, Spark
     from gateway.sdk.section import Place
 
-__all__ = ["LEDGER", "IcebergTable", "kind", "properties"]
-
 #: The snapshot's property that has the ledger.
 LEDGER = "gateway.ledger"
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
 
-__all__ = ["kind"]
-
 #: An event is in one of these; stats has no lsn.
 _TABLES = ("events", "quarantine")
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from gateway.store.lake import Accepted, accepted_folder, read_accepted
 
-__all__ = ["waiting"]
-
 _log = logging.getLogger("gateway.spark")
 
 

@@ -31,8 +31,6 @@ from gateway.sdk.endpoint import Tcp
 from gateway.store.audited import Audited
 from gateway.store.lake import BEAT, health_path
 
-__all__ = ["Admin", "Numbers", "Told", "serving"]
-
 _log = logging.getLogger("gateway.spark")
 
 _SILENT_SECONDS = 6 * BEAT

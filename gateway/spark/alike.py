@@ -20,8 +20,6 @@ import pyarrow.parquet as pq
 
 from gateway.spark.ledger import SpoolFile
 
-__all__ = ["MOST_FILES", "folder_of"]
-
 #: More files than this are small, and to read their footers costs more than it saves.
 MOST_FILES = 64
 

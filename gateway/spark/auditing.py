@@ -23,8 +23,6 @@ from typing import Any
 
 from gateway.store.audited import Audited
 
-__all__ = ["Auditor", "running"]
-
 _log = logging.getLogger("gateway.spark")
 
 _FIRST_SECONDS = 600.0

@@ -42,15 +42,6 @@ if TYPE_CHECKING:
 
     from gateway.spark.commits import Table
 
-__all__ = [
-    "Filled",
-    "Folders",
-    "check_names",
-    "filled",
-    "layout",
-    "overwrite_days",
-]
-
 _TABLES = ("events", "quarantine")
 
 #: The columns of before, while those of today are made.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["put", "run"]
-
 
 def put(outbox: Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the file *name* of the directory *outbox*, a row a line; it appears whole.

@@ -23,8 +23,6 @@ import pyarrow.parquet as pq
 from gateway.event import DELETED, SCHEMA
 from gateway.store.digests import PAYLOADS_KEY, PayloadDigest
 
-__all__ = ["blotted"]
-
 _DELETED_KEY = b"gateway.deleted"
 _ARROW_KEY = b"ARROW:schema"
 

@@ -22,8 +22,6 @@ from urllib.parse import unquote
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, SpoolFile
 
-__all__ = ["Checkpoint"]
-
 
 class Checkpoint:
     """The checkpoint directory of one query with one file source."""

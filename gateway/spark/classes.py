@@ -17,8 +17,6 @@ from pathlib import Path
 from gateway.spark import java
 from gateway.spark.java import Java
 
-__all__ = ["NAME", "Archive"]
-
 #: The names that archives have.
 NAME = "spark-classes-{}.jsa"
 _OWN = ("SharedArchiveFile", "ArchiveClassesAtExit", "AOTCache", "-Xshare")

@@ -22,8 +22,6 @@ from gateway.sdk.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import SpoolFile
 
-__all__ = ["Cleaner"]
-
 
 @dataclass
 class _Progress:

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from gateway.spark.expiry import Expired
 
-__all__ = ["CommitSink", "Lost", "Table", "opened", "taken"]
-
 
 class Lost(Exception):
     """A table has rows, and the ledger that counts them is no longer with it.

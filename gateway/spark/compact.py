@@ -40,16 +40,6 @@ from gateway.spark.partition import (
     visible,
 )
 
-__all__ = [
-    "TABLES",
-    "TIERS",
-    "Compacted",
-    "Compactor",
-    "Filler",
-    "compact",
-    "compact_open",
-]
-
 TABLES = ("events", "quarantine", "stats")
 
 #: Files of this size stay as they are, and one that has become so large is ended.

@@ -62,17 +62,6 @@ from gateway.store.deleted import Deletion, Rewritten
 from gateway.store.lake import INTERNAL
 from gateway.store.names import Named, kept_name, parse_file_name, parse_kept_name
 
-__all__ = [
-    "Asked",
-    "Found",
-    "Places",
-    "as_sql",
-    "carry_out",
-    "delete",
-    "find",
-    "write_down",
-]
-
 _TABLES = ("events", "quarantine")
 _LITERAL = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\b\d[\w.]*\b")
 _NAMES = ("node", "incarnation", "lsn")

@@ -36,8 +36,6 @@ from gateway.spark.partition import (
 from gateway.store.deleted import EXPIRED, Deletion, load, save
 from gateway.store.lake import together
 
-__all__ = ["Expired", "Expiry", "expire", "limits", "written_down"]
-
 _AGAIN_SECONDS = 600.0
 """After which what could not be done is tried again."""
 

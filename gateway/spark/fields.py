@@ -20,8 +20,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONTENTS", "TEXT", "field", "function", "micros"]
-
 #: The field of the result that holds the whole payload, null if it is not UTF-8.
 TEXT = "text"
 #: The field of the result that holds a hash of what the payload says.

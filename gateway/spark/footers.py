@@ -19,15 +19,6 @@ from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Broken, SpoolFile
 from gateway.store import digests, incarnation
 
-__all__ = [
-    "Footers",
-    "expansion",
-    "first_received_at",
-    "incarnation_of",
-    "read",
-    "sizes",
-]
-
 _GROUP_BYTES = 32 << 20
 
 

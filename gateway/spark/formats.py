@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gateway.spark.sink import Parts, Sink
     from gateway.store.deleted import Deletion
 
-__all__ = ["Format", "jars_in", "merged"]
-
 #: Settings that are lists: what the user has there stays beside ours.
 _LISTS = (
     "spark.jars",

@@ -20,8 +20,6 @@ from gateway.spark.ledger import Broken, Life, Ranges
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 
-__all__ = ["Gone", "add_lsns", "events_in", "mask_of", "named_in", "names_of"]
-
 _ROWS = 1 << 17
 
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -41,8 +41,6 @@ from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, short
 from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL
 
-__all__ = ["Context", "HandOver", "HandOverFailed", "function_of", "made", "settle"]
-
 _log = logging.getLogger("gateway.spark")
 
 _INTENT = "handover.json"

@@ -23,9 +23,6 @@ from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.spark.sink import Committed
 from gateway.store.lake import BEAT, health_path, leave_word
 
-__all__ = ["Health", "Waiting"]
-
-
 _RECENT = 20
 _NO_FAILURES: Mapping[str, Any] = {"failures": 0, "last_failure": None}
 _KILLED = "it ended without a word; dmesg says whether it was killed for its memory"

@@ -25,8 +25,6 @@ from typing import Any
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import SpoolFile, write_json
 
-__all__ = ["ALONE_BYTES", "EXIT", "Suspects", "fit", "key_of", "ran_out"]
-
 #: Rows that may be larger than this are written by one task.
 ALONE_BYTES = 4 << 20
 #: What Java ends with when Spark saw it run out of heap.

@@ -46,8 +46,6 @@ from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere, StoredObject
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
-__all__ = ["REQUESTS", "AtOnce", "Inbox", "by_threads", "known", "lacking", "take_out"]
-
 _log = logging.getLogger("gateway.spark")
 
 _T = TypeVar("_T")

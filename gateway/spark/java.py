@@ -26,8 +26,6 @@ from pathlib import Path
 
 from gateway.store.silence import Silence
 
-__all__ = ["OLDEST", "Java", "NoJava", "cache", "find"]
-
 #: The oldest Java that Spark 4 runs on.
 OLDEST = 17
 

@@ -50,8 +50,6 @@ from gateway.store.s3 import bucket_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Failed", "add_arguments", "main", "run", "start", "start_session"]
-
 _log = logging.getLogger("gateway.spark")
 
 _LOOK = 0.2  # seconds between looks at the queries

@@ -12,8 +12,6 @@ from typing import Protocol
 from gateway.sdk.disk import Disk
 from gateway.store.disk import RealDisk
 
-__all__ = ["Lake", "LakeDisk", "sync"]
-
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 #: What a kernel or file system says that can not exchange two names.

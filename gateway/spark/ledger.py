@@ -19,16 +19,6 @@ from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.names import parse_file_name
 
-__all__ = [
-    "Broken",
-    "Hole",
-    "Ledger",
-    "Life",
-    "Ranges",
-    "SpoolFile",
-    "write_json",
-]
-
 _MOST_LIVES = 64
 """Incarnations of a node that a ledger has by name: one that begins anew at each start may
 have thousands, and each commit of a table has the ledger."""

@@ -20,8 +20,6 @@ from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
 from gateway.store.word import Holder
 
-__all__ = ["NodeState", "NotDrained", "Unknown", "forget", "states"]
-
 
 class NotDrained(Exception):
     """A job is not done with a node's files; the text says how many."""

@@ -14,8 +14,6 @@ from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, write_json
 from gateway.store.lake import INTERNAL, sink_of
 
-__all__ = ["claim", "settle"]
-
 
 def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
     """Make this lake that of a sink, or see that it is.  Raises `Broken`, OSError.

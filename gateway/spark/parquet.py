@@ -49,8 +49,6 @@ from gateway.store.lake import INTERNAL
 if TYPE_CHECKING:
     from gateway.spark.expiry import Expired
 
-__all__ = ["ParquetSink", "check_shared", "publishing"]
-
 #: Tables that hold events, each in one of them.
 _TABLES = ("events", "quarantine")
 

@@ -29,20 +29,6 @@ from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
 
-__all__ = [
-    "Busy",
-    "Replaced",
-    "alone",
-    "check_finished",
-    "check_room",
-    "check_settled",
-    "finish",
-    "replace",
-    "restore",
-    "staged_for",
-    "visible",
-]
-
 
 class Busy(Exception):
     """Something else must be finished first; the text says what."""

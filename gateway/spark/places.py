@@ -24,8 +24,6 @@ import pyarrow.parquet as pq
 
 from gateway.spark.ledger import Life, Ranges
 
-__all__ = ["MOST", "Places"]
-
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 
 #: Places kept in memory, 8 bytes each; the oldest are forgotten first.

@@ -21,8 +21,6 @@ from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sink import Sink
 
-__all__ = ["Poison", "flaw_of"]
-
 _ROWS = 1 << 15
 
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Report", "as_json", "as_text", "start_logging", "words"]
-
 #: Gets what there is to say: `{"state": …}`, or what was committed since the last.
 Report = Callable[[Mapping[str, Any]], None]
 

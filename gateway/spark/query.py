@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gateway.spark")
 
-__all__ = ["LOG_BYTES", "Query", "reader", "stream_of", "whole_reader", "writer"]
-
 #: About ten thousand files: Spark reads them all again every tenth batch.
 LOG_BYTES = 1 << 20
 

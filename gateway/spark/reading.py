@@ -19,8 +19,6 @@ import os
 import re
 from pathlib import Path
 
-__all__ = ["files"]
-
 _NAME = re.compile(r"part-(\d{10})-.*\.parquet")
 
 

@@ -30,8 +30,6 @@ from gateway.spark import java, job
 from gateway.spark.classes import NAME, Archive
 from gateway.store.names import file_name
 
-__all__ = ["make"]
-
 _UNUSED_SECONDS = 30 * 86400.0
 _FREE_BYTES = 2 << 30
 """So much must be free where it is to be; it has some 190 MB."""

@@ -32,8 +32,6 @@ from gateway.store.lake import INTERNAL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Requeued", "files", "finish", "rows"]
-
 #: What says nothing about the payload: the event is not there, or is there already.
 _KEPT = ("lost", "resent")
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from gateway.config import model
 
-__all__ = ["UnknownSpark", "for_tasks", "place_for_tasks", "settings"]
-
 #: By Spark's version: those of its Hadoop, and of the SDK that hadoop-aws is built with.
 _VERSIONS = {
     "4.1": ("3.4.2", "2.29.52"),

@@ -21,8 +21,6 @@ from gateway.spark.formats import merged
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SAFETY", "bound", "end_java", "java_status", "settings", "start"]
-
 #: What any job that reads a spool should set; each line is a loss that was seen.
 SAFETY: Mapping[str, str] = {
     # A file that can not be read, or is gone, must stop the query: skipped files

@@ -33,15 +33,6 @@ from gateway.store.lake import Accepted, End
 if TYPE_CHECKING:
     from gateway.spark.expiry import Expired
 
-__all__ = [
-    "Committed",
-    "Parts",
-    "Plan",
-    "Sink",
-    "check_behind",
-    "shortfall",
-]
-
 #: Parquet can have no larger one.
 _MOST_ROW_BYTES = 1 << 31
 

@@ -23,15 +23,6 @@ from gateway.store.names import odd_for_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "MANY_FILES",
-    "SCHEMA_DDL",
-    "gateway_stream",
-    "limit_of",
-    "spool_of",
-    "url",
-]
-
 #: `gateway.event.SCHEMA` in Spark's words.
 SCHEMA_DDL = (
     "node string, lsn bigint, received_at timestamp, protocol string, listener string,"

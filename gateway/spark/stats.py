@@ -16,8 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["COUNTED", "Counted", "count", "fold", "taken_back"]
-
 _ROWS = 1 << 16
 _KEYS = ["window_start", "window_end", "listener", "channel"]
 _SUMS = ["events", "payload_bytes", "flawed"]

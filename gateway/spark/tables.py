@@ -21,22 +21,6 @@ from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.fields import TEXT, function
 from gateway.spark.ledger import Life, Ranges, SpoolFile
 
-__all__ = [
-    "PARTITIONS",
-    "RESENT",
-    "counted",
-    "events",
-    "is_json",
-    "layers",
-    "named",
-    "ranges",
-    "resent",
-    "unnamed",
-    "which_has",
-    "within",
-    "without",
-]
-
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
 

@@ -7,8 +7,6 @@ nanoseconds since 1970, told apart by their size.  Anything else would be a gues
 
 from __future__ import annotations
 
-__all__ = ["bounded", "instant"]
-
 #: Python, and with it every `collect()`, knows the years 1 to 9999 only; a day or two
 #: less, so that it can show them in any time zone: 0001-01-03 and 9999-12-30.
 _FIRST = "timestamp_micros(-62135424000000000)"

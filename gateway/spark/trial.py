@@ -15,8 +15,6 @@ from typing import Any
 from gateway.spark import java, session
 from gateway.spark.source import SCHEMA_DDL, url
 
-__all__ = ["CanNot", "rows_of"]
-
 _OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

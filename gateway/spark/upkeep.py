@@ -16,8 +16,6 @@ from pathlib import Path
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import write_json
 
-__all__ = ["Upkeep"]
-
 _EVERY_SECONDS = 3600.0
 _AGAIN_SECONDS = 600.0
 """After one that failed."""

@@ -15,8 +15,6 @@ import msgspec
 from gateway.sdk.protocol import Statistic
 from gateway.store.lake import INTERNAL, leave_word
 
-__all__ = ["Audited"]
-
 _MOST_BYTES = 65536
 
 

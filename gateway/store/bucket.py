@@ -16,21 +16,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = [
-    "ARCHIVE",
-    "FENCED",
-    "AlreadyThere",
-    "Bucket",
-    "BucketError",
-    "Changed",
-    "Conflict",
-    "NotThere",
-    "StoredObject",
-    "Unfit",
-    "commit",
-    "probe",
-]
-
 ARCHIVE = "_archive"
 """Below it is what the job has committed, if that is kept; Spark passes it over."""
 FENCED = "_fenced"

@@ -11,8 +11,6 @@ from collections.abc import Callable
 
 from attrs import define
 
-__all__ = ["Bursts", "give_back"]
-
 _LEAST_BYTES = 32 << 20
 """Less is not worth the call."""
 

@@ -55,8 +55,6 @@ from gateway.store.disk import read_patiently
 from gateway.store.journal import Segment, segment
 from gateway.store.room import Room
 
-__all__ = ["Checkpoint", "Unreadable", "decode_state", "saved_names"]
-
 _MAGIC = b"gwstate\n"
 _VERSION = 1
 _HEAD = struct.Struct("<8sHHQ")

@@ -36,16 +36,6 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Holder, Reached, Word, encode, name_of
 
-__all__ = [
-    "PATIENCE",
-    "REQUEST_SECONDS",
-    "Claim",
-    "Forgotten",
-    "Standing",
-    "Taken",
-    "claimed",
-]
-
 PATIENCE = 15.0
 """Seconds in which whoever serves the name answers."""
 _LOOK = 3.0

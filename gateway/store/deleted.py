@@ -19,22 +19,6 @@ import msgspec
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lake import INTERNAL, Lsn, Spans, together
 
-__all__ = [
-    "EXPIRED",
-    "Deletion",
-    "Rewritten",
-    "counts_of",
-    "deletions",
-    "expired_days",
-    "folder_of",
-    "links_before",
-    "load",
-    "save",
-    "spans_of",
-    "stamps",
-    "unfinished",
-]
-
 EXPIRED = "expired"
 _FORMAT = 1
 _Span = tuple[Lsn, Lsn]

@@ -26,16 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-__all__ = [
-    "NOTHING",
-    "PAYLOADS_KEY",
-    "PREVIOUS_KEY",
-    "Link",
-    "PayloadDigest",
-    "of_file",
-    "said",
-]
-
 PAYLOADS_KEY = b"gateway.payloads"
 PREVIOUS_KEY = b"gateway.previous"
 

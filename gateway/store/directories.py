@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gateway.config import Config
 
-__all__ = ["Directories"]
-
 
 @dataclass(frozen=True, slots=True)
 class Directories:

@@ -13,13 +13,6 @@ from pathlib import Path
 
 from gateway.sdk.disk import Disk, File
 
-__all__ = [
-    "NO_ROOM",
-    "RealDisk",
-    "read_patiently",
-    "what_to_do",
-]
-
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What a write fails with when disk or quota are full."""
 

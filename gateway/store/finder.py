@@ -25,16 +25,6 @@ from gateway.store.journal import segment
 from gateway.store.names import parse_file_name, parse_kept_name
 from gateway.store.spool.catalog import entries_in, unpublished
 
-__all__ = [
-    "Finder",
-    "SegmentFile",
-    "SpoolFile",
-    "scans",
-    "segment_files",
-    "spool_files",
-    "waiting",
-]
-
 _READS = 4
 """Of a segment that grows, until two tell the same of it."""
 

@@ -19,8 +19,6 @@ from gateway.store.bucket import ARCHIVE, FENCED, Bucket, BucketError
 from gateway.store.incarnation import Incarnation
 from gateway.store.names import last_lsn, parse_file_name
 
-__all__ = ["Asked", "ask", "files_behind", "newest_below", "newest_in"]
-
 _PAGE = 1000
 
 _IN_BUCKET = (

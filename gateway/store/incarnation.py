@@ -24,8 +24,6 @@ from gateway.sdk.disk import Disk
 from gateway.store import statefile
 from gateway.store.statefile import StateFile
 
-__all__ = ["INCARNATION", "KEY", "Incarnation", "look", "read"]
-
 INCARNATION = ("incarnation", ".incarnation")
 """Its file's names: as it is read, and while it is written."""
 

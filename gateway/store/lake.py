@@ -20,27 +20,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-__all__ = [
-    "BEAT",
-    "FORMAT",
-    "INTERNAL",
-    "Accepted",
-    "End",
-    "KnownHole",
-    "Lsn",
-    "Spans",
-    "accepted",
-    "accepted_folder",
-    "committed",
-    "ends",
-    "health_path",
-    "known_holes",
-    "leave_word",
-    "read_accepted",
-    "sink_of",
-    "together",
-]
-
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
 

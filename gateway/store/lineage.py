@@ -29,17 +29,6 @@ from gateway.store.table_words import TablePlace
 from gateway.store.table_words import last_lsn as last_in_table
 from gateway.store.word import UNDECIDED, Word
 
-__all__ = [
-    "OLDER",
-    "Known",
-    "go_on",
-    "heard_of",
-    "in_table",
-    "in_tables",
-    "saved",
-    "strangers",
-]
-
 OLDER = (
     "the tables have events of node {node} up to lsn {there}, and this directory knew of "
     "none behind {here}: it is an older copy, or lost its catalog and mark.  It goes on "

@@ -14,16 +14,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = [
-    "Lock",
-    "Locked",
-    "holder",
-    "is_locked",
-    "lock",
-    "lock_directory",
-    "wait_for",
-]
-
 _LOOK_SECONDS = 0.05
 
 

@@ -10,8 +10,6 @@ from gateway.sdk.disk import Disk
 from gateway.store.disk import RealDisk
 from gateway.store.threads import RealThreads, Threads
 
-__all__ = ["Machine"]
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:

@@ -27,8 +27,6 @@ from gateway.store.journal.segment import parse_name
 from gateway.store.statefile import StateFile
 from gateway.store.threads import RealThreads, Threads
 
-__all__ = ["NAME", "Mark", "Marker"]
-
 NAME = "mark"
 _SECONDS = 1.0
 

@@ -10,19 +10,6 @@ from typing import NamedTuple
 
 from gateway.event import MAX_LSN
 
-__all__ = [
-    "Named",
-    "file_name",
-    "hidden_name",
-    "is_node_name",
-    "kept_name",
-    "last_lsn",
-    "odd_for_spark",
-    "parse_file_name",
-    "parse_hidden_name",
-    "parse_kept_name",
-]
-
 _NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
 _HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?")
 

@@ -54,8 +54,6 @@ from gateway.store.spool.catalog_lines import Damaged
 from gateway.store.spool.writing import Here, Writer
 from gateway.store.table_words import TablePlace
 
-__all__ = ["MissingJournal", "MissingProtocol", "Opened", "Start", "open_node"]
-
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""
 _PUT_BACK = (

@@ -26,8 +26,6 @@ from gateway.store.names import is_node_name
 from gateway.store.opening import Start, open_node
 from gateway.store.spool.expired import NAME as EXPIRED
 
-__all__ = ["Orphan", "publish_orphans"]
-
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:

@@ -14,8 +14,6 @@ from gateway.store.claim import Claim
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 
-__all__ = ["Owners"]
-
 
 @define(eq=False, slots=False)
 class Owners:

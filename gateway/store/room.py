@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["SPARE_BYTES", "Room"]
-
 SPARE_BYTES = 4 * 2**20
 
 

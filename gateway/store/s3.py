@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from gateway.config import model
 
-__all__ = ["S3", "Missing", "bucket_of"]
-
 _T = TypeVar("_T")
 
 _CONNECT_SECONDS = 10.0

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeVar
 
-__all__ = ["SharedDeque", "SharedDict"]
-
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 

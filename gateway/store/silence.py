@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Silence"]
-
 _PROC = Path("/proc")
 _MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
 """What of /proc/PID/io grows as bytes are read and written, in part of a call as well."""

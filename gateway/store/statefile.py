@@ -21,8 +21,6 @@ from gateway.sdk import summed
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.disk import read_patiently
 
-__all__ = ["StateFile", "decode", "look", "of_nodes"]
-
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 

@@ -54,8 +54,6 @@ from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.table_words import TablePlace, table_of
 from gateway.store.uploading import Uploading
 
-__all__ = ["OpenedStorage", "Settings", "Storage", "StorageCallbacks"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

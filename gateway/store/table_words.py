@@ -21,17 +21,6 @@ from gateway.sink import kind_of
 if TYPE_CHECKING:
     from gateway.config import Config
 
-__all__ = [
-    "TablePlace",
-    "last_in",
-    "last_lsn",
-    "ledger_in",
-    "local",
-    "numbered",
-    "read",
-    "table_of",
-]
-
 _MOST_BYTES = 64 * 2**20
 
 

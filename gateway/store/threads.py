@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol
 
-__all__ = ["Condition", "RealThreads", "Thread", "Threads"]
-
 
 class Condition(Protocol):
     """As `threading.Condition`."""

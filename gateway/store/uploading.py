@@ -11,8 +11,6 @@ from gateway.store.claim import Claim
 from gateway.store.in_bucket import files_behind
 from gateway.store.spool.uploads import Uploads
 
-__all__ = ["Uploading"]
-
 
 @define(eq=False, slots=False)
 class Uploading:

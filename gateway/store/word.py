@@ -28,18 +28,6 @@ from gateway.store.bucket import Bucket, BucketError, NotThere
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End, Lsn
 
-__all__ = [
-    "FORM",
-    "UNDECIDED",
-    "Holder",
-    "Reached",
-    "Word",
-    "decode",
-    "encode",
-    "name_of",
-    "read",
-]
-
 FORM = 2
 """Of the object; the first had neither `reached` nor `ended`, nor a form."""
 

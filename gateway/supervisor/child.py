@@ -16,8 +16,6 @@ import signal
 import sys
 from collections.abc import Iterator
 
-__all__ = ["keep_interrupts_away", "words"]
-
 _PR_SET_PDEATHSIG = 1
 
 

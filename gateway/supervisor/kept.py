@@ -19,8 +19,6 @@ from twisted.python.failure import Failure
 
 from gateway.supervisor.child import keep_interrupts_away
 
-__all__ = ["Hears", "Kept", "State"]
-
 _FIRST_SECONDS, _MOST_SECONDS = 1.0, 60.0
 _STEADY_SECONDS = 60.0
 """Who was up for so long has begun anew: the next pause is a short one again."""

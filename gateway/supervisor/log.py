@@ -18,8 +18,6 @@ from typing import TextIO
 
 from gateway.sdk.command import printable
 
-__all__ = ["Log"]
-
 OURS = "run"
 _WIDTH = len("gateway")
 _CLEAR = "\r\x1b[K"

@@ -27,8 +27,6 @@ from gateway.supervisor import child
 from gateway.supervisor.kept import Kept, State
 from gateway.supervisor.log import Log
 
-__all__ = ["Together"]
-
 _LOOK_SECONDS = 1.0
 _OF_OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """What systemd tells this process, and is not for those that it starts."""

@@ -36,8 +36,6 @@ from gateway.protocols.lumberjack.frames import BARE
 from gateway.sdk.payload import check, flaw_of
 from gateway.sdk.varint import varint
 
-__all__ = ["decode", "elements", "head", "pack", "part", "sized"]
-
 _FORMAT = 4
 _FORMATS = (3, _FORMAT)
 

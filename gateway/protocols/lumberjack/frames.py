@@ -17,24 +17,6 @@ from msgspec import Struct
 
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "BARE",
-    "MOST_SIZES",
-    "A",
-    "Array",
-    "Bare",
-    "C",
-    "Compressed",
-    "CompressedHeader",
-    "D",
-    "Frames",
-    "J",
-    "Limits",
-    "NoRoom",
-    "Stream",
-    "W",
-]
-
 _VERSIONS = b"12"
 A, C, D, J, W = b"ACDJW"
 BARE = bytes((W,))

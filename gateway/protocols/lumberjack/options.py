@@ -12,8 +12,6 @@ from gateway.sdk.units import Number, Size, Time
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = ["Options", "short_of_memory"]
-
 MiB = 2**20
 _COMPRESSED_BYTES = 64 * MiB
 _TIMES_MEMORY = 4

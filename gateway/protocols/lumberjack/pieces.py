@@ -17,8 +17,6 @@ from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.frames import Array, Frames, Limits, Stream
 from gateway.sdk.costs import BYTE, FRAME, inflating
 
-__all__ = ["Cutter", "Piece"]
-
 #: As small as zlib's best.  Lower ones are faster, and find nothing that repeats from afar.
 _LEVEL = 3
 _DEFLATING = 0.0045

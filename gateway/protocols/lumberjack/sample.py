@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from gateway.sdk.source import identified, timestamp
 
-__all__ = ["access_log"]
-
 _EVENT = (
     '{{"@timestamp":"{stamp}","@metadata":{{"beat":"filebeat","type":"_doc",'
     '"version":"8.13.4"}},"event":{{"id":"{id}"}},"message":"{ip} - - '

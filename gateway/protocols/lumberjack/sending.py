@@ -10,8 +10,6 @@ from gateway.protocols.lumberjack.writer import Writer
 from gateway.sdk.command import endpoint, websocket
 from gateway.sdk.sending import Feeding
 
-__all__ = ["Sending"]
-
 
 class Sending(Feeding):
     """One run."""

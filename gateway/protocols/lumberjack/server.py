@@ -27,8 +27,6 @@ from gateway.sdk.interfaces import Connection, Journal, Refusal
 from gateway.sdk.limits import limits_of
 from gateway.sdk.protocol import Settings
 
-__all__ = ["Lumberjack", "LumberjackServer", "accept"]
-
 _V2 = b"2"[0]
 _KEEPALIVE = wire.ack(_V2, 0)
 _PAUSES = 10

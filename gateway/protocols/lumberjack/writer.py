@@ -23,8 +23,6 @@ import msgspec
 from gateway.protocols.lumberjack import wire
 from gateway.sdk.sender import Batch, Unexpected
 
-__all__ = ["Writer", "WrongAck"]
-
 _V1, _V2 = b"12"
 _SLOW_START = 10
 

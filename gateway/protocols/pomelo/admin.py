@@ -17,8 +17,6 @@ from typing import Any
 from gateway.protocols.pomelo.registry import Member, Registry
 from gateway.sdk.protocol import Answer, Get
 
-__all__ = ["groups_page", "sessions_page"]
-
 _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
     "uid": lambda one: one.uid,
     "session": lambda one: one.origin.session,

@@ -40,8 +40,6 @@ from gateway.sdk.http_client import (
     Unreachable,
 )
 
-__all__ = ["OUTCOMES", "Answering", "Question"]
-
 _POST_BYTES = 1 << 20
 """Of the bodies of one post, and the last one."""
 

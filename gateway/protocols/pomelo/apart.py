@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Apart"]
-
 _MOST_CLIENTS = 4096
 """Beyond that the one whose last failure is longest ago is forgotten."""
 _MOST_FAILURES = 7

@@ -14,8 +14,6 @@ from typing import Any
 
 from gateway.protocols.pomelo.options import Jwt
 
-__all__ = ["Admit", "Admitted", "Denied", "Unavailable", "admission", "checked_uid"]
-
 _MOST_UID_BYTES = 255
 
 

@@ -23,8 +23,6 @@ from twisted.python.failure import Failure
 from gateway.protocols.pomelo import client_session
 from gateway.sdk.outgoing import Stream, Streams
 
-__all__ = ["Client", "Disconnected"]
-
 _TICKS = 2
 
 

@@ -24,16 +24,6 @@ from gateway.protocols.pomelo.protobuf import Schema, Undecodable, Unusable
 from gateway.protocols.pomelo.text import ascii_json, text
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "ClientSession",
-    "Incoming",
-    "Kicked",
-    "Opened",
-    "Push",
-    "Response",
-    "Unexpected",
-]
-
 _MOST_ID = 0xFFFFFFFF
 _HEARTBEAT = wire.package(wire.HEARTBEAT)
 _SYS = {"type": "gateway", "version": "1"}

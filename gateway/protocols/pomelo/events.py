@@ -27,18 +27,6 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.text import cesu8, text
 from gateway.sdk.payload import check, flaw_of
 
-__all__ = [
-    "UNDECODABLE_PROTOBUF",
-    "UNDECODABLE_ZLIB",
-    "decode",
-    "head",
-    "inflater",
-    "packed",
-    "plain_head",
-    "repacked",
-    "session_body",
-]
-
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
 _FLAWED = struct.Struct(">IB")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.listener import Pomelo
 
-__all__ = ["Figures"]
-
 
 @dataclass(slots=True)
 class Figures:

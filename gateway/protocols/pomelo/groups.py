@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.registry import Member
 
-__all__ = ["MOST_OF_ONE", "Groups", "checked_name"]
-
 _MOST_NAME_BYTES = 255
 MOST_OF_ONE = 256
 """Groups that one client is in."""

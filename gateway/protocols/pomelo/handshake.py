@@ -28,17 +28,6 @@ from gateway.protocols.pomelo.text import ascii_json, ascii_text, text
 from gateway.protocols.pomelo.wire import Route
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "OK",
-    "PROFILES",
-    "Handshake",
-    "Handshaker",
-    "KnownRoute",
-    "Profile",
-    "Terms",
-    "refused",
-]
-
 OK = ascii_json(STORED)
 
 _MOST_NAME = 64

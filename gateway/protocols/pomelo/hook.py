@@ -20,8 +20,6 @@ from gateway.protocols.pomelo.auth import Admitted, Denied, checked_uid
 from gateway.protocols.pomelo.text import ascii_text
 from gateway.sdk.http_client import Backend, Unreachable
 
-__all__ = ["OUTCOMES", "Hook"]
-
 OUTCOMES = ("admitted", "denied", "failed")
 _DENIED = (401, 403)
 _MSG_CHARS = 200

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.registry import Member
 
-__all__ = ["AttributeIndex"]
-
 _MOST_NAMES = 16
 """Names that are indexed; by others alone all clients are looked at."""
 

@@ -13,8 +13,6 @@ from gateway.protocols.pomelo.handshake import KnownRoute
 from gateway.protocols.pomelo.wire import Messages
 from gateway.sdk.costs import inflating
 
-__all__ = ["MOST_GROWTH", "Inflation"]
-
 MOST_GROWTH = 16
 """How much longer than a compressed body its JSON may be."""
 _MOST_KEPT = 1 << 16

@@ -31,8 +31,6 @@ from gateway.sdk.http_client import Backend
 from gateway.sdk.interfaces import Connection, Journal, Refusal
 from gateway.sdk.protocol import Settings
 
-__all__ = ["Pomelo", "accept"]
-
 _LEAST_ANSWER_BYTES, _MOST_ANSWER_BYTES = 512, 8 << 10
 _ANSWERS = 4096
 """That one connection may be owed: when all are due together, nobody waits for long."""

@@ -27,18 +27,6 @@ from gateway.sdk.units import Size, Time
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = [
-    "Backend",
-    "Jwt",
-    "Lobby",
-    "Options",
-    "Outbox",
-    "Rate",
-    "Rates",
-    "misfits",
-    "mute_routes",
-]
-
 KiB = 2**10
 MiB = 2**20
 

@@ -26,8 +26,6 @@ from typing import Any
 from gateway.protocols.pomelo.text import text
 from gateway.sdk.varint import varint
 
-__all__ = ["Schema", "Undecodable", "Unencodable", "Unusable", "parse"]
-
 Decoded = dict[str, Any]
 
 #: How deep messages may lie in messages.

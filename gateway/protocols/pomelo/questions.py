@@ -15,8 +15,6 @@ from gateway.protocols.pomelo.registry import Client
 from gateway.protocols.pomelo.wire import HIGH_FIRST
 from gateway.sdk.interfaces import Journal
 
-__all__ = ["Questions"]
-
 _ANSWER_BYTES = 512
 """What an answer that is owed counts."""
 

@@ -21,8 +21,6 @@ from itertools import islice
 
 from gateway.protocols.pomelo import options
 
-__all__ = ["Bucket", "Buckets", "Meter", "Rate", "Rates", "Verdict", "judge"]
-
 _ROUNDING = 1e-6
 """Seconds: twenty tenths are two."""
 _MOST_BUCKETS = 1 << 16

@@ -11,8 +11,6 @@ from gateway.protocols.pomelo import events
 from gateway.protocols.pomelo.handshake import KnownRoute
 from gateway.protocols.pomelo.wire import Route
 
-__all__ = ["Asked", "Ready"]
-
 _SMALL = 4096
 """A batch up to this size is not worth compressing."""
 

@@ -20,16 +20,6 @@ from gateway.protocols.pomelo.handshake import Terms
 from gateway.protocols.pomelo.index import AttributeIndex
 from gateway.sdk.payload import check
 
-__all__ = [
-    "OUTCOMES",
-    "PRIORITIES",
-    "Client",
-    "Delivery",
-    "Member",
-    "Pushed",
-    "Registry",
-]
-
 #: For one client, a message was sent, or dropped, or not sent because its uid is only
 #: claimed.  A push as a whole was for nobody who is connected, or was refused, because it
 #: could not be encoded, or had expired.

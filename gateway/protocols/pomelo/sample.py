@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from gateway.sdk.source import identified
 
-__all__ = ["moves"]
-
 _PLAYERS = 50
 
 

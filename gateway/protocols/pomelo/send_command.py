@@ -7,8 +7,6 @@ from argparse import ArgumentParser
 from gateway.sdk.command import positive
 from gateway.sdk.protocol import Sender
 
-__all__ = ["SENDER"]
-
 
 def _add_options(parser: ArgumentParser) -> None:
     add = parser.add_argument

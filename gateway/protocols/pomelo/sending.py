@@ -16,8 +16,6 @@ from gateway.sdk.command import endpoint, websocket
 from gateway.sdk.sending import Sending as _Sending
 from gateway.sdk.source import Events
 
-__all__ = ["Sending"]
-
 _NOTIFIES = 100
 """In one lot; the last is a request.  The journal keeps their order, so its answer
 speaks for all of them."""

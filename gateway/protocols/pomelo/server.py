@@ -33,8 +33,6 @@ from gateway.sdk.pressure import Valve
 if TYPE_CHECKING:
     from gateway.protocols.pomelo.listener import Pomelo
 
-__all__ = ["PomeloServer"]
-
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
 _GIVE_UP_SECONDS = 7.0

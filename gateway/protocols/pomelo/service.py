@@ -34,8 +34,6 @@ from gateway.sdk.protocol import (
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Get, Listener, Post
 
-__all__ = ["PomeloService"]
-
 _MiB = 2**20
 
 

@@ -35,8 +35,6 @@ from gateway.protocols.pomelo.wire import Messages, Package, Route
 from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["HEARTBEAT", "TICKS", "Left", "Opened", "Session"]
-
 TICKS = 4
 """To one heartbeat interval."""
 _CUT_AFTER = 2 * TICKS

@@ -23,8 +23,6 @@ from gateway.protocols.pomelo import events
 from gateway.protocols.pomelo.auth import Admitted
 from gateway.sdk.interfaces import Connection, Journal, Refusal
 
-__all__ = ["SessionEvents"]
-
 Told = Mapping[str, Any]
 """One event: its JSON object."""
 

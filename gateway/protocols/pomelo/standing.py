@@ -18,8 +18,6 @@ from gateway.protocols.pomelo.groups import MOST_OF_ONE, checked_name
 from gateway.protocols.pomelo.protobuf import Unusable
 from gateway.protocols.pomelo.routes import changed, value_of, where
 
-__all__ = ["Standing", "standing"]
-
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Standing:

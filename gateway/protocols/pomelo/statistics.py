@@ -17,8 +17,6 @@ from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.protocol import Statistic, Statistics
 
-__all__ = ["Parts", "statistics"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:

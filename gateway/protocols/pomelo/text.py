@@ -6,8 +6,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["ascii_json", "ascii_text", "cesu8", "text"]
-
 _NOT_ASCII = re.compile("[^\x00-\x7f]")
 
 

@@ -30,33 +30,6 @@ from gateway.protocols.pomelo.text import ascii_json
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.varint import varint
 
-__all__ = [
-    "ACK",
-    "DATA",
-    "HANDSHAKE",
-    "HEARTBEAT",
-    "HIGH_FIRST",
-    "KICK",
-    "MOST_BYTES",
-    "Decoder",
-    "Found",
-    "Message",
-    "Messages",
-    "Package",
-    "Packages",
-    "Route",
-    "kick",
-    "message",
-    "notify",
-    "package",
-    "push",
-    "refusal",
-    "request",
-    "response",
-    "scan",
-    "zipped",
-]
-
 HANDSHAKE, ACK, HEARTBEAT, DATA, KICK = 1, 2, 3, 4, 5
 
 #: Largest body that a package can declare.

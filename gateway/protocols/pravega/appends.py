@@ -58,8 +58,6 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["LARGE", "Appends"]
-
 _PADDING, _PARTIAL = -1, -2
 
 LARGE = 1 << 16

@@ -10,8 +10,6 @@ from io import BytesIO
 
 from gateway.protocols.pravega.segments import Change
 
-__all__ = ["STEP_BYTES", "Assembly"]
-
 STEP_BYTES = 1 << 22
 """So much is copied in one step: some 2 ms."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
-__all__ = ["RECENT_BYTES", "TailCache"]
-
 RECENT_BYTES = 64 << 20
 """What it holds unless configured."""
 

@@ -35,8 +35,6 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.wire_segments import CreateSegment, SegmentCreated
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["DraftWriter", "EventWriter", "V17Writer"]
-
 _BLOCK_BYTES = 1 << 18
 
 

@@ -20,35 +20,6 @@ from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import pieces
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "REPLIES",
-    "REQUESTS",
-    "AttributeUpdate",
-    "AttributeUpdates",
-    "Bool",
-    "Byte",
-    "Data",
-    "DataOrView",
-    "Entries",
-    "Entry",
-    "EventData",
-    "Int",
-    "Keys",
-    "Long",
-    "Longs",
-    "Merged",
-    "Message",
-    "Rest",
-    "Text",
-    "Texts",
-    "Uuid",
-    "both",
-    "decode",
-    "encode",
-    "reply",
-    "request",
-]
-
 _T = TypeVar("_T")
 
 

@@ -35,8 +35,6 @@ from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
 from gateway.sdk.interfaces import Journal, NotStored, Refusal
 
-__all__ = ["PROTOCOL", "Container", "PendingRead", "Reader", "Submitter"]
-
 PROTOCOL = "pravega"
 
 _UNHURRIED = 64

@@ -18,8 +18,6 @@ from gateway.protocols.pravega.events import MOST_EVENTS, cut
 from gateway.protocols.pravega.frames import HEADER_BYTES
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["DraftBlock", "Reassembly"]
-
 _HEADER = struct.Struct(">iI")
 
 

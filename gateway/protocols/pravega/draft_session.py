@@ -29,8 +29,6 @@ from gateway.protocols.pravega.wire import NEVER
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["DraftSession"]
-
 _END_HEADER = wire.block(wire.END_BLOCK, b"\0" * 16, 0, 0)[:HEADER_BYTES]
 _END_BYTES = len(wire.block(wire.END_BLOCK, b"\0" * 16, 0, 0))
 

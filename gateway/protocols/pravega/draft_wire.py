@@ -29,42 +29,6 @@ from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import frame
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "APPEND_SETUP",
-    "BEGIN",
-    "BEGIN_BLOCK",
-    "DATA_APPENDED",
-    "END",
-    "END_BLOCK",
-    "EVENT",
-    "KEEP_ALIVE",
-    "MIDDLE",
-    "OPEN",
-    "PARTIAL",
-    "READ_SEGMENT",
-    "REPLIES",
-    "REQUESTS",
-    "SEGMENT_READ",
-    "SETUP_APPEND",
-    "Block",
-    "ReadSegment",
-    "SegmentRead",
-    "append_setup",
-    "block",
-    "data_appended",
-    "decode_append_setup",
-    "decode_block",
-    "decode_data_appended",
-    "decode_read_segment",
-    "decode_segment_read",
-    "decode_setup_append",
-    "event",
-    "partial",
-    "read_segment",
-    "segment_read",
-    "setup_append",
-]
-
 PARTIAL, EVENT, KEEP_ALIVE = -2, 0, 100
 SETUP_APPEND, APPEND_SETUP = 1, 2
 BEGIN_BLOCK, END_BLOCK, DATA_APPENDED = 3, 4, 5

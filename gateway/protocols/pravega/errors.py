@@ -4,22 +4,6 @@ from __future__ import annotations
 
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "BadKeyVersion",
-    "BadOffset",
-    "ConditionFailed",
-    "Denied",
-    "Fenced",
-    "KeyNotFound",
-    "Sealed",
-    "SegmentError",
-    "SegmentExists",
-    "SegmentNotFound",
-    "TableNotEmpty",
-    "TooLarge",
-    "Unsupported",
-]
-
 
 class SegmentError(Exception):
     """The state of the segments does not allow a change; nothing was changed."""

@@ -15,18 +15,6 @@ from array import array
 
 from msgspec import Struct
 
-__all__ = [
-    "MOST_EVENTS",
-    "STEP_COST",
-    "STEP_EVENTS",
-    "EventCounter",
-    "EventScan",
-    "count_rows",
-    "cut",
-    "equal_payloads",
-    "split",
-]
-
 MOST_EVENTS = 1 << 15
 """An append of more is stored in parts, each of them acknowledged."""
 

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["HEADER_BYTES", "MAX_LENGTH", "RAW", "Frames", "frame", "pieces"]
-
 _HEADER = struct.Struct(">iI")
 HEADER_BYTES = _HEADER.size
 

@@ -34,8 +34,6 @@ from gateway.protocols.pravega.runs import FileIndex, RowGroup, Run, Span
 from gateway.protocols.pravega.shared_cache import Shared
 from gateway.sdk.files import Files, Gone, JournalFile, PublishedFile
 
-__all__ = ["History"]
-
 #: Read once and kept, because readers come back for what follows, and others come too.
 _RUN_BYTES = 32 << 20
 _GROUP_BYTES = 64 << 20  # room for two, however large

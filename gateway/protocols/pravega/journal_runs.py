@@ -19,8 +19,6 @@ import numpy as np
 from gateway.protocols.pravega import records
 from gateway.sdk.files import JournalFile
 
-__all__ = ["JournalRun", "JournalRuns"]
-
 _PIECE_BYTES = 1 << 18
 """A larger append is several pieces, so that little is read for a small read."""
 _WINDOW_BYTES = 1 << 16

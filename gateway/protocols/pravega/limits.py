@@ -8,8 +8,6 @@ from gateway.protocols.pravega.frames import MAX_LENGTH
 from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Limits"]
-
 
 @dataclass(slots=True, frozen=True)
 class Limits:

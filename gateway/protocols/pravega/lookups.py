@@ -26,8 +26,6 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-__all__ = ["Lookups"]
-
 _EACH, _ANYHOW = 2, 8
 """So many reads may be served before one that came earlier: for each that waited then,
 and anyhow."""

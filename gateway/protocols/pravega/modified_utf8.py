@@ -7,8 +7,6 @@ decoded; the modified one is written.
 
 from __future__ import annotations
 
-__all__ = ["NotText", "decode", "encode"]
-
 
 class NotText(ValueError):
     """Bytes that are UTF-8 in neither form, or a string of more than 65535 bytes."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["NAME_IN_LOGS", "of_writer"]
-
 NAME_IN_LOGS = 100
 """Segment names, which may have 64 KiB, are cut to so many characters in logs."""
 

@@ -17,8 +17,6 @@ from gateway.sdk.units import Time
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = ["Options", "Rule", "misfits", "nameless"]
-
 MiB = 2**20
 MINUTE = 60.0
 DAY = 86_400.0

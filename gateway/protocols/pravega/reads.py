@@ -18,19 +18,6 @@ from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Segments
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "Answer",
-    "Ended",
-    "Fetch",
-    "Found",
-    "Missing",
-    "Read",
-    "Truncated",
-    "answer_read",
-    "found",
-    "head",
-]
-
 _LEAST_BYTES, _MOST_BYTES = 8, 2 << 20
 
 

@@ -32,27 +32,6 @@ from gateway.sdk.payload import flaws_of
 if TYPE_CHECKING:
     from gateway.protocols.pravega.state import State
 
-__all__ = [
-    "Append",
-    "Attribute",
-    "Body",
-    "Create",
-    "Delete",
-    "ForgetIdleWriters",
-    "Keep",
-    "Merge",
-    "Policy",
-    "Put",
-    "Record",
-    "Remove",
-    "Seal",
-    "Truncate",
-    "decode",
-    "pack",
-    "pieces",
-    "unpack",
-]
-
 _FORMAT = 1
 _UNFRAMED = "unframed"
 _HEADER = 8

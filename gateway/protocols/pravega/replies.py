@@ -19,8 +19,6 @@ from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import DataAppended
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Replies", "Writer"]
-
 #: Limit of the replies that wait, in bytes: twice the largest reply.
 _MOST_HELD_BYTES = 2 * MAX_LENGTH
 

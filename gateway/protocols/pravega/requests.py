@@ -27,8 +27,6 @@ from gateway.protocols.pravega.tables import ENTRY_BYTES
 from gateway.protocols.pravega.tokens import denied_reply
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Answered", "Requests", "error_reply", "sources", "subject"]
-
 #: A continuation token is the position to go on at.
 _TOKEN_BYTES = 7
 

@@ -26,8 +26,6 @@ import pyarrow.parquet as pq
 from gateway.event import DELETED
 from gateway.sdk.arrow import codes, filled
 
-__all__ = ["FileIndex", "RowGroup", "Run", "Span"]
-
 _UNFRAMED = ("unframed", f"{DELETED}:unframed")
 _HEADER_BYTES = 8
 _FILE_COST, _RUN_COST, _ENTRY_COST = 1024, 512, 28

@@ -16,18 +16,6 @@ from gateway.protocols.pravega.events import EventCounter
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = [
-    "EVENT_COUNT",
-    "MARK_BYTES",
-    "KeptData",
-    "Segment",
-    "StagedData",
-    "Written",
-    "is_internal",
-    "is_staged",
-    "is_transient",
-]
-
 #: The id of the attribute with the number of events in a segment.
 EVENT_COUNT = bytes.fromhex("00000000000000000000000000000002")
 

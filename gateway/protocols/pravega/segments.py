@@ -40,8 +40,6 @@ from gateway.protocols.pravega.state import State
 from gateway.protocols.pravega.tables import Table
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["Change", "Segments"]
-
 _REPLACE_IF_EQUALS = 4
 
 _WHOLE_BYTES = 1 << 20

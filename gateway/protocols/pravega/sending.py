@@ -12,8 +12,6 @@ from gateway.sdk.command import endpoint
 from gateway.sdk.sender import Sender
 from gateway.sdk.sending import Feeding
 
-__all__ = ["Sending"]
-
 _LOTS = 4
 
 

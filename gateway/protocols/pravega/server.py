@@ -29,8 +29,6 @@ from gateway.sdk.limits import limits_of
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
 
-__all__ = ["PravegaListener", "PravegaServer", "accept"]
-
 _HELLO = struct.pack(">i", -127)
 
 #: Memory that a change takes beside its body.

@@ -21,8 +21,6 @@ from gateway.sdk.protocol import Context, Port, Service, Statistic, Statistics
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = ["PravegaService"]
-
 _MiB = 2**20
 _SUFFIX = ".controller"
 _STREAMS_SHOWN = 10

@@ -61,8 +61,6 @@ from gateway.protocols.pravega.wire_tables import (
 from gateway.sdk.costs import BYTE
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Session", "Step"]
-
 _EVENT, _PADDING, _PARTIAL = 0, -1, -2
 #: Those three come only inside of append blocks, which are not cut into frames.
 _KNOWN = frozenset(REQUESTS) - {_EVENT, _PADDING, _PARTIAL}

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Shared"]
-
 _T = TypeVar("_T")
 
 

@@ -31,8 +31,6 @@ from gateway.protocols.pravega.segment import KeptData, Segment
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 
-__all__ = ["SnapshotWriter", "restore", "save"]
-
 _FORMAT = 3
 _READABLE = (1, 2, 3)
 """Version 1 had no internal segments; before 3 entries came in their tables."""

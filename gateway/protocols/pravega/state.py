@@ -18,8 +18,6 @@ from gateway.protocols.pravega.records import Record
 from gateway.protocols.pravega.segment import Segment, Written
 from gateway.protocols.pravega.tables import Table
 
-__all__ = ["ChangeObserver", "State"]
-
 #: How many merges are remembered, for clients that repeat a request.
 _MERGED = 10_000
 

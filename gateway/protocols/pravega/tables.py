@@ -16,8 +16,6 @@ from gateway.protocols.pravega.errors import BadKeyVersion, BadOffset, KeyNotFou
 from gateway.protocols.pravega.sorted_keys import SortedKeys
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = ["ENTRY_BYTES", "Table"]
-
 _ABSENT = -1
 
 #: Memory that an entry takes beside its key and value, in bytes.

@@ -16,8 +16,6 @@ from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["TokenCheck", "allow_all", "check_token", "denied_reply"]
-
 _FAILED, _EXPIRED = 0, 1
 
 TokenCheck: TypeAlias = Callable[[str, str, Need], int | Denied | None]

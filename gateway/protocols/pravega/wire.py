@@ -28,39 +28,6 @@ from gateway.protocols.pravega.codec import (
     request,
 )
 
-__all__ = [
-    "NEVER",
-    "OLDEST",
-    "VERSION",
-    "AppendBlock",
-    "AppendBlockEnd",
-    "AppendSetup",
-    "AuthTokenCheckFailed",
-    "ConditionalAppend",
-    "ConditionalBlockEnd",
-    "ConditionalCheckFailed",
-    "DataAppended",
-    "ErrorMessage",
-    "Event",
-    "Hello",
-    "InvalidEventNumber",
-    "KeepAlive",
-    "NoSuchSegment",
-    "OperationUnsupported",
-    "Padding",
-    "PartialEvent",
-    "SegmentAlreadyExists",
-    "SegmentIsSealed",
-    "SegmentIsTruncated",
-    "SegmentMessage",
-    "SegmentRequest",
-    "SetupAppend",
-    "TableKeyBadVersion",
-    "TableKeyDoesNotExist",
-    "TableSegmentNotEmpty",
-    "WrongHost",
-]
-
 VERSION = 17
 OLDEST = 5
 

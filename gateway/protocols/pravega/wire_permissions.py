@@ -14,8 +14,6 @@ from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
 from gateway.protocols.pravega.codec import Message
 
-__all__ = ["WIRE", "Need"]
-
 
 class Need(StrEnum):
     """What is asked for; the text goes into `'ann' may not TEXT 'shop/orders'`."""

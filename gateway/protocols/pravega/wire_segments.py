@@ -19,38 +19,6 @@ from gateway.protocols.pravega.codec import (
 )
 from gateway.protocols.pravega.wire import SegmentMessage, SegmentRequest
 
-__all__ = [
-    "CreateSegment",
-    "CreateTransientSegment",
-    "DeleteSegment",
-    "FlushToStorage",
-    "GetSegmentAttribute",
-    "GetStreamSegmentInfo",
-    "ListStorageChunks",
-    "LocateOffset",
-    "MergeSegments",
-    "MergeSegmentsBatch",
-    "OffsetLocated",
-    "ReadSegment",
-    "SealSegment",
-    "SegmentAttribute",
-    "SegmentAttributeUpdated",
-    "SegmentCreated",
-    "SegmentDeleted",
-    "SegmentPolicyUpdated",
-    "SegmentRead",
-    "SegmentSealed",
-    "SegmentTruncated",
-    "SegmentsBatchMerged",
-    "SegmentsMerged",
-    "StorageFlushed",
-    "StreamSegmentInfo",
-    "TruncateSegment",
-    "UpdateSegmentAttribute",
-    "UpdateSegmentPolicy",
-]
-
-
 # -- Requests ------------------------------------------------------------------
 
 

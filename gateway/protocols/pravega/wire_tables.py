@@ -19,26 +19,6 @@ from gateway.protocols.pravega.codec import (
 )
 from gateway.protocols.pravega.wire import NEVER, SegmentMessage, SegmentRequest
 
-__all__ = [
-    "CreateTableSegment",
-    "DeleteTableSegment",
-    "GetTableSegmentInfo",
-    "ReadTable",
-    "ReadTableEntries",
-    "ReadTableEntriesDelta",
-    "ReadTableKeys",
-    "RemoveTableKeys",
-    "TableEntriesDeltaRead",
-    "TableEntriesRead",
-    "TableEntriesUpdated",
-    "TableKeysRead",
-    "TableKeysRemoved",
-    "TableRead",
-    "TableSegmentInfo",
-    "UpdateTableEntries",
-]
-
-
 # -- Requests ------------------------------------------------------------------
 
 

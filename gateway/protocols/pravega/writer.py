@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from gateway.protocols.pravega.client import EventWriter
 from gateway.sdk.sender import Batch
 
-__all__ = ["Writer"]
-
 
 class Writer:
     """Implements `gateway.sdk.sender.Writer`.  No I/O, no clock."""

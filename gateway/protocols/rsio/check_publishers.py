@@ -23,8 +23,6 @@ from twisted.internet.interfaces import IReactorTime
 
 from gateway.sdk.publisher import Elements, Fault, Finished, Publisher, Request, Source
 
-__all__ = ["check_publishers"]
-
 _LARGEST = 1 << 24
 _AT_ONCE = 256
 """Elements that a source gives at most in one call."""

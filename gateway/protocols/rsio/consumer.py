@@ -19,8 +19,6 @@ from gateway.protocols.rsio.signals import Accepted, Signal, Terminated, Violate
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed, LimitExceeded, Reassembly
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Consumer"]
-
 
 class Consumer:
     """Subscribes to any number of the peer's publishers."""

@@ -29,8 +29,6 @@ from gateway.protocols.rsio.wire import Incomplete, read_varint
 from gateway.sdk.costs import BYTE, FRAME, Turn, inflating
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["ENDLESS", "Decoder", "Overrun", "Oversized", "Run", "Streams", "elements"]
-
 _ZlibError = cast("type[Exception]", isal_zlib.error)
 
 _PRINTABLE = range(0x20, 0x7F)

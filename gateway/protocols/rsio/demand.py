@@ -9,8 +9,6 @@ subscriber whose requests are its acknowledgements.
 
 from __future__ import annotations
 
-__all__ = ["UNBOUNDED", "Credit", "Demand", "not_positive", "saturating_add"]
-
 UNBOUNDED = 2**63 - 1
 """The demand at and above which a stream is unbounded, for good."""
 

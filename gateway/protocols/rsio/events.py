@@ -36,8 +36,6 @@ from gateway.protocols.rsio.wire import read_varint
 from gateway.sdk.payload import flaws_of
 from gateway.sdk.varint import varint
 
-__all__ = ["NAMED", "RESUMED", "Life", "Part", "decode", "life", "pack", "parts"]
-
 _PLAIN, _PACKED, _LIFE = 1, 2, 3
 RESUMED, NAMED = 1, 2
 _LEAST_COMPRESSED_BYTES = 512

@@ -31,8 +31,6 @@ from gateway.protocols.rsio.streams import Consumed
 from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.pressure import waits_no_more
 
-__all__ = ["Ingest"]
-
 #: A batch may take so many times what was sent, and so many bytes more.
 _GROWTH, _GROWTH_BYTES = 4, 4096
 

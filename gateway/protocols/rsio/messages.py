@@ -22,40 +22,6 @@ from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
-__all__ = [
-    "ALPN",
-    "CORE",
-    "EXTENSION",
-    "FENCED",
-    "INSTANCE_BYTES",
-    "SUBPROTOCOL",
-    "VERSION",
-    "Announce",
-    "Cancel",
-    "ClientHello",
-    "Code",
-    "Compress",
-    "CompressAck",
-    "Extension",
-    "Form",
-    "Goodbye",
-    "GoodbyeAck",
-    "Message",
-    "OnComplete",
-    "OnError",
-    "OnNextLastPart",
-    "OnNextPart",
-    "OnSubscribe",
-    "Ping",
-    "Pong",
-    "Request",
-    "ServerHello",
-    "Stored",
-    "Subscribe",
-    "SubscribeFrom",
-    "Token",
-]
-
 VERSION = 0
 
 FENCED = "E412"

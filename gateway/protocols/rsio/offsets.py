@@ -34,8 +34,6 @@ from twisted.internet.defer import Deferred, succeed
 from gateway.event import Origin, Stored
 from gateway.protocols.rsio import events
 
-__all__ = ["SOURCE", "Claim", "Fenced", "Key", "Offsets"]
-
 PROTOCOL = "rsio"
 
 SOURCE = "source"

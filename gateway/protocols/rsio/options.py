@@ -14,8 +14,6 @@ from gateway.sdk.units import Number, Time
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Listener
 
-__all__ = ["Options", "names", "unproved_names"]
-
 _NAME_BYTES = 255
 """Of a publisher's name: docs/rsio-v0.md."""
 

@@ -15,8 +15,6 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension, Message
 
-__all__ = ["Outbound", "State"]
-
 _COMPRESS_FROM_BYTES = 256
 """Less is not worth compressing."""
 

@@ -20,8 +20,6 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.outbound import Outbound
 from gateway.protocols.rsio.streams import Served
 
-__all__ = ["BEGUN_BYTES", "PART_BYTES", "Parts"]
-
 PART_BYTES = (1 << 13) - 64
 """Larger elements are sent in parts of this size; two with their heads are 16 KiB."""
 

@@ -26,8 +26,6 @@ from gateway.protocols.rsio.signals import (
 from gateway.protocols.rsio.streams import UNKNOWN, Served
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Producer"]
-
 _MESSAGE_BYTES = 1 << 16
 """What is queued as one piece, so that it can be compressed as one block."""
 

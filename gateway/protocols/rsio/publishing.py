@@ -27,8 +27,6 @@ from gateway.protocols.rsio.producer import Producer
 from gateway.protocols.rsio.streams import Served
 from gateway.sdk.publisher import Elements, Fault, Finished, Publishers, Source
 
-__all__ = ["Publishing"]
-
 _TURN_BYTES = 1 << 18
 _TURN_ELEMENTS = 1024
 _PARTS_BYTES = 1 << 16

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from gateway.sdk.source import identified, timestamp
 
-__all__ = ["meters"]
-
 _METERS = 60
 
 

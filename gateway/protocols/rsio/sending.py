@@ -13,8 +13,6 @@ from gateway.protocols.rsio.sample import meters
 from gateway.sdk.command import WrongUse, endpoint, websocket
 from gateway.sdk.sending import Feeding
 
-__all__ = ["Sending"]
-
 #: Of events; the gateway's demand decides how many of them are on their way.
 _LOT, _LOTS = 128, 8
 

@@ -42,8 +42,6 @@ from gateway.sdk.pressure import Valve
 from gateway.sdk.protocol import Settings
 from gateway.sdk.publisher import Publishers
 
-__all__ = ["RsioListener", "RsioServer", "accept"]
-
 _NAME_BYTES = 255
 _SUBSCRIBE = 20.0
 """What a subscription costs a turn beside its reply."""

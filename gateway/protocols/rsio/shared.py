@@ -17,8 +17,6 @@ from gateway.sdk.pressure import batch_bytes
 from gateway.sdk.protocol import Settings
 from gateway.sdk.publisher import Publishers
 
-__all__ = ["Shared"]
-
 _FORGOTTEN_SECONDS = 60.0
 """Between two lines of the log about names that are forgotten."""
 

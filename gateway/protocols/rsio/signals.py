@@ -15,22 +15,6 @@ from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.streams import Consumed, Served
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "Accepted",
-    "Announced",
-    "Cancelled",
-    "DemandAdded",
-    "GoodbyeReceived",
-    "Opened",
-    "Signal",
-    "StoredReceived",
-    "SubscribeReceived",
-    "SubscribeRejected",
-    "Terminated",
-    "TokenReceived",
-    "Violated",
-]
-
 
 class Opened(Struct):
     """Both hellos were exchanged; `Session.extensions` are those in use."""

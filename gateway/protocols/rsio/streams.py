@@ -21,8 +21,6 @@ from gateway.protocols.rsio.demand import Demand, saturating_add
 from gateway.protocols.rsio.limits import Limits
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["UNKNOWN", "Consumed", "LimitExceeded", "Reassembly", "Served"]
-
 UNKNOWN = -1
 """The size of the elements of a stream before its onSubscribe."""
 

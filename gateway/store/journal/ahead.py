@@ -15,8 +15,6 @@ from pathlib import Path
 from gateway.sdk.disk import Disk
 from gateway.store.journal import segment
 
-__all__ = ["AHEAD_BYTES", "EARLY_BYTES", "begin", "in_time"]
-
 EARLY_BYTES = 1 << 30
 """Read by `begin` at most: of more the system could have let go again before it is checked."""
 AHEAD_BYTES = 64 << 20

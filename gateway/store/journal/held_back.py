@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 
 from twisted.logger import Logger, LogLevel
 
-__all__ = ["HoldingLog"]
-
 _SETTLED_SECONDS = 3.0
 _ERRORS = {"commit", "stall"}
 """Reasons of the disk's, rather than of whoever fills it."""

@@ -53,8 +53,6 @@ from gateway.store.journal.shares import Shares
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
 
-__all__ = ["Commit", "Journal"]
-
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1
 _T = TypeVar("_T")

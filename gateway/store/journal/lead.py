@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 
-__all__ = ["Lead"]
-
 _MOST_OF_INTERVAL = 0.5
 """Of the interval: no more than twice as many files are made."""
 _FADES = 0.125

@@ -42,8 +42,6 @@ from gateway.store.journal import segment
 from gateway.store.journal.spares import Spares
 from gateway.store.room import Room
 
-__all__ = ["Log", "Segment", "SyncFailed", "Synced"]
-
 
 class SyncFailed(OSError):
     """`fdatasync` failed: what was written since the last one may be durable or not."""

@@ -21,17 +21,6 @@ from gateway.sdk.interfaces import Told
 from gateway.store.journal.log import Synced
 from gateway.store.threads import Threads
 
-__all__ = [
-    "GROUP_BATCHES",
-    "GROUP_BYTES",
-    "TOLD_AT_ONCE",
-    "Durable",
-    "Queues",
-    "Reactor",
-    "Waiting",
-    "telling",
-]
-
 GROUP_BYTES = 4 * 2**20
 GROUP_BATCHES = 512
 """Of one commit, so that those behind tiny ones need not wait for all of them."""

@@ -50,16 +50,6 @@ from gateway.store.journal.ahead import in_time
 from gateway.store.journal.log import Segment, Synced
 from gateway.store.journal.spares import is_spare
 
-__all__ = [
-    "DAMAGED",
-    "Loss",
-    "Recovered",
-    "SettledJournal",
-    "examine",
-    "name_aside",
-    "set_aside",
-]
-
 DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""
 

@@ -51,25 +51,6 @@ import msgspec
 
 from gateway.event import MAX_LSN, Batch, Origin, Stored
 
-__all__ = [
-    "HEADER_BYTES",
-    "RECORD_BYTES",
-    "SUFFIX",
-    "Damage",
-    "Encoder",
-    "Header",
-    "InvalidSegment",
-    "OtherFormat",
-    "Scan",
-    "begins",
-    "in_order",
-    "mend_header",
-    "name",
-    "parse_name",
-    "place_of_lost",
-    "seal",
-]
-
 VERSION = 2
 SUFFIX = ".journal"
 UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")

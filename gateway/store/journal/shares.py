@@ -17,8 +17,6 @@ from twisted.internet.defer import Deferred
 from gateway.event import Batch, Origin, address_of
 from gateway.store.journal.queues import GROUP_BATCHES, GROUP_BYTES
 
-__all__ = ["Shares"]
-
 _ALL_BATCHES = 8 * GROUP_BATCHES
 """What an address may have that is alone, …"""
 _LEAST_BATCHES = 4

@@ -27,8 +27,6 @@ from gateway.sdk.disk import Disk, File
 from gateway.store.journal import segment
 from gateway.store.shared import SharedDeque
 
-__all__ = ["Spares", "is_spare"]
-
 _SUFFIX = ".spare"
 _MOST_BYTES = 128 << 20
 """Of all; or one file.  They come in crowds where protocols remember (`checkpoint`)."""

@@ -12,8 +12,6 @@ from gateway.store.journal.log import Segment
 from gateway.store.room import Room
 from gateway.store.threads import Threads
 
-__all__ = ["Backlog"]
-
 _UPCOMING = 16
 
 

@@ -21,8 +21,6 @@ import msgspec
 from gateway.sdk.summed import decode
 from gateway.store.names import file_name, parse_file_name
 
-__all__ = ["Damaged", "Entry", "entries", "mend", "parse"]
-
 
 class Damaged(Exception):
     """Nobody can tell what a damaged line said; the text says what to do."""

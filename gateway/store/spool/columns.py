@@ -13,15 +13,6 @@ import pyarrow as pa
 
 from gateway.event import SCHEMA, Origin, Rows, Stored
 
-__all__ = [
-    "ENCODED",
-    "GROUP_BYTES",
-    "GROUP_ROWS",
-    "Columns",
-    "leave_pandas_out",
-    "numbers",
-]
-
 GROUP_ROWS = 1 << 15
 GROUP_BYTES = 24 * 2**20
 

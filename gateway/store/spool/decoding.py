@@ -28,8 +28,6 @@ from gateway.plugins import RAISED
 from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS, Columns, numbers
 
-__all__ = ["UNDECODABLE", "Decoder", "Failure", "fill_gaps"]
-
 UNDECODABLE = "undecodable"
 
 _RUN, _RUN_BYTES, _RUN_EVENTS = 512, 4096, 16

@@ -18,8 +18,6 @@ from gateway.sdk.disk import Disk
 from gateway.store.names import parse_file_name
 from gateway.store.statefile import StateFile
 
-__all__ = ["NAME", "Expired", "ExpiredRecord"]
-
 NAME = "expired"
 
 

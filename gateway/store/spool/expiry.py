@@ -20,8 +20,6 @@ from gateway.store.disk import NO_ROOM
 from gateway.store.names import parse_file_name
 from gateway.store.spool.retained import Retained
 
-__all__ = ["Expiry"]
-
 _MOST_SECONDS = 60.0  # between two looks
 _AT_ONCE = 100
 _BYTES_AT_ONCE = 64 << 20

@@ -17,8 +17,6 @@ import msgspec
 from gateway.sdk.disk import Disk
 from gateway.store.statefile import StateFile
 
-__all__ = ["NAME", "Kept", "kept_until"]
-
 NAME = "kept"
 
 

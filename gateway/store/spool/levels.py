@@ -19,8 +19,6 @@ from gateway.sdk.disk import Disk
 from gateway.spoken import size
 from gateway.store.names import parse_file_name
 
-__all__ = ["Level", "Levels"]
-
 #: A day of one file a second is 86,400 files, and nothing waits for their number:
 #: counting the archive takes one part in so many of our time, at most.
 _COUNTING_SHARE = 50

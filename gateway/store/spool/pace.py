@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Pace"]
-
 _SECONDS = 2.0
 """The room that is left would last for so long."""
 _KEPT_FREE = 16

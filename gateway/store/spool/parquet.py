@@ -25,8 +25,6 @@ from gateway.store.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
 
-__all__ = ["Written", "open_writer", "write"]
-
 _GATHERED = 1 << 20
 """So many bytes go to the file at a time: a thread that encodes needs the interpreter for
 each of these writes only, not for each page while another one decodes."""

@@ -34,8 +34,6 @@ from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile, wr
 if TYPE_CHECKING:
     from gateway.event import Decode
 
-__all__ = ["decoders", "main", "work"]
-
 _NICE = 10
 """See `setpriority(2)`."""
 _IDLE_SECONDS = 1.0

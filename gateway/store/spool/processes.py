@@ -29,8 +29,6 @@ from gateway.store.names import hidden_name
 from gateway.store.silence import Silence
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile
 
-__all__ = ["Lost", "Processes", "usual_number"]
-
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0
 """Without a row group, where one takes a tenth of a second; of what is no hang see

@@ -40,8 +40,6 @@ from gateway.store.shared import SharedDict
 from gateway.store.spool.catalog import Catalog, Entry
 from gateway.store.spool.writing import Task, Writer, WrittenFile
 
-__all__ = ["Published", "Publisher"]
-
 _BESIDE_PAYLOAD = 5
 """Bytes that an event takes of a file beside its payload: above all four with its length."""
 _TIMES_DIFFER = 0.01

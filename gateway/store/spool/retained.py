@@ -40,8 +40,6 @@ from gateway.store.names import kept_name, parse_file_name, parse_kept_name
 from gateway.store.spool import selection
 from gateway.store.spool.selection import Damaged, Needed
 
-__all__ = ["Retained"]
-
 _FILE_BYTES = 128 << 20
 """Neighbours become one file as long as they have no more.  This, like `_MOVED_BYTES`,
 is of rows as they are unpacked, which is what it costs to write them anew: the same bytes

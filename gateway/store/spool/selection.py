@@ -16,8 +16,6 @@ from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.sdk.arrow import codes
 from gateway.store.spool.parquet import open_writer
 
-__all__ = ["Damaged", "Needed", "count", "select", "unpacked"]
-
 _GROUP_ROWS, _GROUP_BYTES = 100_000, 32 << 20
 """A row group is written when it has one of these."""
 

@@ -37,8 +37,6 @@ from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
 
-__all__ = ["Spool"]
-
 _TICK_SECONDS = 1.0
 _HELD_TICK_SECONDS = 0.05
 """While the spool is full; but looking takes one part in `_LOOKING_SHARE` of our time."""

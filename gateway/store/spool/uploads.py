@@ -32,8 +32,6 @@ from gateway.store.names import parse_file_name
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
 
-__all__ = ["Uploaded", "Uploads"]
-
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0
 _AWAY_FAILURES = 3

@@ -25,8 +25,6 @@ from gateway.store.journal import segment
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
 
-__all__ = ["AT_ONCE", "Here", "Progress", "Task", "Writer", "WrittenFile", "write"]
-
 AT_ONCE = 2
 """So many files a process has in hand: one is decoded while the end of the one before it
 is encoded, synced and entered in the catalog."""

@@ -21,8 +21,6 @@ from gateway.protocols.pomelo.push.message import Push, Rejected
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import PRIORITIES
 
-__all__ = ["Call", "Done", "call", "rows_of"]
-
 
 class _Push(msgspec.Struct):
     route: str

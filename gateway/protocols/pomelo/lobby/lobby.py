@@ -30,8 +30,6 @@ from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.http_client import Backend, Unreachable
 from gateway.sdk.outgoing import certificates
 
-__all__ = ["OUTCOMES", "Heard", "Lobby", "backend_of", "portions", "total"]
-
 OUTCOMES = ("answered", "refused", "away")
 _PORTION_BYTES = MOST_CALL_BYTES // 2
 """Of the bodies in one call, without the last one."""

@@ -17,8 +17,6 @@ from twisted.logger import Logger
 from gateway.protocols.pomelo.lobby.call import Done
 from gateway.sdk.http_client import Backend, Reply, Unreachable
 
-__all__ = ["MOST_CALL_BYTES", "Neighbour"]
-
 MOST_CALL_BYTES = 1 << 20
 """Of one call: the admin port takes no more."""
 _MOST_WAITING_BYTES = 16 << 20

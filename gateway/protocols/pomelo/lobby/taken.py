@@ -20,8 +20,6 @@ from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.protocol import Answer
 
-__all__ = ["OUTCOMES", "Taken"]
-
 OUTCOMES = ("done", "repeated", "refused")
 _REMEMBERED_SECONDS = 60.0
 """The longest `options.lobby.timeout` is half of it."""

@@ -14,8 +14,6 @@ import msgspec
 from gateway.protocols.pomelo.groups import checked_name
 from gateway.protocols.pomelo.registry import Member, Registry
 
-__all__ = ["Addressee", "Given", "addressee"]
-
 _NAMES = "session, uid, group, attributes, all: true"
 
 

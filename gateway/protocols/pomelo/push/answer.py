@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["AnswerRow", "answer_row"]
-
 _MOST_ID = 0xFFFFFFFF
 
 

@@ -11,8 +11,6 @@ from twisted.internet.task import deferLater
 
 from gateway.protocols.pomelo.registry import Delivery
 
-__all__ = ["Slices"]
-
 _SECONDS = 0.005
 """Of one slice."""
 _AT_ONCE = 256

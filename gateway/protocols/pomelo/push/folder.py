@@ -39,8 +39,6 @@ from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.push.rows import Row, Unreadable, read
 from gateway.sdk.disk import Disk
 
-__all__ = ["File", "Folder", "identity"]
-
 _SPARK_METADATA = "_spark_metadata"
 _BAD, _REASON = ".bad-", ".reason"
 _MOST_NAME = 255

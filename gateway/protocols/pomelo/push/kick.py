@@ -12,8 +12,6 @@ import msgspec
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["Kick", "kick"]
-
 _REASON_CHARS = 200
 
 

@@ -14,8 +14,6 @@ from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["Asked", "Membership", "change", "membership", "membership_of"]
-
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
     """How a request, or an answer, asks for it."""

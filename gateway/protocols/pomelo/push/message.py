@@ -10,8 +10,6 @@ from gateway.protocols.pomelo.push.addressee import Addressee
 from gateway.protocols.pomelo.push.row import Row
 from gateway.protocols.pomelo.registry import PRIORITIES, Delivery, Registry
 
-__all__ = ["Push", "Rejected", "push", "seconds_of"]
-
 
 @dataclass(slots=True, frozen=True)
 class Push(Row):

@@ -23,8 +23,6 @@ from gateway.protocols.pomelo.push.folder import File, Folder
 from gateway.protocols.pomelo.push.rows import Row, Unreadable
 from gateway.sdk.interfaces import Journal
 
-__all__ = ["Outbox"]
-
 _POLL_SECONDS = 0.2
 _FORGET_SECONDS = 10.0
 _SWEEPS = 100

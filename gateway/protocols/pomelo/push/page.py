@@ -25,8 +25,6 @@ from gateway.protocols.pomelo.push.message import Push, push
 from gateway.protocols.pomelo.push.row import Row
 from gateway.sdk.protocol import Answer, Post
 
-__all__ = ["page", "parse"]
-
 
 class _To(msgspec.Struct, forbid_unknown_fields=True):
     session: str | None = None

@@ -25,8 +25,6 @@ from attrs import define
 from gateway.sdk.disk import Disk, File, replace_file
 from gateway.sdk.summed import decode, encode
 
-__all__ = ["PushedNames"]
-
 _SPARE_LINES = 1000
 
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from gateway.protocols.pomelo.registry import Delivery, Registry
 
-__all__ = ["Row"]
-
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Row:

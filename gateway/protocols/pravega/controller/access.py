@@ -25,16 +25,6 @@ from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-__all__ = [
-    "Access",
-    "Kind",
-    "Resource",
-    "Rule",
-    "in_sentences",
-    "of_segment",
-    "of_stream",
-]
-
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
 _MOST_KNOWN, _MOST_KNOWN_CHARACTERS = 10_000, 600

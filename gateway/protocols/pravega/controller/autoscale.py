@@ -30,8 +30,6 @@ from gateway.protocols.pravega.controller.scaling import (
     is_scalable,
 )
 
-__all__ = ["Autoscale"]
-
 _MINUTE = 60.0
 _SPLIT = ((2, 5.0), (5, 2.0), (10, 1.0))
 """More than so many times the target for so many minutes is too much."""

@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 from gateway.protocols.pravega.controller.access import Kind, Resource, of_stream
 from gateway.protocols.pravega.wire_permissions import Need
 
-__all__ = ["CALLS"]
-
 _Asked: TypeAlias = Callable[[Any], Iterator[tuple[Need, Resource]]]
 """Gives what a request asks for: all of it must be allowed."""
 

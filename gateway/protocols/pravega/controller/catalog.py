@@ -38,16 +38,6 @@ from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.wire import NEVER
 
-__all__ = [
-    "Catalog",
-    "KeyValueTable",
-    "ReaderGroup",
-    "Scaling",
-    "Scope",
-    "Stream",
-    "Transaction",
-]
-
 _KEY_BYTES = 32
 _EPOCH_BITS = 32
 """The id of a transaction has its epoch above so many bits of its upper half."""

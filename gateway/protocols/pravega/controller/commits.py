@@ -26,8 +26,6 @@ from gateway.protocols.pravega.controller.names import segment, transaction
 from gateway.protocols.pravega.controller.scaling import check_count
 from gateway.protocols.pravega.errors import SegmentError
 
-__all__ = ["Commits", "Key", "pairs"]
-
 Key = tuple[str, str, int, int]
 """Of a transaction: scope, stream, and the two halves of its id."""
 Place: TypeAlias = tuple[str, str]

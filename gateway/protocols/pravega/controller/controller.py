@@ -31,8 +31,6 @@ from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.controller.watermarks import Watermarks
 from gateway.protocols.pravega.options import Options
 
-__all__ = ["Controller"]
-
 #: Calls that need room in tables.  Those that end or delete something always have it.
 _GROWING = frozenset(
     (

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 
 from pydantic import SecretStr
 
-__all__ = ["Credentials"]
-
 
 class Credentials:
     """The callers that are known."""

@@ -23,20 +23,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-__all__ = [
-    "Cover",
-    "Part",
-    "between",
-    "equal_ranges",
-    "head",
-    "in_epoch",
-    "predecessors",
-    "read_to",
-    "replaced",
-    "scalings",
-    "successors",
-]
-
 _NUMBER_BITS = 32
 _OPEN = -1
 

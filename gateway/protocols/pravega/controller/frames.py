@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from gateway.sdk.costs import BYTE, Turn
 
-__all__ = ["FrameCutter"]
-
 _PREFACE_BYTES = 24
 _HEADER_BYTES = 9
 _END_STREAM = 0x1

@@ -37,8 +37,6 @@ from gateway.protocols.pravega.controller.frames import FrameCutter
 from gateway.sdk.costs import Turn
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Call", "Calls", "Code", "Failed", "over_limit"]
-
 _PREFIX = 5
 _UNITS = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")

@@ -25,8 +25,6 @@ from gateway.protocols.pravega.controller.methods import (
 from gateway.protocols.pravega.controller.names import TABLE, usable
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
-__all__ = ["KeyValueTables"]
-
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _NOT_FOUND = 2
 

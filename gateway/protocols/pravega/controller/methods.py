@@ -16,19 +16,6 @@ from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.messages import Message
 
-__all__ = [
-    "FAILURE",
-    "SUCCESS",
-    "Caller",
-    "Method",
-    "Methods",
-    "Unfinished",
-    "find",
-    "page",
-    "segment_range",
-    "status",
-]
-
 SUCCESS, FAILURE = 0, 1
 """These two codes are the same in the status of every method."""
 

@@ -8,16 +8,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = [
-    "MARK",
-    "READER_GROUP",
-    "SYSTEM",
-    "TABLE",
-    "segment",
-    "transaction",
-    "usable",
-]
-
 #: Prefix of the controller's own tables, which no client may read or write.
 SYSTEM = "_system/"
 

@@ -21,18 +21,6 @@ from typing import (
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-__all__ = [
-    "MESSAGES",
-    "Double",
-    "Int32",
-    "Int64",
-    "Message",
-    "Undecodable",
-    "declared",
-    "decode",
-    "field",
-]
-
 Undecodable = message.DecodeError
 
 Int32: TypeAlias = Annotated[int, "int32"]

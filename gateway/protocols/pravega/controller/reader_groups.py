@@ -22,8 +22,6 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import READER_GROUP, usable
 
-__all__ = ["ReaderGroups", "read_by"]
-
 _NO_SCOPE, _BAD_NAME = 2, 3
 _NO_GROUP, _BAD_CONFIG = 2, 3
 _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5

@@ -27,8 +27,6 @@ from gateway.protocols.pravega.controller.reader_groups import read_by
 from gateway.protocols.pravega.controller.rounds import Rounds
 from gateway.protocols.pravega.segment import Segment
 
-__all__ = ["Retention"]
-
 _MARKS = 100
 """So many of a segment cost as much as a segment, or a group."""
 _TIME, _SIZE = 1, 2

@@ -12,8 +12,6 @@ from twisted.logger import Logger
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller.grpc import Failed
 
-__all__ = ["Rounds"]
-
 _AT_ONCE = 100
 """Of what steps cost, in one turn of the event loop."""
 

@@ -31,8 +31,6 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import MARK, READER_GROUP
 
-__all__ = ["BY_BYTES", "BY_EVENTS", "Scalings", "check_count", "is_scalable"]
-
 #: Limit of one stream: reader groups and transactions use all segments of an epoch, and
 #: each scaling writes down what the stream had before.
 _STREAM_SEGMENTS = 10_000

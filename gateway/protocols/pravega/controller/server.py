@@ -27,8 +27,6 @@ from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.pressure import Valve
 from gateway.sdk.protocol import Settings
 
-__all__ = ["ControllerAccept", "ControllerServer", "accept"]
-
 _STREAMS = 1000
 """Calls of one connection at once.  Java clients start calls before they know it."""
 _CALL_FRAMES = 20

@@ -31,8 +31,6 @@ from gateway.protocols.pravega.controller.methods import (
 from gateway.protocols.pravega.controller.names import MARK
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 
-__all__ = ["StreamSegments", "address"]
-
 _DEFAULT_PORT = 9090
 
 

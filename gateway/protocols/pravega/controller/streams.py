@@ -28,8 +28,6 @@ from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.segment import Segment
 
-__all__ = ["Streams"]
-
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
 _NOT_FOUND, _NO_SUCH_SCOPE, _NOT_SEALED, _NOT_EMPTY, _IS_SEALED = 2, 3, 3, 3, 4

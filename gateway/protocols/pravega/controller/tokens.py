@@ -19,8 +19,6 @@ from gateway.protocols.pravega.errors import Denied
 from gateway.protocols.pravega.tokens import TokenCheck
 from gateway.protocols.pravega.wire_permissions import Need
 
-__all__ = ["DelegationTokens"]
-
 _FAILED, _EXPIRED = 0, 1
 _SEGMENT_PARTS = 3
 _MOST_TOKENS = 10_000

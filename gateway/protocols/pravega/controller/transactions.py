@@ -38,8 +38,6 @@ from gateway.protocols.pravega.controller.methods import (
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
 from gateway.protocols.pravega.errors import SegmentError
 
-__all__ = ["Transactions"]
-
 OPEN, COMMITTING, COMMITTED, ABORTED = 1, 2, 3, 5
 """States of a transaction, as the protocol numbers them; there are no others here."""
 _WILL_BE_THERE = (COMMITTING, COMMITTED)

@@ -37,8 +37,6 @@ from gateway.protocols.pravega.controller.rounds import Rounds
 from gateway.protocols.pravega.modified_utf8 import encode as utf8
 from gateway.protocols.pravega.segment import Segment
 
-__all__ = ["Watermarks", "encoded"]
-
 _BAD_TIME, _BAD_POSITION, _INTERNAL = 1, 2, 3
 _UNKNOWN_WRITER, _NO_STREAM = 1, 2
 

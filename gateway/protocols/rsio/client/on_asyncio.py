@@ -16,8 +16,6 @@ from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.reconnecting import Reconnecting
 from gateway.protocols.rsio.client.runtime import Waiter
 
-__all__ = ["Sender", "connect"]
-
 
 class _Runtime:
     """Implements `Runtime`."""

@@ -15,8 +15,6 @@ from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 from gateway.protocols.rsio.messages import SUBPROTOCOL
 from gateway.sdk.outgoing import Stream, Streams
 
-__all__ = ["TwistedRuntime", "connect"]
-
 
 class TwistedRuntime:
     """Implements `Runtime`."""

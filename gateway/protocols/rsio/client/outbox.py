@@ -6,8 +6,6 @@ import os
 from collections import deque
 from itertools import accumulate, islice
 
-__all__ = ["Outbox"]
-
 _INSTANCE_BYTES = 8
 
 

@@ -32,8 +32,6 @@ from gateway.protocols.rsio.signals import (
 from gateway.protocols.rsio.streams import Consumed, Served
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Peer", "connected"]
-
 _HELLO_SECONDS = 10.0
 _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16

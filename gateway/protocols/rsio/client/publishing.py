@@ -21,8 +21,6 @@ from gateway.protocols.rsio.streams import Served
 if TYPE_CHECKING:
     from gateway.protocols.rsio.client.peer import Peer
 
-__all__ = ["Publishing"]
-
 _AT_ONCE = 1024
 """Elements that are given to the session at most in one call."""
 _SHARE_BYTES = 1 << 13

@@ -24,8 +24,6 @@ from gateway.protocols.rsio.client.runtime import (
 )
 from gateway.sdk.sender import Backoff, Unacknowledged
 
-__all__ = ["Reconnecting"]
-
 
 class Reconnecting:
     """What is not acknowledged is sent again on the next connection.

@@ -5,18 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-__all__ = [
-    "CanNotResume",
-    "Condition",
-    "Disconnected",
-    "Fenced",
-    "Runtime",
-    "StreamFailed",
-    "Transport",
-    "Waiter",
-    "sleep",
-]
-
 
 class Disconnected(ConnectionError):
     """The connection ended, or could not be opened."""

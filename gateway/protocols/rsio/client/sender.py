@@ -20,8 +20,6 @@ from gateway.protocols.rsio.client.on_twisted import TwistedRuntime
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.reconnecting import Reconnecting
 
-__all__ = ["Sender"]
-
 
 class Sender(Reconnecting):
     """As `gateway.sdk.sender.Sender`, and see `Reconnecting`."""

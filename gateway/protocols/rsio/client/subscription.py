@@ -13,8 +13,6 @@ from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 if TYPE_CHECKING:
     from gateway.protocols.rsio.client.peer import Peer
 
-__all__ = ["Subscription"]
-
 
 class Subscription:
     """An asynchronous iterator of elements; `async with` cancels it at the end.

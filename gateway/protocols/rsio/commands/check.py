@@ -11,8 +11,6 @@ import argparse
 from gateway.sdk.command import WrongUse
 from rsio_check import command
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = command.HELP
 add_arguments = command.add_arguments
 

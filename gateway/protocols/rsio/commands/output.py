@@ -11,8 +11,6 @@ from twisted.internet.interfaces import IWriteDescriptor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-__all__ = ["Output"]
-
 #: What a pipe that is ready surely takes (PIPE_BUF).
 _AT_ONCE = 4096
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gateway.protocols.rsio.client import Subscription
     from gateway.sdk.sender import Backoff
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = """\
 Show a gateway's events, a JSON object on each line: live, or from an lsn on.  The
 gateway must have an RS.io listener that publishes them: options: {publish: [tap, events]}.
