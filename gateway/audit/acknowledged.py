@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.audit.counts import Counts, Ints
-from gateway.audit.lake import Problem, by_life
+from gateway.audit.lake import Problem, Unusable, by_life, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.audit.sites import Site, Spools, distinct
@@ -161,7 +161,7 @@ class _Search:
 
     def _table(self, path: Place, published_by: str = "") -> None:
         try:
-            with pq.ParquetFile(opened(path)) as file:
+            with reading(path), pq.ParquetFile(opened(path)) as file:
                 if _shredded(file.schema_arrow):
                     why = "its column body is shredded (variant.writeShredding)"
                     self.unsearched.append(Problem(str(path), why))
@@ -172,9 +172,7 @@ class _Search:
                     _BATCH_ROWS, columns=there, use_threads=False
                 ):
                     self._rows(batch, published_by)
-        except PermissionError:
-            raise
-        except Exception:  # a damaged footer makes pyarrow raise anything
+        except (Unusable, FileNotFoundError):
             return
 
     def _rows(self, batch: pa.RecordBatch, published_by: str) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.audit.lake import Problem
+from gateway.audit.lake import Problem, Unusable, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 
@@ -119,7 +119,7 @@ def _parts(
 ) -> Iterator[pa.Table]:
     wanted = list(columns) if node is None else [*columns, "node"]
     try:
-        with pq.ParquetFile(opened(path)) as file:
+        with reading(path), pq.ParquetFile(opened(path)) as file:
             if not set(wanted) <= set(file.schema_arrow.names):
                 return
             for batch in file.iter_batches(_BATCH_ROWS, columns=wanted):
@@ -131,9 +131,7 @@ def _parts(
                     rows["agent_id"].is_valid(), rows["log_offset"].is_valid()
                 )
                 yield rows.filter(known)
-    except PermissionError:
-        raise
     except FileNotFoundError:
         found.vanished.add(path)
-    except Exception as why:  # a damaged footer makes pyarrow raise anything
-        found.problems.append(Problem(str(path), " ".join(str(why).split())))
+    except Unusable as why:
+        found.problems.append(Problem(str(path), str(why)))

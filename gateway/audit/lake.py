@@ -159,29 +159,33 @@ def columns(
     every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged
     or has other columns, FileNotFoundError, PermissionError.
     """
+    with reading(path), _opened(path) as file:
+        schema = file.schema_arrow
+        check_columns(schema)
+        if payloads is not None:
+            for batch in _whole(file):
+                if "payload" in schema.names:
+                    payloads.add(batch.column("payload"))
+                yield from _lsns(_found(batch))
+            return
+        wanted = ("node", "incarnation", "lsn", "flaw")
+        names = [name for name in wanted if name in schema.names]
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+            yield from _lsns(_found(batch))
+
+
+@contextlib.contextmanager
+def reading(place: Place) -> Iterator[None]:
+    """What can not be read inside is `Unusable`: a damaged file makes pyarrow raise anything.
+
+    FileNotFoundError and PermissionError are raised as they are.
+    """
     try:
-        with _opened(path) as file:
-            schema = file.schema_arrow
-            check_columns(schema)
-            if payloads is None:
-                names = [
-                    name
-                    for name in ("node", "incarnation", "lsn", "flaw")
-                    if name in schema.names
-                ]
-                for batch in file.iter_batches(
-                    _BATCH_ROWS, columns=names, use_threads=False
-                ):
-                    yield from _lsns(_found(batch))
-            else:
-                for batch in _whole(file):
-                    if "payload" in schema.names:
-                        payloads.add(batch.column("payload"))
-                    yield from _lsns(_found(batch))
+        yield
     except (FileNotFoundError, PermissionError, Unusable):
         raise
-    except Exception as why:  # a damaged footer makes pyarrow raise anything
-        raise Unusable(_reason(path, why)) from None
+    except Exception as why:
+        raise Unusable(_reason(place, why)) from None
 
 
 @contextlib.contextmanager

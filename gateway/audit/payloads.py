@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import GREATEST, Ints
 from gateway.audit.files import runs_in
-from gateway.audit.lake import Problem, Unusable, check_columns
+from gateway.audit.lake import Problem, Unusable, check_columns, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests, incarnation
@@ -324,16 +324,14 @@ class _Tables:
             return self._memory[number]
         piece = self._pieces[number]
         try:
-            loaded = _load(piece)
-        except PermissionError:
-            raise
+            with reading(piece.path):
+                loaded = _load(piece)
         except FileNotFoundError:
             loaded = _NOTHING  # compacted meanwhile
             self.vanished.add(piece.path)
-        except Exception as why:
+        except Unusable as why:
             loaded = _NOTHING
-            text = f"it can not be read: {why}"
-            self.problems.append(Problem(str(piece.path), text))
+            self.problems.append(Problem(str(piece.path), str(why)))
         self._memory[number] = loaded
         self._bytes += loaded.bytes
         while self._bytes > _CACHE_BYTES and len(self._memory) > 1:
@@ -345,11 +343,10 @@ class _Tables:
 def _pieces(path: Place) -> Iterable[_Piece]:
     """Nothing of what can not be read: somebody else tells that."""
     try:
-        metadata = pq.read_metadata(opened(path))
+        with reading(path):
+            metadata = pq.read_metadata(opened(path))
         check_columns(metadata.schema.to_arrow_schema())
-    except PermissionError:
-        raise
-    except Exception:
+    except (Unusable, FileNotFoundError):
         return []
     column = next(
         at
@@ -370,12 +367,10 @@ def _pieces(path: Place) -> Iterable[_Piece]:
 def _rows_of(node: str, piece: _Piece) -> int:
     """How many; as many as it has if that can not be told."""
     try:
-        with pq.ParquetFile(opened(piece.path)) as file:
+        with reading(piece.path), pq.ParquetFile(opened(piece.path)) as file:
             rows = file.read_row_group(piece.group, columns=["node"])
-        mine = pc.sum(pc.equal(rows["node"].cast(pa.string()), node)).as_py()
-    except PermissionError:
-        raise
-    except Exception:  # gone, or damaged
+            mine = pc.sum(pc.equal(rows["node"].cast(pa.string()), node)).as_py()
+    except (Unusable, FileNotFoundError):
         return piece.rows
     return int(mine or 0)
 
@@ -400,7 +395,7 @@ def _load(piece: _Piece) -> _Loaded:
 def _payloads(rows: pa.Table) -> pa.Array | None:
     """As they were sent: the text of `body`, else `payload`; None if one is VARIANT.
 
-    Raises `Unusable` if a row has neither.
+    Raises ValueError if a row has neither.
     """
     found = pa.nulls(len(rows), pa.large_binary())
     variant = False
@@ -413,5 +408,5 @@ def _payloads(rows: pa.Table) -> pa.Array | None:
                 column = column.cast(pa.binary())
             found = pc.coalesce(found, column.cast(pa.large_binary()))
     if found.null_count and not variant:
-        raise Unusable("a row has neither body nor payload")
+        raise ValueError("a row has neither body nor payload")
     return None if found.null_count else found

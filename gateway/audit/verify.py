@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.audit.files import runs_in
-from gateway.audit.lake import Problem, Unusable
+from gateway.audit.lake import Problem, Unusable, reading
 from gateway.event import SCHEMA
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
@@ -73,18 +73,10 @@ def _verify_one(path: Path, spans: dict[str, list[SpoolFile]], latest: float) ->
         raise Unusable("not a name that the gateway gives; it does not belong here")
     file = SpoolFile(path, *parsed)
     spans[file.node].append(file)
-    stat = path.stat()
-    if not stat.st_size:
-        raise Unusable("it is empty: zero bytes are no Parquet file")
-    if stat.st_mtime > latest:
+    if path.stat().st_mtime > latest:
         raise Unusable("its modification time lies in the future")
-    try:
-        with pq.ParquetFile(path) as content:
-            schema, rows = content.schema_arrow, content.metadata.num_rows
-    except (FileNotFoundError, PermissionError):
-        raise
-    except Exception as why:  # a damaged footer makes pyarrow raise anything
-        raise Unusable(f"it can not be read: {' '.join(str(why).split())}") from None
+    with reading(path), pq.ParquetFile(path) as content:
+        schema, rows = content.schema_arrow, content.metadata.num_rows
     if not schema.equals(SCHEMA):
         raise Unusable(f"its columns are not the gateway's: {_differ(schema)}")
     wanted = file.last - file.first + 1
