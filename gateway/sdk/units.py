@@ -126,14 +126,14 @@ def _text_schema(pattern: str) -> JsonSchemaValue:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Marks a number with a unit, which people write as text, between two bounds."""
+    """Marks a number between two bounds; one with a unit people write as text."""
 
     unit: str
     read: Callable[[object], Any]
-    write: Callable[[Any], str]
+    write: Callable[[Any], str | int]
     schema: JsonSchemaValue = field(hash=False)
-    low: str
-    high: str
+    low: str | int
+    high: str | int
 
     def parse(self, value: object) -> Any:
         """The value in its unit within the bounds, or ValueError."""
@@ -157,7 +157,8 @@ class Quantity:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"unit": self.unit, **self.schema}
+        unit = {"unit": self.unit} if self.unit else {}
+        return {**unit, **self.schema}
 
 
 def Size(low: str = "1B", high: str = "1024TiB") -> Quantity:
@@ -173,31 +174,8 @@ def Time(low: str = "1ms", high: str = "3650d") -> Quantity:
     return Quantity("time", parse_time, format_time, schema, low, high)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """Marks a whole number: `Annotated[int, Number(low=1)]`."""
-
-    low: int = 1
-    high: int = 2**31
-
-    def parse(self, value: object) -> int:
-        """A number within the bounds, or ValueError."""
-        number = parse_number(value)
-        if self.low <= number <= self.high:
-            return number
-        raise ValueError(f"must be between {self.low} and {self.high}, not {number}")
-
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.parse)
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        number: dict[str, Any] = {
-            "type": "integer",
-            "minimum": self.low,
-            "maximum": self.high,
-        }
-        return {"anyOf": [number, _text_schema("-?[0-9]+")]}
+def Number(low: int = 1, high: int = 2**31) -> Quantity:
+    """Marks a whole number, between these bounds."""
+    number = {"type": "integer", "minimum": low, "maximum": high}
+    schema = {"anyOf": [number, _text_schema("-?[0-9]+")]}
+    return Quantity("", parse_number, int, schema, low, high)
