@@ -76,7 +76,7 @@ def _verify_one(path: Path, spans: dict[str, list[SpoolFile]], latest: float) ->
     if path.stat().st_mtime > latest:
         raise Unusable("its modification time lies in the future")
     with reading(path), pq.ParquetFile(path) as content:
-        schema, rows = content.schema_arrow, content.metadata.num_rows
+        schema, rows = content.schema_arrow, int(content.metadata.num_rows)
     if not schema.equals(SCHEMA):
         raise Unusable(f"its columns are not the gateway's: {_differ(schema)}")
     wanted = file.last - file.first + 1

@@ -14,8 +14,9 @@ from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Synced, segment
 from gateway.store.machine import Machine
-from gateway.store.mark import Mark, Marker, decode
+from gateway.store.mark import Mark, Marker
 from gateway.store.opening import Opened, Start, open_node
+from gateway.store.statefile import decode
 from gateway_testkit.disk import Fault, RecordingDisk
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
@@ -43,14 +44,14 @@ def test_a_mark_of_an_earlier_version_is_read() -> None:
     """It knows of no bytes."""
     text = b'{"given":7,"durable":6,"published":5,"link":"a","incarnation":"i"}'
     line = b"%08x %b\n" % (summed.google_crc32c.value(text), text)
-    assert decode(line) == Mark(7, 6, 5, "a", "i")
+    assert decode(line, Mark) == Mark(7, 6, 5, "a", "i")
 
 
 def test_a_later_field_does_not_stop_who_goes_back() -> None:
     """What an earlier version does not know, it passes over."""
     text = b'{"given":7,"later":[1]}'
     line = b"%08x %b\n" % (summed.google_crc32c.value(text), text)
-    assert decode(line) == Mark(7)
+    assert decode(line, Mark) == Mark(7)
 
 
 def test_a_state_directory_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
-from gateway.store.spool.expired import Expired, ExpiredRecord, decode
+from gateway.store.spool.expired import Expired, ExpiredRecord
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
+from gateway.store.statefile import look
 
 HOUR = 3600.0
 
@@ -212,17 +213,17 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     left = iter([False, False, False, True])
     assert len(expiry.make_room(lambda: next(left))) == 3
     assert [count for _, count in said] == [3, 2]
-    assert {one.parent.name: decode(one.read_bytes()) for one in state.glob("*/*")} == {
+    assert {one.parent.name: look(one, Expired) for one in state.glob("*/*")} == {
         "a": Expired(20),
         "b": Expired(6),
     }
     again = ExpiredRecord(state, RealDisk())
     again.note(names)
     again.note(["no name of ours"])
-    assert decode((state / "a/expired").read_bytes()) == Expired(20)
+    assert look(state / "a/expired", Expired) == Expired(20)
     (state / "a/expired").write_bytes(b"damaged")
     ExpiredRecord(state, RealDisk()).note(names[:1])
-    assert decode((state / "a/expired").read_bytes()) == Expired(10)
+    assert look(state / "a/expired", Expired) == Expired(10)
 
 
 @pytest.mark.parametrize(
