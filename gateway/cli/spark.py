@@ -21,11 +21,11 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.partition import Busy
 from gateway.spark.source import spool_of
+from gateway.store import s3
 from gateway.store.bucket import BucketError
 from gateway.store.claim import REQUEST_SECONDS, Claim
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
-from gateway.store.s3 import bucket_of
 from gateway.store.word import Holder
 
 if TYPE_CHECKING:
@@ -242,8 +242,8 @@ def _nodes(args: argparse.Namespace) -> int:
     if args.action == "forget" and len(args.names) != 1:
         raise WrongUse("forget needs the name of one NODE")
     config = _config(args)
-    bucket = bucket_of(config.spool)
-    asked = bucket_of(config.spool, REQUEST_SECONDS)
+    bucket = s3.bucket_of(config.spool)
+    asked = s3.bucket_of(config.spool, REQUEST_SECONDS)
     if bucket is None or asked is None:
         raise WrongUse(f"{args.action}: spool.directory is no bucket (s3://…)")
     lake = config.data_dir / "lake"
