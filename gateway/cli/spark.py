@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse
 from gateway.sink import Ability, Kind, able, kind_of
-from gateway.spark import job, nodes, requeue
+from gateway.spark import job, requeue
 from gateway.spark.compact import compact
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.handover import settle
@@ -23,7 +23,6 @@ from gateway.spark.partition import Busy
 from gateway.spark.source import spool_of
 from gateway.store import s3
 from gateway.store.bucket import BucketError
-from gateway.store.claim import REQUEST_SECONDS, Claim
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
 from gateway.store.word import Holder
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gateway.config import Config
+    from gateway.spark.nodes import NodeState
 
 HELP = """\
 Turn the files of the spool into tables, each event exactly once.
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
             raise WrongUse(f"{named} for {action}")
     try:
         return _ACTIONS[args.action](args)
-    except (Broken, Busy, Locked, BucketError, nodes.NotDrained) as why:
+    except (Broken, Busy, Locked, BucketError) as why:
         return _failed(args, why)
 
 
@@ -241,6 +241,10 @@ def _alone(args: argparse.Namespace, config: Config) -> Iterator[None]:
 def _nodes(args: argparse.Namespace) -> int:
     if args.action == "forget" and len(args.names) != 1:
         raise WrongUse("forget needs the name of one NODE")
+    # They log by Twisted, which no job needs.
+    from gateway.spark import nodes
+    from gateway.store.claim import REQUEST_SECONDS, Claim
+
     config = _config(args)
     bucket = s3.bucket_of(config.spool)
     asked = s3.bucket_of(config.spool, REQUEST_SECONDS)
@@ -263,6 +267,8 @@ def _nodes(args: argparse.Namespace) -> int:
         )
     except nodes.Unknown as why:
         raise WrongUse(str(why)) from None
+    except nodes.NotDrained as why:
+        return _failed(args, why)
     aside = [hole for hole in ledger.holes if hole.node == node]
     events = sum(hole.last - hole.first + 1 for hole in aside)
     text = f"{node} is forgotten; its events, up to lsn {last}, are in the tables"
@@ -277,7 +283,7 @@ def _nodes(args: argparse.Namespace) -> int:
     return 0
 
 
-def _told(one: nodes.NodeState) -> str:
+def _told(one: NodeState) -> str:
     if one.forgotten:
         return f"{one.node}: forgotten, with lsn {one.in_tables} in the tables"
     waits = "nothing waits"
