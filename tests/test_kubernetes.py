@@ -12,24 +12,28 @@ import yaml
 
 from gateway import config
 from gateway.sdk.endpoint import Tcp
+from gateway.sinks.iceberg import kind as iceberg
+from gateway.spark import s3a
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
+AUTOSCALE = FOLDER.parent / "autoscale"
+OPERATOR = FOLDER.parent / "spark-operator"
 
 #: The oldest that is supported, and the newest that there is.
 VERSIONS = ("1.33", "1.37")
 
 
-def kustomization() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+def kustomization(folder: Path = FOLDER) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
     return found
 
 
-def objects() -> list[dict[str, Any]]:
+def objects(folder: Path = FOLDER) -> list[dict[str, Any]]:
     """All that kustomize applies."""
     return [
         one
-        for name in kustomization()["resources"]
-        for one in yaml.safe_load_all((FOLDER / name).read_text())
+        for name in kustomization(folder)["resources"]
+        for one in yaml.safe_load_all((folder / name).read_text())
     ]
 
 
@@ -52,8 +56,10 @@ def test_the_schemas_of_kubernetes_take_them(version: str) -> None:
         pytest.importorskip("kubernetes_validate")
     import kubernetes_validate
 
-    for one in objects():
-        kubernetes_validate.validate(one, version, strict=True)
+    for folder in (FOLDER, AUTOSCALE, OPERATOR):
+        for one in objects(folder):
+            if one["kind"] != "SparkApplication":
+                kubernetes_validate.validate(one, version, strict=True)
 
 
 def test_kustomize_finds_all_files() -> None:
@@ -218,3 +224,121 @@ def test_a_volume_outlives_its_pod_and_holds_an_outage(
     assert found.spool.archive_bytes is not None
     used = found.spool.max_bytes + found.spool.archive_bytes + (2 << 30)
     assert used < int(size.removesuffix("Gi")) << 30
+
+
+def test_who_may_talk_to_whom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shippers reach the listeners and nothing else, the admin ports are for gateways, job
+    and Prometheus, and each workload reaches names, bucket and the others' admin ports.
+    """
+    monkeypatch.setenv("POD_NAME", "gateway-0")
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    found = config.load(FOLDER / "gateway.yaml")
+    policies = of_kind("NetworkPolicy")
+    sets = of_kind("StatefulSet")
+    assert policies.keys() == sets.keys()
+    for name, policy in policies.items():
+        spec = policy["spec"]
+        assert spec["podSelector"] == sets[name]["spec"]["selector"]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        *open_to_all, admin = spec["ingress"]
+        assert [port["port"] for port in admin["ports"]] == ["admin"]
+        assert len(admin["from"]) == 2
+        assert [one["ports"][0]["port"] for one in open_to_all] == (
+            [one.name for one in found.listeners] if name == "gateway" else []
+        )
+        ours = admin["from"][0]["podSelector"]["matchExpressions"][0]["values"]
+        assert set(ours) == {
+            one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+            for one in sets.values()
+        }
+        out = {port["port"] for one in spec["egress"] for port in one["ports"]}
+        assert isinstance(found.admin.listen, Tcp)
+        assert isinstance(found.spark.admin.listen, Tcp)
+        assert out == {53, 443, found.admin.listen.port, found.spark.admin.listen.port}
+
+
+def test_the_autoscaler_looks_at_load() -> None:
+    """Of the gateways, as many as stand one that goes at least, by a metric that the adapter
+    makes of one that there is; an apply does not set their number back.
+    """
+    (scaler,) = objects(AUTOSCALE)
+    spec = scaler["spec"]
+    gateways = of_kind("StatefulSet")[spec["scaleTargetRef"]["name"]]
+    assert spec["minReplicas"] == gateways["spec"]["replicas"]
+    (patch,) = kustomization(AUTOSCALE)["patches"]
+    assert patch["target"] == {"kind": "StatefulSet", "name": "gateway"}
+    assert yaml.safe_load(patch["patch"]) == [
+        {"op": "remove", "path": "/spec/replicas"}
+    ]
+    (cpu, late) = spec["metrics"]
+    (container,) = gateways["spec"]["template"]["spec"]["containers"]
+    assert cpu["resource"]["name"] in container["resources"]["requests"]
+    adapter = yaml.safe_load((AUTOSCALE / "adapter.yaml").read_text())
+    (rule,) = adapter["rules"]["custom"]
+    assert rule["name"]["as"] == late["pods"]["metric"]["name"]
+    manual = (FOLDER.parents[1] / "docs" / "operations.md").read_text()
+    assert "`gateway_reactor_lag_seconds`" in manual
+    for part in ("sum", "count"):
+        assert f"gateway_reactor_lag_seconds_{part}" in rule["metricsQuery"]
+    assert spec["behavior"]["scaleDown"]["policies"][0]["value"] == 1
+
+
+#: Of the operator's schema (v1beta2; whole, it has 800 KB): what a part may have of what is
+#: used here.
+_APPLICATION = {
+    "": {
+        *("type", "pythonVersion", "mode", "image", "sparkVersion", "arguments"),
+        *("mainApplicationFile", "deps", "sparkConf", "restartPolicy", "volumes"),
+        *("driver", "executor"),
+    },
+    "deps": {"packages", "excludePackages"},
+    "restartPolicy": {
+        *("type", "onFailureRetryInterval", "onSubmissionFailureRetryInterval"),
+    },
+    "driver": {
+        *("cores", "memory", "memoryOverhead", "javaOptions", "serviceAccount"),
+        *("labels", "env", "envFrom", "ports", "podSecurityContext"),
+        *("securityContext", "volumeMounts"),
+    },
+    "executor": {"instances", "cores", "memory", "envFrom", "securityContext"},
+}
+
+
+def test_the_operator_starts_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the file that it reads, the jars that it would fetch, tables that executors can
+    write, and a port that Prometheus finds; nobody writes where nobody should.
+    """
+    monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
+    found = config.load(OPERATOR / "gateway.yaml")
+    volume, application = objects(OPERATOR)
+    spec = application["spec"]
+    for part, known in _APPLICATION.items():
+        assert (spec[part] if part else spec).keys() <= known, part
+    named = kustomization(OPERATOR)["configMapGenerator"][0]
+    volumes = {one["name"]: one for one in spec["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == named["name"]
+    claim = volumes["data"]["persistentVolumeClaim"]["claimName"]
+    assert claim == volume["metadata"]["name"]
+    mounts = {one["name"]: one["mountPath"] for one in spec["driver"]["volumeMounts"]}
+    assert mounts == {"data": str(found.data_dir), "config": "/etc/gateway"}
+    assert spec["arguments"] == ["--config", f"/etc/gateway/{named['files'][0]}"]
+    image = (OPERATOR / "Dockerfile").read_text()
+    assert spec["mainApplicationFile"].removeprefix("local://") in image
+    assert f"spark:{spec['sparkVersion']}-python3" in image
+    assert spec["sparkVersion"].startswith("4.1.")
+    bucket = s3a.settings(found.spool, spec["sparkVersion"])
+    assert spec["deps"]["packages"] == [
+        iceberg.jars["4.1"], *bucket["spark.jars.packages"].split(",")
+    ]  # fmt: skip
+    assert spec["deps"]["excludePackages"] == [bucket["spark.jars.excludes"]]
+    assert found.spark.sink == "iceberg"
+    assert isinstance(found.spark.admin.listen, Tcp)
+    (port,) = spec["driver"]["ports"]
+    assert port["containerPort"] == found.spark.admin.listen.port
+    labels = of_kind("StatefulSet")["gateway-job"]["spec"]["selector"]["matchLabels"]
+    assert spec["driver"]["labels"] == labels
+    for part in ("driver", "executor"):
+        harmless = spec[part]["securityContext"]
+        assert harmless["runAsNonRoot"] is True
+        assert harmless["allowPrivilegeEscalation"] is False
+        assert harmless["capabilities"] == {"drop": ["ALL"]}
