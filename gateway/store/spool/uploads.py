@@ -257,10 +257,13 @@ class Uploads:
             return None, self._again_at
         at: float | None = None
         least: str | None = None
-        ours = 0
+        behind = False  # one of ours that is not in the bucket
         for name, first in self._waiting.items():
-            ours += first > 0
-            if name in self._busy or (self._in_order and first and ours > 1):
+            if self._in_order and first:
+                if behind:
+                    continue
+                behind = name not in self._there
+            if name in self._busy:
                 continue
             later = self._later.get(name, now)
             if later <= now:
@@ -337,7 +340,11 @@ class Uploads:
                 made = commit(self.bucket, name, data)
                 seconds = self._clock() - begun
                 one = Uploaded(name, len(data), seconds, again=not made)
-                self._there[name] = one
+                with (
+                    self._condition
+                ):  # the next one may be sent while this is confirmed
+                    self._there[name] = one
+                    self._condition.notify()
             self._confirm(name)
             self._move(name)
         except FileNotFoundError:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
+from deadlines import eventually
 from gateway.store.bucket import BucketError
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
@@ -161,7 +162,7 @@ def test_the_word_says_an_lsn_before_anybody_is_told(
     ours.confirm = confirm  # type: ignore[method-assign]
     until(uploads, lambda: uploads.uploaded == 3)
     told = [lsn for lsn in ours.confirmed if lsn]
-    assert told == ([5, 5, 7] if in_order else [])
+    assert told == ([5, 7, 5] if in_order else [])
     assert safe[:2] == [0, 0][: len(safe[:2])]
     world.spool.joinpath(names[1]).unlink(missing_ok=True)
     again = world.uploads(1, name=ours, in_order=in_order)
@@ -182,6 +183,34 @@ def test_a_name_that_can_not_be_asked_for_costs_no_second_upload(world: World) -
         ("create", name)
     ]
     assert world.here(world.archive) == [name]
+
+
+def test_in_order_a_file_is_sent_while_the_one_before_is_confirmed(
+    world: World,
+) -> None:
+    """A file takes one request's time in turn, and not two: what comes after it may be
+    acknowledged later, and never earlier.
+    """
+    names = [world.file(1, 5), world.file(6, 7)]
+    second = threading.Event()
+    ours = Ours(world)
+    uploads = world.uploads(4, name=ours, in_order=True)
+    safe: list[int] = []
+
+    def fault(request: str, name: str) -> None:
+        if (request, name) == ("create", names[1]):
+            safe.append(uploads.safe_lsn(7))
+            second.set()
+
+    def confirm(lsn: int = 0) -> None:
+        eventually(second.is_set, "the second file is sent")
+        Ours.confirm(ours, lsn)
+
+    world.bucket.fault = fault
+    ours.confirm = confirm  # type: ignore[method-assign]
+    until(uploads, lambda: uploads.uploaded == 2)
+    assert safe == [0]
+    assert uploads.safe_lsn(7) == 7
 
 
 def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
