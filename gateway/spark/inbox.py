@@ -103,6 +103,7 @@ class Inbox:
     *ledger* says what is in the tables, and what could not be read.  Objects whose events
     are there move to the bucket's archive if *archived*, or are removed.  No more is
     fetched while the directory has *most_bytes*.  Requests are made by *at_once*.
+    *tell_behind* is told after each look how many files of each node are in no table.
     """
 
     _bucket: Bucket
@@ -113,6 +114,7 @@ class Inbox:
     _most_bytes: int
     _clock: Callable[[], float] = time.monotonic
     _at_once: AtOnce = by_threads
+    _tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None
 
     def __attrs_post_init__(self) -> None:
         self._stopping = threading.Event()
@@ -191,6 +193,7 @@ class Inbox:
             return brought
         failures += self._clear(nodes.values())
         self._miss(there, ledger)
+        self._tell_behind({node: one.waiting for node, one in nodes.items()})
         if failures:
             raise failures[0]
         return brought
@@ -205,6 +208,7 @@ class Inbox:
             node = nodes.setdefault(file.node, _Node())
             there.add(Life(file.node), file.first, file.last)
             in_tables = look.in_tables.covers(file)
+            node.waiting += not in_tables and name not in aside
             if one.is_same(before.get(name)):
                 self._taken[name] = before[name]
                 if in_tables and name not in look.here | aside:
@@ -499,6 +503,8 @@ class _Node:
     """Those to fetch, in order of lsn: new ones, and ones that have lsns of the tables."""
     wanted_bytes: int = 0
     """Of the new ones."""
+    waiting: int = 0
+    """Those whose events are in no table."""
 
     def to_go(self) -> list[str]:
         """What leaves the bucket: not the newest that the job may have."""

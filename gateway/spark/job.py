@@ -43,6 +43,7 @@ from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.spark.upkeep import Upkeep
 from gateway.store import deleted
+from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
 from gateway.store.s3 import bucket_of
@@ -196,6 +197,7 @@ class Job:
             lambda: self._sink.ledger,
             archived=self._config.spool.after == "archive",
             most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
+            tell_behind=JobWriter(bucket),
         )
 
     def start(self, *, available_now: bool) -> None:

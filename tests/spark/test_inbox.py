@@ -28,6 +28,7 @@ from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
 from gateway.store.directories import Directories
 from gateway.store.incarnation import KEY
+from gateway.store.job_word import JobBacklog, JobWriter
 from gateway.store.lake import End
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
@@ -48,7 +49,12 @@ class World:
         self.holes: tuple[Hole, ...] = ()
 
     def inbox(
-        self, *, archived: bool = True, most_bytes: int = 1000, threads: bool = False
+        self,
+        *,
+        archived: bool = True,
+        most_bytes: int = 1000,
+        threads: bool = False,
+        tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None,
     ) -> Inbox:
         found = Inbox(
             self.bucket,
@@ -58,6 +64,7 @@ class World:
             archived=archived,
             most_bytes=most_bytes,
             at_once=by_threads if threads else map,
+            tell_behind=tell_behind,
         )
         found.recover()
         return found
@@ -97,6 +104,27 @@ def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
         f"_archive/{names[0]}", names[1], names[2]
     ]  # fmt: skip
     assert world.here() == []
+
+
+def test_gateways_hear_how_far_the_job_is_behind(world: World) -> None:
+    """Files of each node that are in no table, in one object, every ten seconds."""
+    now = 0.0
+    told = JobBacklog(world.bucket, "gw", lambda: 0, lambda: now)
+    told.look()
+    assert told.files == 0
+    names = [world.put(1, 5), world.put(6, 9), world.put(1, 3, "gw-1")]
+    inbox = world.inbox(tell_behind=JobWriter(world.bucket, lambda: now))
+    inbox.look()
+    told.look()
+    assert told.files == 2
+    world.commit(names[0])
+    inbox.look()
+    told.look()
+    assert told.files == 2
+    now += 10
+    inbox.look()
+    told.look()
+    assert told.files == 1
 
 
 def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
