@@ -334,6 +334,33 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         Panel(
+            "Consumers",
+            "How long the oldest file waits that one of spool.consumers has not read.",
+            (("gateway_consumer_oldest_seconds", "{{instance}} {{consumer}}"),),
+            "s",
+        ),
+        Panel(
+            "Not read by consumers",
+            "All of it, and what stays beyond spool.retention.",
+            (
+                ("gateway_consumer_bytes", "{{instance}} {{consumer}} not read"),
+                ("gateway_consumer_held_bytes", "{{instance}} {{consumer}} stays"),
+            ),
+            "bytes",
+        ),
+        Panel(
+            "Files not read by consumers",
+            "Likewise, and those that left unread for want of room.",
+            (
+                ("gateway_consumer_files", "{{instance}} {{consumer}} not read"),
+                ("gateway_consumer_held_files", "{{instance}} {{consumer}} stay"),
+                (
+                    "increase(gateway_consumer_missed_files_total[$__rate_interval])",
+                    "{{instance}} {{consumer}} missed",
+                ),
+            ),
+        ),
+        Panel(
             "What streams keep",
             "Events that readers may ask for, options.retained_bytes, and their files in "
             "retained/.",

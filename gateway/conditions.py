@@ -310,6 +310,16 @@ CONDITIONS: tuple[Condition, ...] = (
         runbook="docs/pravega.md#retention",
     ),
     Condition(
+        name="GatewayConsumerBehind",
+        question="Is room left?",
+        severity="morning",
+        after="10m",
+        expr="gateway_consumer_held_files > 0",
+        summary="One of spool.consumers has not read files whose spool.retention is over; they stay for it and take room.",
+        advice="start that consumer, or take its name out of spool.consumers",
+        runbook="docs/consumers.md#how-long-files-stay",
+    ),
+    Condition(
         name="GatewayConnectionsNearLimit",
         question="Is room left?",
         severity="morning",
@@ -356,6 +366,16 @@ CONDITIONS: tuple[Condition, ...] = (
         summary="The audit found events that are there twice, or files that it can not read.",
         advice="gateway audit says which",
         runbook="docs/symptoms.md#when-a-file-is-damaged-gone-or-doubled",
+    ),
+    Condition(
+        name="GatewayConsumerMissed",
+        question="Is all there, once?",
+        severity="page",
+        expr="increase(gateway_consumer_missed_files_total[1h]) > 0",
+        summary="Files left the archive for want of room before one of spool.consumers had read them.",
+        advice="start that consumer, and raise spool.archive_bytes or give the disk room",
+        more="Where gateway spark runs, the tables have what is in them; without it they are gone.",
+        runbook="docs/consumers.md#how-long-files-stay",
     ),
     Condition(
         name="GatewayAuditLate",

@@ -77,6 +77,21 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Consumer:
+    """One of `spool.consumers` that is too far behind."""
+
+    name: str
+    files: int
+    """That stay for it, though their time is over; or that have gone unread."""
+    bytes: int = 0
+    oldest_seconds: float = 0.0
+    has_come: bool = True
+    """It has ever said what it has read."""
+    missed: bool = False
+    """They have gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """The last reload, if something was wrong with it."""
 
@@ -160,6 +175,8 @@ class Facts:
     """By listener: those that took no event lately, and turned away who came."""
     flawed: tuple[int, int] = (0, 0)
     """Events that were published lately and are not what they claim to be; of so many."""
+    consumers: Sequence[Consumer] = ()
+    """Those that are too far behind, the worst first."""
     troubles: Sequence[str] = ()
     """What else is wrong and stops no event: lines for people, the worst first."""
 
@@ -455,6 +472,7 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
             yield _warning("listeners", "GatewayCertificateEnds", text)
     if facts.job is not None:
         yield from _left_by_the_job(facts.job)
+    yield from map(_consumer, facts.consumers)
     if facts.audit_late is not None:
         text = f"All events go their way, but {facts.audit_late}:"
         yield _warning(None, "GatewayAuditLate", text)
@@ -480,6 +498,21 @@ def _left_by_the_job(job: Job) -> Iterator[_Finding]:
             "came since is safe."
         )
         yield _warning("tables", None, text)
+
+
+def _consumer(one: Consumer) -> _Finding:
+    files = many(one.files, "file")
+    if one.missed:
+        condition = "GatewayConsumerMissed"
+        what = f"{files} left the archive before consumer {one.name} had read them"
+    else:
+        condition = "GatewayConsumerBehind"
+        who = "is behind" if one.has_come else "has never come"
+        what = (
+            f"consumer {one.name} {who}: {files} ({size(one.bytes)}) stay for it beyond "
+            f"spool.retention, the oldest has been there for {duration(one.oldest_seconds)}"
+        )
+    return _warning(None, condition, f"All events go their way, but {what};")
 
 
 def _audited(last: Audit) -> _Finding:

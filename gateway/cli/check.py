@@ -13,6 +13,7 @@ from gateway import config
 from gateway.config.problems import spell
 from gateway.plugins import RAISED, failure, installed
 from gateway.sdk.units import format_size
+from gateway.spoken import duration
 from gateway.store.directories import Directories
 from gateway.store.names import odd_for_spark
 
@@ -94,7 +95,30 @@ def _summary(loaded: config.Config) -> list[str]:
         about = ", ".join(_about(listener))
         lines.append(f"  {listener.name:<{width}}  {listener.protocol} on {about}")
     lines.append(f"  admin page on {', '.join(_open(loaded.admin))}")
+    lines += _of_consumers(loaded)
     return lines
+
+
+def _of_consumers(loaded: config.Config) -> Iterator[str]:
+    """What becomes of files that they read."""
+    spool = loaded.spool
+    if not spool.consumers:
+        return
+    where = spool.bucket or Directories.of(loaded).archive
+    yield (
+        f"  consumers {', '.join(spool.consumers)} read {where}: a file stays until each "
+        f"has it, for {duration(spool.retention)} at least"
+    )
+    if spool.bucket is not None:
+        return
+    alone = spool.after == "keep"
+    if spool.archive_bytes is not None:
+        then = f"with more than {format_size(spool.archive_bytes)} there the oldest go unread"
+    elif alone:
+        then = "when the disk is full, senders wait"
+    else:
+        then = "when the disk is full, the oldest go unread; the tables have them"
+    yield f"    {then}"
 
 
 def _warnings(loaded: config.Config) -> list[str]:

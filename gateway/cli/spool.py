@@ -1,4 +1,6 @@
-"""`gateway spool ls|cat|verify`: what is in the spool, in the archive, and not yet."""
+"""`gateway spool ls|cat|verify|done`: what is in the spool, in the archive, and not yet; and
+what a consumer has read.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gateway import default_config
 from gateway.cli import _data_dir
 from gateway.cli._columns import table
 from gateway.cli._working import working
@@ -32,6 +35,8 @@ Example:
   gateway spool cat --data-dir /var/lib/gateway --lsn 4711 -n 3
   gateway spool cat FILE --payload-only | jq .message
   gateway spool verify --data-dir /var/lib/gateway
+  gateway spool done alerts --checkpoint /var/lib/alerts/checkpoint
+  gateway spool done reports events-gw-1-00000000000000000001-00000000000000004711.parquet
 
 Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
 """
@@ -39,7 +44,9 @@ Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    verbs = parser.add_subparsers(dest="verb", metavar="ls|cat|verify", required=True)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="ls|cat|verify|done", required=True
+    )
     ls = verbs.add_parser("ls", help="list the files, and what waits in the journal")
     _add_paths(ls, "a directory of spool files (default: spool, archive and journal)")
     cat = verbs.add_parser("cat", help="print events, a JSON object on each line")
@@ -62,12 +69,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "verify", help="read every byte and compare with the names"
     )
     _add_paths(verify, "files or directories (default: spool and archive)")
+    done = verbs.add_parser(
+        "done", help="say what one of spool.consumers has read and needs no more"
+    )
+    done.add_argument("--config", metavar="FILE", help="the gateway's configuration")
+    done.add_argument("name", metavar="NAME", help="which of spool.consumers")
+    done.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="*",
+        help="paths or names; - : lines of the input",
+    )
+    done.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        type=Path,
+        help="of its query of Spark's: all that this has committed",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     with _data_dir.readable():
-        return {"ls": _ls, "cat": _cat, "verify": _verify}[args.verb](args)
+        return _VERBS[args.verb](args)
 
 
 def _add_paths(parser: argparse.ArgumentParser, what: str) -> None:
@@ -298,7 +322,49 @@ def _show(done: Verified) -> None:
         print(f"fine: {seen}, every byte as it should be")
 
 
+# -- done -----------------------------------------------------------------------------
+
+
+def _done(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.store.consumers import marks_of
+
+    names = [
+        Path(line.strip()).name
+        for file in args.files
+        for line in (sys.stdin if file == "-" else [file])
+        if line.strip()
+    ]
+    if args.checkpoint is not None:
+        names += _committed(args.checkpoint)
+    elif not args.files:
+        raise WrongUse("say which FILE, or --checkpoint DIR")
+    try:
+        marks = marks_of(load(args.config or default_config()), args.name)
+        marks.change(lambda mark: mark.with_done(names))
+    except ValueError as why:
+        raise WrongUse(str(why)) from None
+    print(f"consumer {args.name} needs {many(len(names), 'file')} no more")
+    return 0
+
+
+def _committed(checkpoint: Path) -> list[str]:
+    """The files of the batches that a query has committed."""
+    from gateway.spark.checkpoint import Checkpoint
+    from gateway.spark.lakedisk import Lake
+    from gateway.spark.ledger import Broken
+
+    found = Checkpoint(_there(checkpoint), Lake())
+    try:
+        return [one.name for one in found.files(-1, found.offset(found.committed))]
+    except Broken as why:
+        raise WrongUse(str(why)) from None
+
+
 def _there(path: Path) -> Path:
     if not path.exists():
         raise WrongUse(f"{path}: no such file or directory")
     return path
+
+
+_VERBS = {"ls": _ls, "cat": _cat, "verify": _verify, "done": _done}

@@ -165,6 +165,7 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"
     yield f"spool    {_files(spool)} for Spark{_limit(spool)}"
     yield f"archive  {_files(archive)}"
+    yield from _consumers(status.get("consumers") or {})
     yield ""
     yield from _listeners(status).splitlines()
 
@@ -181,6 +182,14 @@ def _oldest(fresh: Mapping[str, Any], *, ready: bool) -> str:
     waiting = size(fresh["waiting_bytes"])
     held = fresh["held_by"]
     return f"{duration(age)} old and in no {goal}, held by {held}; {waiting} wait{left}"
+
+
+def _consumers(found: Mapping[str, Any]) -> Iterator[str]:
+    for name, files in found.get("files", {}).items():
+        left = _files({"files": files, "bytes": found["bytes"][name]})
+        age = found["oldest_seconds"][name]
+        oldest = f", the oldest there for {duration(age)}" if files else ""
+        yield f"consumer {name}: {left} not read{oldest}"
 
 
 def _files(one: Mapping[str, Any]) -> str:

@@ -47,6 +47,7 @@ from gateway.sdk.fields import (
     FolderName,
     FolderPath,
     Listen,
+    Name,
     Seconds,
     Secret,
     Switch,
@@ -185,6 +186,10 @@ class Spool(Section):
         default=None,
         description="Keep no more in the archive, oldest first to go (size, null: any)",
     )
+    consumers: list[Name] = Field(
+        default=[],
+        description="Jobs of yours that read the archive: a file stays until each has it",
+    )
 
     @property
     def folder(self) -> Path:
@@ -196,8 +201,28 @@ class Spool(Section):
         """Where they go from there, if they do."""
         return None if isinstance(self.directory, Path) else self.directory
 
+    def _why_unread(self) -> str | None:
+        """Why consumers could not read what is published, if so."""
+        if self.bucket is not None and self.after != "keep":
+            return (
+                f"they read {self.bucket}, from which the job of spool.after: "
+                f"{self.after} takes its files: make that keep, or read its tables"
+            )
+        if self.after == "delete":
+            return (
+                "they read the archive, and spool.after is delete: make that archive, or "
+                "keep where there is no job of ours"
+            )
+        return None
+
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """A file goes to a bucket in one request, and from memory."""
+        """A file goes to a bucket in one request, and from memory; what consumers read
+        must be there.
+        """
+        if self.consumers and (why := self._why_unread()) is not None:
+            yield ("consumers",), why
+        if again := [one for one in self.consumers if self.consumers.count(one) > 1]:
+            yield ("consumers",), f"{again[0]} is there twice"
         if self.bucket is not None and self.roll_bytes > _OBJECT_BYTES:
             asked, most = format_size(self.roll_bytes), format_size(_OBJECT_BYTES)
             yield (

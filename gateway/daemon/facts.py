@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Protocol
 
 from gateway import config
-from gateway.admin.freshness import Audit, Facts, Refused, Reload
+from gateway.admin.freshness import Audit, Consumer, Facts, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
@@ -22,6 +22,7 @@ from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
 from gateway.spoken import duration, past
 from gateway.store.audited import Audited
+from gateway.store.consumers import Behind
 from gateway.store.shared import SharedDeque
 from gateway.store.spool import Published
 from gateway.store.storage import Storage
@@ -205,6 +206,7 @@ def collect(
         reload=_reload(reload, now),
         refused=refused or {},
         flawed=flawed,
+        consumers=_consumers(spool.consumers.behind),
         troubles=[*_troubles(storage, settings.node, sections, now)],
     )
 
@@ -239,6 +241,21 @@ def _reload(last: ReloadStatus | None, now: datetime) -> Reload | None:
     return Reload(ago, last.applied, last.problems or ["the log says why"])
 
 
+def _consumers(behind: Mapping[str, Behind]) -> list[Consumer]:
+    """Those that missed something, and those for which files stay too long."""
+    missed = [
+        Consumer(name, one.missed_files, missed=True)
+        for name, one in behind.items()
+        if one.missed_files
+    ]
+    held = [
+        Consumer(name, one.held_files, one.held_bytes, one.oldest_seconds, one.has_come)
+        for name, one in behind.items()
+        if one.held_files
+    ]
+    return missed + held
+
+
 def _troubles(
     storage: Storage, node: str, sections: Iterable[Statistics], now: datetime
 ) -> Iterator[str]:
@@ -259,6 +276,10 @@ def _troubles(
                 f"node to {orphan.node}, or remove state/{orphan.node}"
             )
     yield from storage.spool.troubles
+    behind = storage.spool.consumers.behind.values()
+    yield from filter(None, (one.problem for one in behind))
+    if (looks := storage.bucket_looks) is not None and looks.problem is not None:
+        yield looks.problem
     if storage.checkpoint.trouble is not None:
         yield storage.checkpoint.trouble
     for section in sections:

@@ -184,6 +184,7 @@ class Running:
                 statistics.of_disk(storage, self.settings.spool.after),
                 statistics.of_memory(opened.network.common.memory),
                 *statistics.of_retained(storage.retained),
+                *statistics.of_consumers(storage.spool.consumers.behind),
                 *statistics.of_uploads(storage.spool.uploads),
                 *statistics.of_state(storage.checkpoint),
                 statistics.of_feeds(opened.live, opened.replay),

@@ -5,7 +5,7 @@ Read at every scrape, so nothing here counts through what may be many.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gateway.admin.status import (
@@ -22,6 +22,7 @@ from gateway.feeds.replay import Replay
 from gateway.net import Listener, MemoryBudget
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
+from gateway.store.consumers import Behind
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
 from gateway.store.storage import Storage
@@ -140,6 +141,56 @@ def of_retained(retained: Retained) -> Iterator[Statistics]:
                       card="on disk", unit="bytes"),
         ],
     )  # fmt: skip
+
+
+def of_consumers(behind: Mapping[str, Behind]) -> Iterator[Statistics]:
+    """How far each of `spool.consumers` is behind; nothing if there are none."""
+    if not behind:
+        return
+
+    def each(
+        name: str, text: str, value: Callable[[Behind], float], card: str = ""
+    ) -> Statistic:
+        counter = name.startswith("missed")
+        return Statistic(
+            name,
+            text,
+            {one: value(found) for one, found in behind.items()},
+            f"gateway_consumer_{name}{'_total' if counter else ''}",
+            "consumer",
+            counter=counter,
+            card=card,
+        )
+
+    yield Statistics(
+        "consumers",
+        "Consumers of the spool",
+        [
+            each(
+                "files",
+                "Files that it has not read, in the archive or the bucket.",
+                lambda one: one.files,
+                "files not read",
+            ),
+            each("bytes", "Their bytes.", lambda one: one.bytes),
+            each(
+                "oldest_seconds",
+                "For how long the oldest of them has been there.",
+                lambda one: one.oldest_seconds,
+            ),
+            each(
+                "held_files",
+                "Those that stay for it beyond spool.retention.",
+                lambda one: one.held_files,
+            ),
+            each("held_bytes", "Their bytes.", lambda one: one.held_bytes),
+            each(
+                "missed_files",
+                "Files that left for want of room before it had read them.",
+                lambda one: one.missed_files,
+            ),
+        ],
+    )
 
 
 def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:

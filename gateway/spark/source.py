@@ -1,10 +1,10 @@
 """The stream of a spool directory.
 
     from gateway.spark.source import gateway_stream
-    events = gateway_stream(spark, "/var/lib/gateway/spool")
+    events = gateway_stream(spark, "/var/lib/gateway/archive")
 
-Any Spark job may read the spool so, as long as it takes no file out of it.  The
-session should have the settings of `gateway.spark.session`, page checksums above all.
+A job of yours is a consumer (`gateway.spark.consumer`), for which files stay until it has
+them.  The session should have the settings of `gateway.spark.session`, page checksums above all.
 """
 
 from __future__ import annotations

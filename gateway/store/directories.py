@@ -24,6 +24,8 @@ class Directories:
     """With a directory for each node."""
     retained: Path
     """What streams still need of files that left the archive; likewise."""
+    consumers: Path
+    """What each of `spool.consumers` has read."""
 
     @classmethod
     def under(
@@ -42,6 +44,7 @@ class Directories:
             archive=data_dir / "archive",
             state=data_dir / "state",
             retained=data_dir / "retained",
+            consumers=data_dir / "consumers",
         )
 
     @classmethod

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.store import digests, incarnation
-from gateway.store.bucket import ARCHIVE, FENCED, Bucket, BucketError
+from gateway.store.bucket import ARCHIVE, FENCED, Bucket, BucketError, StoredObject
 from gateway.store.incarnation import Incarnation
 from gateway.store.names import last_lsn, parse_file_name
 
@@ -85,12 +85,17 @@ def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
 
     What is before costs nothing, as names sort like lsns.  Raises `BucketError`.
     """
+    return [one.name for one in objects_of(bucket, node, lsn)]
+
+
+def objects_of(bucket: Bucket, node: str, lsn: int = 0) -> list[StoredObject]:
+    """Likewise the objects, all of the node's by themselves."""
     begin = f"events-{node}-"
     # An lsn has 20 digits, and the first is always 0: so few names of nodes that begin
     # as this one does come between.
-    found = bucket.list(f"{begin}0", f"{begin}{lsn + 1:020d}")
+    found = bucket.list(f"{begin}0", f"{begin}{lsn + 1:020d}" if lsn else "")
     return [
-        one.name
+        one
         for one in found
         if (parsed := parse_file_name(one.name)) and parsed.node == node
     ]

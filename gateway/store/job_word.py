@@ -19,8 +19,6 @@ from attrs import define
 
 from gateway.store.bucket import Bucket, BucketError, NotThere
 
-__all__ = ["EVERY_SECONDS", "JobBacklog", "JobWord", "JobWriter"]
-
 EVERY_SECONDS = 10.0
 """It is written, and read."""
 _SILENT_SECONDS = 60.0

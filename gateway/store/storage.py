@@ -30,10 +30,13 @@ from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store.bucket import Bucket
+from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.claim import REQUEST_SECONDS, Claim, Standing, claimed
+from gateway.store.consumers import Consumers, FileMarks, Marks, ObjectMarks
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
+from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lake import End
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
@@ -45,6 +48,7 @@ from gateway.store.room import SPARE_BYTES, Room
 from gateway.store.s3 import bucket_of
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.backlog import Backlog
+from gateway.store.spool.consumed import LOOK_SECONDS, BucketExpiry
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.kept import NAME as KEPT
 from gateway.store.spool.kept import kept_until
@@ -369,7 +373,8 @@ class OpenedStorage:
             self.callbacks,
             settings.acknowledge_when_published,
         )
-        spool = self._spool(handing, owners, retained, uploads)
+        consumers = self._consumers()
+        spool = self._spool(handing, owners, retained, uploads, consumers)
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(
@@ -387,6 +392,7 @@ class OpenedStorage:
         owners: Owners,
         retained: Retained,
         uploads: Uploads | None,
+        consumers: Consumers,
     ) -> Spool:
         directories, found = self.settings.directories, self.found
         return Spool(
@@ -404,7 +410,19 @@ class OpenedStorage:
             published_lsn=found.published_lsn,
             retained=retained,
             uploads=uploads,
+            consumers=consumers,
         )
+
+    def _consumers(self) -> Consumers:
+        directory, disk = self.settings.directories.consumers, self.machine.disk
+        bucket = self.bucket
+
+        def marks(name: str) -> Marks:
+            if bucket is None:
+                return FileMarks(directory, name, disk)
+            return ObjectMarks(bucket, name)
+
+        return Consumers(marks, self.settings.spool.consumers)
 
     def _find_kept(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""
@@ -490,10 +508,45 @@ class Storage:
         self.journal, self.orphans = opened.journal, opened.orphans
         self.directories = opened.settings.directories
         self.incarnation = opened.found.incarnation
+        self._consumed: BucketExpiry | None = None
+        self.bucket_looks = self._looks()
+        """At what is done in the bucket by the job or by consumers, if that matters here."""
         self.ready = self._handing.ready
         """Fires when senders may be served: when `start` is called, or, with `ack: spool`,
         when what the last run left is published.  Who resumes is told of it, and that is
         an acknowledgement."""
+
+    def _looks(self) -> BucketLooks | None:
+        opened, spool = self._opened, self.spool
+        settings, machine = opened.settings, opened.machine
+        bucket, uploads = opened.bucket, spool.uploads
+        if bucket is None or uploads is None:
+            return None
+        if settings.spool.after == "keep":
+            self._consumed = BucketExpiry(
+                bucket,
+                settings.node,
+                spool.consumers,
+                settings.spool.retention,
+                machine.clock,
+            )
+            return BucketLooks(
+                self._consumed.look,
+                LOOK_SECONDS,
+                "what consumers have read stays in the bucket",
+                machine.threads,
+            )
+        if settings.acknowledge_when_published:
+            return None
+        spool.job = JobBacklog(
+            bucket, settings.node, lambda: uploads.uploaded, machine.monotonic
+        )
+        return BucketLooks(
+            spool.job.look,
+            EVERY_SECONDS,
+            "how far the Spark job is behind is not known",
+            machine.threads,
+        )
 
     @property
     def acknowledged_lsn(self) -> int:
@@ -524,6 +577,8 @@ class Storage:
         """Go on with what of these can change while the daemon runs."""
         self.journal.configure(settings.journal, settings.spool)
         self.spool.configure(settings.spool)
+        if self._consumed is not None:
+            self._consumed.retention = settings.spool.retention
 
     def start(self) -> None:
         """Take batches, publish what the last run left."""
@@ -536,12 +591,16 @@ class Storage:
         self.journal.start()
         self.spool.start(opened.found.unpublished)
         self.checkpoint.start()
+        if self.bucket_looks is not None:
+            self.bucket_looks.start()
         self._handing.uploaded()
 
     async def stop(self) -> None:
         """Everything acknowledged is published, and remembered."""
         in_thread = self._opened.in_thread
         self.checkpoint.stop_memories()
+        if self.bucket_looks is not None:
+            self.bucket_looks.stop()
         await self.journal.stop()
         await self.spool.stop()
         await self.checkpoint.stop()

@@ -63,6 +63,8 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     'gateway_freshness_seconds{node="gw-1"}': (2, 0),
     'gateway_freshness_held{by="spool"}': (0, 0),
     "gateway_bucket_stuck_files": (0, 0),
+    'gateway_consumer_held_files{consumer="mine"}': (0, 0),
+    'gateway_consumer_missed_files_total{consumer="mine"}': (0, 0),
     "gateway_audit_missing_events": (0, 0),
     "gateway_audit_unknown_ends": (0, 0),
     "gateway_audit_complete": (1, 0),
@@ -194,6 +196,17 @@ FAULTS = {
     ),
     "file that the bucket refuses": Fault(
         "GatewayBucketStuck", 12, {"gateway_bucket_stuck_files": (1, 0)}, 9
+    ),
+    "consumer that never comes": Fault(
+        "GatewayConsumerBehind",
+        12,
+        {'gateway_consumer_held_files{consumer="mine"}': (3, 1)},
+        9,
+    ),
+    "consumer for which there was no room": Fault(
+        "GatewayConsumerMissed",
+        1,
+        {'gateway_consumer_missed_files_total{consumer="mine"}': (1, 0)},
     ),
     "disk that is full within the hour": Fault(
         "GatewayDiskFillsSoon", 18, {"gateway_disk_room_bytes": (5e11, -5e9)}, 9

@@ -10,6 +10,7 @@ import pytest
 from deadlines import ROOT
 from gateway.admin.freshness import (
     Audit,
+    Consumer,
     Facts,
     Freshness,
     Holder,
@@ -31,6 +32,26 @@ def judged(**facts: Any) -> Freshness:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "a consumer that has never come": (
+        {"consumers": [Consumer("mine", 12, 5 * GiB, 90_000, has_come=False)]},
+        (
+            "All events go their way, but consumer mine has never come: 12 files (5.0 GiB) "
+            "stay for it beyond spool.retention, the oldest has been there for 25 h; start "
+            "that consumer, or take its name out of spool.consumers."
+        ),
+        "warning",
+        "",
+    ),
+    "a consumer that missed something": (
+        {"consumers": [Consumer("mine", 1, missed=True)]},
+        (
+            "All events go their way, but 1 file left the archive before consumer mine had "
+            "read them; start that consumer, and raise spool.archive_bytes or give the disk "
+            "room."
+        ),
+        "warning",
+        "",
+    ),
     "the audit found a hole": (
         {"audit": Audit(7200, complete=False, missing=1200, doubled=3)},
         (

@@ -26,6 +26,7 @@ from gateway.plugins import installed
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.spark.admin import Numbers, Told
 from gateway.store.audited import Audited
+from gateway.store.consumers import Behind
 from gateway.store.lake import health_path
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings
@@ -121,6 +122,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
             statistics.of_disk(storage, "archive"),
             statistics.of_memory(MemoryBudget(lambda _: True)),
             *statistics.of_retained(retained),
+            *statistics.of_consumers({"mine": Behind(1, 2, 3.0, 1, 2, 4)}),
             *statistics.of_state(checkpoint),
             *statistics.of_uploads(uploads),
             statistics.of_feeds(live, replay),

@@ -56,6 +56,28 @@ def test_ok(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("spool", "told"),
+    [
+        ("after: keep", "when the disk is full, senders wait"),
+        ("after: archive", "the oldest go unread; the tables have them"),
+        ("archive_bytes: 1GiB", "with more than 1GiB there the oldest go unread"),
+    ],
+)
+def test_what_becomes_of_files_for_consumers(
+    file: Path, capsys: pytest.CaptureFixture[str], spool: str, told: str
+) -> None:
+    """Where they read, how long a file stays for them, and what comes first."""
+    file.write_text(f"{GOOD}spool: {{{spool}, consumers: [mine, yours]}}")
+    assert main(["check", str(file)]) == 0
+    head, then = capsys.readouterr().out.splitlines()[-2:]
+    assert head == (
+        "  consumers mine, yours read /tmp/x/archive: a file stays until each has it, for "
+        "24 h at least"
+    )
+    assert told in then
+
+
 def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A listener's second port, and what it shows to whoever connects, are named."""
     file.write_text(

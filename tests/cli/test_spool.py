@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -15,6 +16,9 @@ import pytest
 
 from gateway import cli
 from gateway.event import SCHEMA
+from gateway.store.consumers import FileMarks
+from gateway.store.disk import RealDisk
+from gateway.store.names import file_name
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -327,3 +331,68 @@ def test_no_flipped_bit_goes_unseen(system: Any, gateway: Run) -> None:
         status, _, err = gateway("spool", "verify", path, where=False)
         assert status in (0, 1), err
         assert status == 1 or pq.read_table(path).equals(wanted)
+
+
+# -- done -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    """A configuration with a consumer."""
+    path = tmp_path / "consumers.yaml"
+    path.write_text(
+        f"""
+node: gw-1
+data_dir: {tmp_path / "data"}
+listeners: [{{name: beats, protocol: lumberjack, listen: tcp:5044}}]
+spool: {{after: keep, consumers: [mine]}}
+"""
+    )
+    return path
+
+
+def test_a_consumer_says_what_it_has_read(
+    configured: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    """By names, paths, lines of its input, and what its query has committed."""
+    names = [file_name("gw-1", lsn, lsn) for lsn in range(1, 6)]
+    checkpoint = configured.parent / "checkpoint"
+    for folder in ("offsets", "commits", "sources/0"):
+        (checkpoint / folder).mkdir(parents=True)
+    for batch, name in enumerate(names[3:]):
+        entry = {"path": f"file:///archive/{name}", "timestamp": 1, "batchId": batch}
+        (checkpoint / "sources/0" / str(batch)).write_text(f"v1\n{json.dumps(entry)}")
+        offset = json.dumps({"logOffset": batch})
+        (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{offset}")
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{names[2]}\n\n"))
+    said = ["spool", "done", "--config", str(configured), "mine"]
+    assert cli.main([*said, names[0], f"/elsewhere/{names[1]}", "-"]) == 0
+    assert cli.main([*said, "--checkpoint", str(checkpoint)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "consumer mine needs 3 files no more",
+        "consumer mine needs 1 file no more",
+    ]
+    mark = FileMarks(
+        configured.parent / "data" / "consumers", "mine", RealDisk()
+    ).read()
+    assert mark is not None
+    assert mark.done == {"gw-1": ((1, 4),)}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["other", "x"], "other is not in spool.consumers, which has mine"),
+        (["mine"], "say which FILE, or --checkpoint DIR"),
+        (["mine", "x.parquet"], "x.parquet is no name of a spool file"),
+        (["mine", "--checkpoint", "/nowhere"], "/nowhere: no such file or directory"),
+    ],
+)
+def test_what_can_not_be_done_is_said(
+    configured: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    """And nothing is written down."""
+    assert cli.main(["spool", "done", "--config", str(configured), *words]) == 2
+    assert told in capsys.readouterr().err
+    assert not (configured.parent / "data" / "consumers" / "mine").exists()

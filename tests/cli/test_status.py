@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from gateway.admin.status import (
     as_json,
 )
 from gateway.cli import _admin, status
+from gateway.daemon.statistics import of_consumers
+from gateway.sdk.protocol import Statistics
+from gateway.store.consumers import Behind
 from gateway_testkit.certificates import Authority, Pair
 
 Shown = pytest.CaptureFixture[str]
@@ -39,7 +42,7 @@ SILENT = Facts(
 )
 
 
-def state(facts: Facts | None) -> bytes:
+def state(facts: Facts | None, more: Sequence[Statistics] = ()) -> bytes:
     """What `/api/status` answers then; None: while it starts."""
     return as_json(
         Status(
@@ -60,8 +63,20 @@ def state(facts: Facts | None) -> bytes:
                 "5f0c", 4711, [EndedStatus("e0e0", 1, 4710, 0.0, "journal", 9.0)]
             ),
             freshness=None if facts is None else judge(facts),
+            more=more,
         )
     )  # fmt: skip
+
+
+def test_each_consumer_has_a_line() -> None:
+    """How much it has not read, and since when that waits."""
+    behind = {"mine": Behind(3, 1 << 20, 7200.0, has_come=True), "quick": Behind()}
+    found = json.loads(state(WELL, [*of_consumers(behind)]))
+    assert found["consumers"]["missed_files"] == {"mine": 0, "quick": 0}
+    assert [one for one in status.lines(found) if one.startswith("consumer")] == [
+        "consumer mine: 3 files, 1.0 MiB not read, the oldest there for 2 h",
+        "consumer quick: 0 files, 0 B not read",
+    ]
 
 
 def answering(body: bytes, asked: list[bytes], code: str = "200 OK") -> Any:

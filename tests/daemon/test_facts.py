@@ -8,13 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.admin.freshness import Refused, Reload
+from gateway.admin.freshness import Consumer, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
 from gateway.net.recent import Recent
 from gateway.sdk.protocol import Statistics
+from gateway.store.consumers import Behind
 from gateway.store.lake import End
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
@@ -53,6 +54,12 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
             published_lsn=15,
             publish_error="OSError: no space",
             publish_silence=None,
+            consumers=SimpleNamespace(
+                behind={
+                    "mine": Behind(held_files=2, held_bytes=9, oldest_seconds=60),
+                    "other": Behind(missed_files=1, problem="other is damaged"),
+                }
+            ),
             troubles=["the mark in state/ can not be written: no space"],
             backlog_bytes=7,
             room=SimpleNamespace(reserved_bytes=30),
@@ -62,6 +69,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
                 free_bytes=500,
             ),
         ),
+        bucket_looks=SimpleNamespace(problem="the bucket can not be listed"),
         checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
         orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
         ended={
@@ -136,6 +144,10 @@ def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
     assert facts.reload == Reload(90, applied=True, problems=["a", "b"])
     assert (facts.publish_error, facts.lost_events) == ("OSError: no space", 3)
     assert (facts.flawed, facts.refused["beats"].count) == ((1, 2), 3)
+    assert facts.consumers == [
+        Consumer("other", 1, missed=True),
+        Consumer("mine", 2, 9, 60, has_come=False),
+    ]
     assert facts.troubles == [
         (
             "incarnation e0e0 ended with its disk: it had acknowledged up to lsn 9 when "
@@ -148,6 +160,8 @@ def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
             "node to old, or remove state/old"
         ),
         "the mark in state/ can not be written: no space",
+        "other is damaged",
+        "the bucket can not be listed",
         "state/gw can not be written yet",
         "http://game does not answer",
     ]

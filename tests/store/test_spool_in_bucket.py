@@ -27,6 +27,7 @@ from gateway.store.bucket import BucketError
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.in_bucket import newest_below
+from gateway.store.job_word import JobBacklog, JobWriter
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
@@ -151,6 +152,37 @@ def test_with_ack_journal_a_bucket_that_is_away_fills_the_spool(
     node.reactor.run(lambda: node.storage.spool.published_lsn == number + 1)
     node.stop()
     assert list(events(bucket)) == list(range(1, number + 2))
+
+
+@pytest.mark.parametrize(("files", "rolls"), [(4, 1), (80, 10), (100_000, 60)])
+def test_files_grow_while_the_job_is_behind(
+    tmp_path: Path, bucket: MemoryBucket, files: int, rolls: int
+) -> None:
+    """As it says in the bucket, up to a bound: what is not there goes with a lost disk."""
+    JobWriter(bucket)({"gw": files, "other": 1000})
+    node = Node(tmp_path, bucket, ack="journal").start().sent(b"a")
+    node.reactor.run(lambda: node.storage.journal.roll_factor == rolls)
+    node.stop()
+
+
+def test_a_silent_job_is_behind_by_what_came_since(bucket: MemoryBucket) -> None:
+    """One that ended says nothing; nothing counts before that is sure."""
+    now, uploaded = 0.0, 5
+    backlog = JobBacklog(bucket, "gw", lambda: uploaded, lambda: now)
+    JobWriter(bucket, wall_clock=lambda: 1.0)({"gw": 2})
+    backlog.look()
+    now, uploaded = 59.0, 64
+    backlog.look()
+    assert backlog.files == 2
+    now, uploaded = 61.0, 66
+    backlog.look()
+    assert backlog.files == 2 + 61
+    JobWriter(bucket, wall_clock=lambda: 2.0)({"gw": 3})
+    backlog.look()
+    assert backlog.files == 3
+    bucket.objects[".gateway-job"] = b"of another version"
+    backlog.look()
+    assert backlog.files == 0
 
 
 def test_senders_wait_until_what_was_left_is_in_the_bucket(

@@ -3,6 +3,9 @@ while there are more than `spool.archive_bytes`, and when the disk has no room o
 
 What is in the archive is in the tables, so it goes before senders are held back.  What
 readers of streams still need of it is kept before that (`retained`).
+
+What a consumer has not read stays beyond its time (`gateway.store.consumers`).  Where there
+is more than there may be, or no room, it goes after what all of them have read.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import NamedTuple
 from attrs import define
 
 from gateway.sdk.disk import Disk
+from gateway.store.consumers import Consumers
 from gateway.store.disk import NO_ROOM
 from gateway.store.names import parse_file_name
 from gateway.store.spool.retained import Retained
@@ -56,6 +60,8 @@ class Expiry:
     *ours* says of a node whether its files are ours to remove: another daemon may share
     the archive, which knows what its readers need.  *only_copy* says of a file's name
     whether no table has what is in it: it goes when its time is over, and not for room.
+
+    *consumers* None: there are none.
     """
 
     _archive: Path
@@ -69,6 +75,7 @@ class Expiry:
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
     _only_copy: Callable[[str], bool] = lambda _: False
+    _consumers: Consumers | None = None
 
     def __attrs_post_init__(self) -> None:
         self._next = self._clock()
@@ -148,17 +155,37 @@ class Expiry:
         return most is not None and archived_bytes > max(most, self._known_bytes)
 
     def _find_due(self, now: float) -> list[_File]:
-        oldest = self._wall_clock() - self._steps(now) - self._retention
+        present = self._wall_clock() - self._steps(now)
         files = self._oldest_first()
-        most = self._most_bytes
-        excess = 0 if most is None else sum(one.bytes for one in files) - most
-        due = []
+        if (consumers := self._consumers) is not None:
+            consumers.look()
+            ages = ((one.path.name, one.bytes, present - one.since) for one in files)
+            consumers.count(ages, self._retention)
+        due: list[_File] = []
+        others: list[_File] = []
         for one in files:
-            if one.since >= oldest and excess <= 0:
-                break
-            excess -= one.bytes
-            due.append(one)
+            old = one.since < present - self._retention
+            (due if old and self._is_read(one) else others).append(one)
+        if (most := self._most_bytes) is not None:
+            excess = sum(one.bytes for one in others) - most
+            for one in sorted(others, key=self._is_unread):
+                if excess <= 0:
+                    break
+                excess -= one.bytes
+                due.append(one)
         return due
+
+    def _is_read(self, file: _File) -> bool:
+        consumers = self._consumers
+        return consumers is None or consumers.all_have(file.path.name)
+
+    def _is_unread(self, file: _File) -> bool:
+        return not self._is_read(file)
+
+    def _unlink(self, path: Path) -> None:
+        self._disk.unlink(path)
+        if self._consumers is not None:
+            self._consumers.leaves(path.name)
 
     def _remove_due(self) -> None:
         """As far as there is time."""
@@ -184,7 +211,7 @@ class Expiry:
             self._held.clear()
             self._held_until = now + _HELD_SECONDS
         if now >= self._next_listing:
-            self._listed = self._oldest_first()
+            self._listed = sorted(self._oldest_first(), key=self._is_unread)
             ended = self._clock()
             self._next_listing = ended + _LISTING_SHARE * (ended - now)
         until = self._clock() + _SECONDS_AT_ONCE
@@ -199,7 +226,7 @@ class Expiry:
                 continue
             if noted == removed:
                 noted = self._note_next(files, noted)
-            self._disk.unlink(files[removed].path)
+            self._unlink(files[removed].path)
             removed += 1
             if noted < removed:  # there may be room for it now
                 self._unsaid[files[removed - 1].path.name] = None
@@ -247,7 +274,7 @@ class Expiry:
         if self._retained is not None:
             free = self._retained.keep([*left])
         for path in free:  # each as soon as it may, which makes room for the next
-            self._disk.unlink(path)
+            self._unlink(path)
             self._gone.append(left.pop(path).bytes)
             if not noted:
                 self._unsaid[path.name] = None

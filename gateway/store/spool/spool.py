@@ -21,7 +21,9 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from gateway.config import model
+from gateway.store.consumers import Consumers
 from gateway.store.disk import NO_ROOM
+from gateway.store.job_word import JobBacklog
 from gateway.store.journal.log import Segment
 from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
@@ -42,6 +44,8 @@ _HELD_TICK_SECONDS = 0.05
 """While the spool is full; but looking takes one part in `_LOOKING_SHARE` of our time."""
 _LOOKING_SHARE = 20
 _FILES_PER_ROLL = 8
+_MOST_ROLLS = 60
+"""For a job that is behind in a bucket: what is not there goes with a disk that is lost."""
 _LONGEST_PAUSE_SECONDS = 60.0
 _UPLOADING_SECONDS = 10.0
 """At the stop; what is left then waits for the next start."""
@@ -121,8 +125,13 @@ class Spool:
     _reactor: IReactorFromThreads
     _made_lsn: int = field(alias="published_lsn")
     """There are files up to this lsn."""
+    consumers: Consumers
+    """Of the archive, or of the bucket."""
     _retained: Retained | None = None
     uploads: Uploads | None = None
+
+    job: JobBacklog | None = field(default=None, init=False)
+    """What it has not taken of what is in the bucket, if that matters."""
 
     def __attrs_post_init__(self) -> None:
         machine, settings = self._machine, self._settings
@@ -147,7 +156,8 @@ class Spool:
             self._observer.expiring,
             self._retained,
             self._owners.is_ours,
-            self._owners.is_only_copy,
+            self._is_only_copy,
+            self.consumers if self.uploads is None else None,
         )
         self._pace = Pace(settings.max_bytes)
         self._ended: Deferred[None] = Deferred()
@@ -176,6 +186,7 @@ class Spool:
         """Go on with other limits; not with another directory or other processes."""
         self._settings = settings  # one reference, which the thread reads
         self.levels.max_bytes = self._pace.most = settings.max_bytes
+        self.consumers.names = settings.consumers
         self._expiry.configure(settings.retention, settings.archive_bytes)
         self._hold_if_full()
 
@@ -270,7 +281,7 @@ class Spool:
         self.publish_error = text
 
     def _check_levels(self) -> None:
-        if self._settings.after == "keep" and self.uploads is None:
+        if self._is_alone:
             self._try("files can not be moved to the archive", self._archive_all)
         self._try("spool and archive can not be looked after", self._look)
         self._try("the mark in state/ can not be written", self._observer.looked)
@@ -339,8 +350,19 @@ class Spool:
             self.room.reserved_bytes + self.room.wanted_bytes
         )
 
+    @property
+    def _is_alone(self) -> bool:
+        """Whether there is neither a job nor a bucket: the archive has the only copy."""
+        return self._settings.after == "keep" and self.uploads is None
+
+    def _is_only_copy(self, name: str) -> bool:
+        """Whether nobody else has what is in that file of the archive."""
+        if self._is_alone and self.consumers.names:
+            return not self.consumers.all_have(name)
+        return self._owners.is_only_copy(name)
+
     def _make_room(self) -> None:
-        if self._settings.after == "keep" and self.uploads is None:
+        if self._is_alone and not self._settings.consumers:
             return  # no table has what is in there
         removed = self._expiry.make_room(self._enough_room)
         if removed:
@@ -349,8 +371,15 @@ class Spool:
                 "The disk is short: {count} files left the archive before "
                 "spool.retention; they are in {where}",
                 count=len(removed),
-                where="the tables" if self.uploads is None else "the bucket",
+                where=self._where_else,
             )
+
+    @property
+    def _where_else(self) -> str:
+        """Where what leaves the archive is."""
+        if self.uploads is not None:
+            return "the bucket"
+        return "what their consumers made of them" if self._is_alone else "the tables"
 
     # -- called from the thread, in the reactor's -------------------------------
 
@@ -369,6 +398,8 @@ class Spool:
         journal = self._journal
         if "commit" in journal.reasons:
             no_room = refused
+        if self.job is not None:
+            files += min(self.job.files, _FILES_PER_ROLL * _MOST_ROLLS)
         journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
         journal.pace = self._paced(journal.open_bytes)
         journal.hold("disk", no_room)

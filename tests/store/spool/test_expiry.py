@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.store.consumers import Consumers, FileMarks
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool.expired import Expired, ExpiredRecord
@@ -32,7 +33,12 @@ class AsModified(RealDisk):
 class World:
     """An archive, and its clocks: `set_clock` moves one of them only."""
 
-    def __init__(self, archive: Path, most_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        archive: Path,
+        most_bytes: int | None = None,
+        consumers: Consumers | None = None,
+    ) -> None:
         self.archive = archive
         self.monotonic, self.wall = 50.0, 1_700_000_000.0
         self.told = 0
@@ -44,6 +50,7 @@ class World:
             self._expired,
             clock=lambda: self.monotonic,
             wall_clock=lambda: self.wall,
+            consumers=consumers,
         )
 
     def _expired(self) -> None:
@@ -86,6 +93,78 @@ def test_a_file_stays_for_its_time(world: World) -> None:
     assert world.told == 0
     assert world.pass_time(120) == []
     assert world.told == 1
+
+
+class Read:
+    """What the only consumer of a world has read."""
+
+    def __init__(self, directory: Path) -> None:
+        self._marks = FileMarks(directory, "mine", RealDisk())
+        self.consumers = Consumers(lambda _: self._marks, ["mine"])
+
+    def __call__(self, *lsns: int) -> None:
+        names = [file_name("gw", lsn, lsn) for lsn in lsns]
+        self._marks.change(lambda mark: mark.with_done(names))
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    (tmp_path / "archive").mkdir()
+    return Read(tmp_path / "consumers")
+
+
+def test_a_file_stays_until_its_consumers_have_it(tmp_path: Path, read: Read) -> None:
+    """Beyond its time, and without a word of theirs; whatever is newer goes before it."""
+    world = World(tmp_path / "archive", consumers=read.consumers)
+    for lsn in (1, 2, 3):
+        world.add(lsn)
+    assert world.pass_time(2 * HOUR) == [1, 2, 3]
+    assert read.consumers.behind["mine"].held_files == 3
+    read(2)
+    assert world.pass_time(120) == [1, 3]
+    read(1, 3)
+    assert world.pass_time(120) == []
+    assert read.consumers.behind["mine"].missed_files == 0
+
+
+def test_what_was_read_stays_for_its_time_too(tmp_path: Path, read: Read) -> None:
+    """Other readers of the archive have what they always had."""
+    world = World(tmp_path / "archive", consumers=read.consumers)
+    world.add(1)
+    read(1)
+    assert world.pass_time(HOUR) == [1]
+    assert world.pass_time(120) == []
+
+
+def test_what_was_read_goes_first_where_there_is_too_much(
+    tmp_path: Path, read: Read
+) -> None:
+    """Then the oldest that a consumer still needs, which is counted: a consumer that never
+    comes does not fill the disk.
+    """
+    world = World(tmp_path / "archive", most_bytes=20, consumers=read.consumers)
+    for lsn in (1, 2, 3, 4):
+        world.wait(1)
+        world.add(lsn, 10)
+    read(3)
+    world.expiry.run(40)
+    assert world.left() == [2, 4]
+    assert read.consumers.behind["mine"].missed_files == 1
+
+
+def test_what_was_read_makes_room_first(tmp_path: Path, read: Read) -> None:
+    """Likewise where the disk is short."""
+    world = World(tmp_path / "archive", consumers=read.consumers)
+    for lsn in (1, 2, 3):
+        world.wait(1)
+        world.add(lsn, 10)
+    read(3)
+    read.consumers.look()
+    left = iter([False, True])
+    assert world.expiry.make_room(lambda: next(left)) == [10]
+    assert world.left() == [1, 2]
+    assert world.expiry.make_room(lambda: world.left() == [2]) == [10]
+    assert read.consumers.behind["mine"].missed_files == 1
 
 
 def test_an_hour_forward_expires_nothing(world: World) -> None:

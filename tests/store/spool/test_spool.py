@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.config import model
+from gateway.store.consumers import Consumers, FileMarks
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
 from gateway.store.machine import Machine
@@ -123,6 +124,10 @@ def start(
         machine,
         turns,
         published_lsn=0,
+        consumers=Consumers(
+            lambda name: FileMarks(place.root / "consumers", name, place.disk),
+            settings.get("consumers", ()),
+        ),
     )
     return spool, journal, turns
 
@@ -448,6 +453,26 @@ def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
     turns.run(lambda: bool(journal.holds.get("disk")))
     turns.wait(spool.stop())
     assert len(list(place.archive.iterdir())) == 1
+
+
+def test_without_a_job_what_consumers_have_read_makes_room(place: Any) -> None:
+    """With `after: keep` they are the readers: what all of them have goes for a short disk,
+    and what one has not read is nowhere else, so senders wait for it.
+    """
+    place.disk = Full()
+    place.disk.free_bytes = 0
+    read, unread = file_name("gw", 1, 2), file_name("gw", 3, 4)
+    for name in (read, unread):
+        (place.archive / name).touch()
+    spool, journal, turns = start(place, after="keep", consumers=["mine"])
+    marks = FileMarks(place.root / "consumers", "mine", RealDisk())
+    marks.change(lambda mark: mark.with_done([read]))
+    spool.start([])
+    turns.run(lambda: not (place.archive / read).exists())
+    turns.run(lambda: bool(journal.holds.get("disk")))
+    turns.wait(spool.stop())
+    assert (place.archive / unread).exists()
+    assert spool.consumers.behind["mine"].missed_files == 0
 
 
 def test_a_move_that_fails_stops_no_look_at_the_disk(place: Any) -> None:

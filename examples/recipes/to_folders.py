@@ -1,0 +1,35 @@
+"""A job of your own on a gateway's spool, in Parquet: each event once, by batch.
+
+    python to_folders.py gateway.yaml mine /srv/mine
+
+`mine` is one of `spool.consumers` in gateway.yaml (docs/consumers.md).
+"""
+
+import sys
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+
+from gateway import config
+from gateway.spark import s3a
+from gateway.spark.consumer import consume
+from gateway.spark.session import SAFETY
+
+
+def main(file: str, name: str, target: str) -> None:
+    """Until it is killed, or its query fails."""
+    settings = config.load(file)
+    options = {**SAFETY, **s3a.settings(settings.spool, pyspark.__version__)}
+    spark = SparkSession.builder.appName(name).config(map=options).getOrCreate()
+
+    def work(events: DataFrame, batch: int) -> None:
+        # A batch that comes again is written over: the same events under its number.
+        events.write.mode("overwrite").parquet(f"{target}/batch={batch}")
+
+    query = consume(spark, settings, name, work, max_bytes=256 * 2**20)
+    query = query.option("checkpointLocation", f"{target}-checkpoint")
+    query.trigger(processingTime="1 second").start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

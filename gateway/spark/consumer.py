@@ -1,0 +1,78 @@
+"""A consumer of the spool: a query of your own that gets all events, each batch once.
+
+    from gateway.spark.consumer import consume
+
+    def work(events, batch):
+        events.where("flaw IS NULL").write.mode("overwrite").parquet(f"/lake/mine/batch={batch}")
+
+    query = consume(spark, "gateway.yaml", "mine", work).option("checkpointLocation", "/lake/mine-checkpoint").start()
+
+`mine` is one of `spool.consumers`: files stay in the archive, or in the bucket, until its
+mark has them (`gateway.store.consumers`).  Nothing here asks Java, so it runs over Spark
+Connect, too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gateway.config import Config, load
+from gateway.spark.source import gateway_stream
+from gateway.store.consumers import Marks, marks_of
+from gateway.store.directories import Directories
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+_FILE = "file_name"
+"""The column that says which file a row is from; *work* does not see it."""
+
+
+def consume(
+    spark: SparkSession,
+    config: Config | str | os.PathLike[str],
+    name: str,
+    work: Callable[[DataFrame, int], Any],
+    *,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+) -> DataStreamWriter:
+    """The query of consumer *name*, to be given a checkpoint, and a trigger, and started.
+
+    *work* is called with the events of each batch and its number, as by `foreachBatch`.  A
+    batch that was not committed comes again under its number, with the same events: what is
+    written over by number is there once.  *config* is the gateway's, or its path; limits are
+    those of `gateway_stream`.  Raises ValueError, `gateway.config.Invalid`.
+    """
+    settings = config if isinstance(config, Config) else load(os.fspath(config))
+    marks = marks_of(settings, name)
+    events = gateway_stream(
+        spark, source_of(settings), max_files=max_files, max_bytes=max_bytes
+    )
+    rows = events.select("*", f"_metadata.{_FILE}")
+    return rows.writeStream.foreachBatch(_step(marks, work))
+
+
+def source_of(config: Config) -> str | Path:
+    """What consumers read: the archive, or the bucket of the spool."""
+    if config.spool.bucket is not None:
+        return str(config.spool.bucket)
+    return Directories.of(config).archive
+
+
+def _step(
+    marks: Marks, work: Callable[[DataFrame, int], Any]
+) -> Callable[[DataFrame, int], None]:
+    """What is done with each batch: nothing is said of it before its work is done."""
+
+    def step(rows: DataFrame, batch: int) -> None:
+        marks.change(lambda mark: mark.with_begun(batch))
+        names = [row[_FILE] for row in rows.select(_FILE).distinct().collect()]
+        work(rows.drop(_FILE), batch)
+        marks.change(lambda mark: mark.with_worked(batch, names))
+
+    return step

@@ -1,0 +1,50 @@
+"""Removes objects from a bucket that all consumers have read, when they were there for
+`spool.retention`: where there is no job of ours (`spool.after: keep`).
+
+Each gateway looks after its own: a listing of its node's names, once a minute.  The newest
+one stays, as a gateway that lost its disk goes on behind it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from attrs import define
+
+from gateway.store.bucket import Bucket
+from gateway.store.consumers import Consumers
+from gateway.store.in_bucket import objects_of
+
+LOOK_SECONDS = 60.0
+_AT_ONCE = 1000
+"""So many go in a look at most: whoever stops waits for no more."""
+
+
+@define(eq=False, slots=False)
+class BucketExpiry:
+    """Of one node's objects.  *retention*, in seconds, may change."""
+
+    _bucket: Bucket
+    _node: str
+    _consumers: Consumers
+    retention: float
+    _clock: Callable[[], float] = time.time
+
+    def look(self) -> int:
+        """Remove what may go; how many objects went.  Raises `BucketError`; blocks."""
+        consumers, now = self._consumers, self._clock()
+        if not consumers.names:
+            return 0
+        consumers.look()
+        there = objects_of(self._bucket, self._node)
+        ages = ((one.name, one.bytes, now - one.modified) for one in there)
+        consumers.count(ages, self.retention)
+        due = [
+            one.name
+            for one in there[:-1]
+            if now - one.modified > self.retention and consumers.all_have(one.name)
+        ]
+        for name in due[:_AT_ONCE]:
+            self._bucket.remove(name)
+        return len(due[:_AT_ONCE])

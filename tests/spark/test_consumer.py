@@ -1,0 +1,180 @@
+"""A job of somebody else's that reads what a gateway published: each event once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deadlines import ROOT, eventually
+from gateway import config
+from gateway.cli import main
+from gateway.spark.consumer import consume
+from gateway.spark.source import gateway_stream
+from gateway.store.consumers import Consumers, marks_of
+from gateway.store.disk import RealDisk
+from gateway.store.spool.expiry import Expiry
+from gateway_testkit.daemon import listener
+from programs import running
+from spools import SpoolFolder
+
+pytestmark = pytest.mark.spark
+
+RECIPE = ROOT / "examples" / "recipes" / "to_folders.py"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The configuration of a gateway without a job of ours."""
+    settings = {
+        "node": "gw",
+        "data_dir": str(tmp_path / "data"),
+        "listeners": [listener("beats", "lumberjack")],
+        "spool": {"after": "keep", "consumers": ["mine"]},
+    }
+    path = tmp_path / "gateway.yaml"
+    path.write_text(json.dumps(settings))
+    return path
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> SpoolFolder:
+    """Of that gateway."""
+    folder = SpoolFolder(tmp_path / "data" / "archive")
+    folder.path.mkdir(parents=True)
+    return folder
+
+
+def expire(file: Path, archive: SpoolFolder) -> Consumers:
+    """As the gateway does, when every file's time is over."""
+    settings = config.load(file)
+    consumers = Consumers(
+        lambda name: marks_of(settings, name), settings.spool.consumers
+    )
+    Expiry(archive.path, RealDisk(), -1.0, None, lambda: None, consumers=consumers).run(
+        0
+    )
+    return consumers
+
+
+@pytest.fixture
+def counted(table_rows: Any, tmp_path: Path) -> Callable[[], Counter[tuple[str, int]]]:
+    """How often each event is in what the job wrote."""
+    return lambda: Counter(
+        (row["node"], row["lsn"])
+        for row in table_rows(tmp_path / "mine", "node", "lsn")
+    )
+
+
+def test_each_event_once_though_a_batch_comes_again(
+    spark: Any,
+    file: Path,
+    archive: SpoolFolder,
+    tmp_path: Path,
+    counted: Callable[[], Counter[tuple[str, int]]],
+) -> None:
+    """The job ends after its work and before Spark knows of that; files of what is
+    committed go meanwhile, and those that it asks for again are there.
+    """
+    fails = iter([False, True, False, False])
+
+    def work(events: Any, batch: int) -> None:
+        assert "file_name" not in events.columns
+        events.write.mode("overwrite").parquet(f"{tmp_path}/mine/batch={batch}")
+        if next(fails):
+            raise RuntimeError("killed")
+
+    def run() -> Any:
+        query = consume(spark, str(file), "mine", work, max_files=2)
+        query = query.option("checkpointLocation", f"{tmp_path}/checkpoint")
+        running = query.trigger(availableNow=True).start()
+        running.processAllAvailable()
+        running.stop()
+
+    for first in (1, 11, 21, 31):
+        archive.events("gw", first, 10)
+    with pytest.raises(Exception, match="killed"):
+        run()
+    behind = expire(file, archive).behind["mine"]
+    assert len(list(archive.path.iterdir())) == 2
+    assert (behind.files, behind.missed_files) == (2, 0)
+    run()
+    assert counted() == archive.produced
+    assert len(list(archive.path.iterdir())) == 2
+    archive.events("gw", 41, 10)
+    run()
+    assert counted() == archive.produced
+    assert expire(file, archive).behind["mine"].files == 0
+    assert [int(one.stem[-20:]) for one in archive.path.iterdir()] == [50]
+
+
+def test_a_query_without_our_package_says_what_it_has_committed(
+    spark: Any,
+    file: Path,
+    archive: SpoolFolder,
+    tmp_path: Path,
+    counted: Callable[[], Counter[tuple[str, int]]],
+) -> None:
+    """By `gateway spool done --checkpoint`: those files go, and no other."""
+    archive.events("gw", 1, 10)
+    archive.events("gw-2", 1, 5)
+    rows = gateway_stream(spark, archive.path)
+    query = rows.writeStream.option("checkpointLocation", f"{tmp_path}/checkpoint")
+    query.trigger(availableNow=True).start(f"{tmp_path}/mine").awaitTermination()
+    assert counted() == archive.produced
+    late = archive.events("gw", 11, 10)
+    said = ["--config", str(file), "mine", "--checkpoint", f"{tmp_path}/checkpoint"]
+    assert main(["spool", "done", *said]) == 0
+    expire(file, archive)
+    assert list(archive.path.iterdir()) == [late]
+
+
+def test_who_is_not_named_is_refused(file: Path) -> None:
+    """Nobody would keep its files."""
+    with pytest.raises(ValueError, match="other is not in"):
+        consume(None, str(file), "other", lambda *_: None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def start(file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
+    """Starts the recipe; whatever is left of it at the end is killed."""
+    words = (sys.executable, RECIPE, file, "mine", tmp_path / "mine")
+    with running() as start, (tmp_path / "said").open("a") as errors:
+        yield lambda: start(*words, stderr=errors)
+
+
+@pytest.mark.slow
+def test_the_recipe_loses_and_doubles_nothing_when_it_is_killed(
+    start: Callable[[], Any],
+    file: Path,
+    archive: SpoolFolder,
+    counted: Callable[[], Counter[tuple[str, int]]],
+    tmp_path: Path,
+) -> None:
+    """With Java and all, wherever it is just then, while a gateway publishes and removes."""
+    job: subprocess.Popen[str] = start()
+    archive.events("gw", 1, 10)
+    done = tmp_path / "mine"
+    eventually((done / "batch=0").exists, "the first batch", seconds=120)
+    for first in range(11, 211, 10):
+        archive.events("gw", first, 10)
+        expire(file, archive)
+    eventually((done / "batch=1").exists, "another batch", seconds=60)
+    job.kill()
+    job.wait()
+    archive.events("gw", 211, 10)
+    expire(file, archive)
+    start()
+    eventually(
+        lambda: expire(file, archive).behind["mine"].files == 0,
+        "all of it read",
+        seconds=120,
+    )
+    assert counted() == archive.produced
+    assert expire(file, archive).behind["mine"].missed_files == 0

@@ -1,0 +1,176 @@
+"""What consumers have read: their marks, and what stays in archive and bucket for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gateway.store.consumers import (
+    Behind,
+    Consumers,
+    FileMarks,
+    Mark,
+    Marks,
+    ObjectMarks,
+    Unreadable,
+)
+from gateway.store.disk import RealDisk
+from gateway.store.names import file_name, parse_file_name
+from gateway.store.spool.consumed import BucketExpiry
+from gateway_testkit.bucket import MemoryBucket
+
+HOUR = 3600.0
+
+
+def name(first: int, last: int | None = None, node: str = "gw") -> str:
+    return file_name(node, first, last or first)
+
+
+def covers(mark: Mark, first: int, last: int | None = None) -> bool:
+    file = parse_file_name(name(first, last))
+    assert file is not None
+    return mark.covers(file)
+
+
+@pytest.fixture(params=["file", "object"])
+def marks(request: pytest.FixtureRequest, tmp_path: Path) -> Marks:
+    """Of consumer `mine`, which has said nothing yet."""
+    if request.param == "file":
+        return FileMarks(tmp_path / "consumers", "mine", RealDisk())
+    return ObjectMarks(MemoryBucket(), "mine")
+
+
+def test_files_in_any_order_become_few_intervals() -> None:
+    """A mark does not grow with what was read; it covers whole files, and no others."""
+    mark = Mark()
+    for first in (5, 1, 9, 3, 7):
+        mark = mark.with_done([name(first, first + 1)])
+    assert mark.done == {"gw": ((1, 10),)}
+    mark = mark.with_done([name(21, 30), name(1, 5, node="other")])
+    assert mark.done == {"gw": ((1, 10), (21, 30)), "other": ((1, 5),)}
+    assert covers(mark, 3, 8)
+    assert not covers(mark, 10, 11)
+    assert not covers(mark, 15)
+    assert covers(mark, 21, 30)
+
+
+def test_a_batch_is_done_when_the_next_one_begins() -> None:
+    """Spark brings a batch again that it has not committed: until then its files stay,
+    and count as read.
+    """
+    mark = Mark().with_begun(0).with_worked(0, [name(1, 5)])
+    file = parse_file_name(name(1, 5))
+    assert file is not None
+    assert mark.has_seen(file)
+    assert not mark.covers(file)
+    assert mark.with_begun(1).covers(file)
+    again = mark.with_done([]).with_begun(0)
+    assert not again.has_seen(file)
+
+
+def test_a_batch_that_comes_again_is_not_taken_for_done() -> None:
+    """One that was worked for, and not committed, before the query was killed."""
+    mark = Mark().with_worked(0, [name(1)]).with_begun(1).with_worked(1, [name(2)])
+    again = mark.with_begun(1)
+    assert covers(again, 1)
+    assert not covers(again, 2)
+    assert covers(again.with_worked(1, [name(2)]).with_begun(2), 2)
+
+
+def test_a_query_that_begins_anew_needs_all_of_it_again() -> None:
+    """Without its checkpoint it reads what is there from the first file on."""
+    mark = Mark().with_worked(7, [name(1)]).with_begun(8)
+    assert covers(mark, 1)
+    assert mark.with_begun(0) == Mark()
+
+
+def test_a_mark_is_there_as_it_was_written(marks: Marks) -> None:
+    """And nothing is before; what is no name of a file changes nothing."""
+    assert marks.read() is None
+    marks.change(lambda mark: mark.with_done([name(1, 5)]))
+    marks.change(lambda mark: mark.with_worked(3, [name(6, 7)]))
+    with pytest.raises(ValueError, match="is no name of a spool file"):
+        marks.change(lambda mark: mark.with_done(["a.parquet"]))
+    assert marks.read() == Mark({"gw": ((1, 5),)}, 3, {"gw": ((6, 7),)})
+
+
+def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
+    """A command beside a query, as a cron job may start it."""
+
+    def say(first: int) -> Callable[[], None]:
+        return lambda: (
+            [
+                marks.change(lambda mark, lsn=lsn: mark.with_done([name(lsn)]))
+                for lsn in range(first, 40, 4)
+            ]
+            and None
+        )
+
+    threads = [threading.Thread(target=say(first)) for first in (1, 2, 3, 4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    found = marks.read()
+    assert found is not None
+    assert found.done == {"gw": ((1, 39),)}
+
+
+def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
+    """Nobody knows what was read; it is said which file, and what to do."""
+    places = FileMarks(tmp_path, "mine", RealDisk())
+    places.change(lambda mark: mark.with_done([name(1)]))
+    consumers = Consumers(lambda _: places, ["mine"])
+    consumers.look()
+    assert consumers.all_have(name(1))
+    (tmp_path / "mine").write_bytes(b"00000000 {}\n")
+    consumers.look()
+    assert not consumers.all_have(name(1))
+    assert "mine is damaged" in (consumers.behind["mine"].problem or "")
+    with pytest.raises(Unreadable, match="remove it"):
+        places.change(lambda mark: mark)
+
+
+def test_how_far_each_is_behind(tmp_path: Path) -> None:
+    """Files, bytes, age, and what stays for it beyond its time; what one has read does not
+    count, nor who has never come for less than all.
+    """
+    places = {one: FileMarks(tmp_path, one, RealDisk()) for one in ("fast", "never")}
+    places["fast"].change(lambda mark: mark.with_done([name(1), name(2)]))
+    consumers = Consumers(places.__getitem__, ["fast", "never"])
+    consumers.look()
+    consumers.count(
+        [(name(1), 10, 2 * HOUR), (name(2), 10, 60.0), (name(3), 5, 30.0)], HOUR
+    )
+    assert consumers.behind == {
+        "fast": Behind(1, 5, 30.0, has_come=True),
+        "never": Behind(3, 25, 2 * HOUR, 1, 10),
+    }
+    assert not consumers.all_have(name(1))
+    consumers.leaves(name(1))
+    assert consumers.behind["fast"].missed_files == 0
+    assert consumers.behind["never"].missed_files == 1
+
+
+def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:
+    """All of the node but its newest, behind which a new disk goes on; nothing of others."""
+    bucket = MemoryBucket()
+    for lsn in (1, 2, 3, 4):
+        bucket.create(name(lsn), b"x")
+    bucket.create(name(1, node="gw-2"), b"x")
+    now = next(bucket.list(name(1))).modified
+    mine = ObjectMarks(bucket, "mine")
+    consumers = Consumers(lambda _: mine, ["mine"])
+    expiry = BucketExpiry(bucket, "gw", consumers, HOUR, lambda: now)
+    mine.change(lambda mark: mark.with_done([name(1), name(3), name(4)]))
+    assert expiry.look() == 0
+    now += 2 * HOUR
+    assert expiry.look() == 2
+    left = sorted(one for one in bucket.objects if one.startswith("events"))
+    assert left == [name(2), name(4), name(1, node="gw-2")]
+    assert consumers.behind["mine"] == Behind(1, 1, 2 * HOUR, 1, 1, has_come=True)
+    consumers.names = []
+    assert expiry.look() == 0
