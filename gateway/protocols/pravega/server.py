@@ -18,6 +18,7 @@ from gateway.protocols.pravega.container import Container, PendingRead
 from gateway.protocols.pravega.draft_session import DraftSession
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.options import Options
+from gateway.protocols.pravega.origins import Origins
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
@@ -55,11 +56,13 @@ _FULL_BYTES = 1 << 16
 no events: creating, sealing, deleting segments, attributes, small tables."""
 
 
-TokenChecks: TypeAlias = Callable[[str | None], TokenCheck]
-"""Gives the check of a client, by the name that its certificate proves."""
+TokenChecks: TypeAlias = Callable[[str | None, Callable[[str], object]], TokenCheck]
+"""Gives the check of a client, by the name that its certificate proves; it tells of the
+names that tokens prove.
+"""
 
 
-def _allow_all(principal: str | None) -> TokenCheck:
+def _allow_all(principal: str | None, proved: Callable[[str], object]) -> TokenCheck:
     return allow_all
 
 
@@ -111,9 +114,14 @@ class PravegaListener:
         """The server of a new connection."""
         return PravegaServer(self, connection)
 
-    def session(self, first: bytes, principal: str | None) -> _Session:
-        """The session of a connection whose first four bytes, a type, are *first*."""
-        state, check = self.container.state, self._checks(principal)
+    def session(
+        self, first: bytes, principal: str | None, proved: Callable[[str], object]
+    ) -> _Session:
+        """The session of a connection whose first four bytes, a type, are *first*.
+
+        *proved* is told whose each of its commands is.
+        """
+        state, check = self.container.state, self._checks(principal, proved)
         if first != _HELLO:
             return DraftSession(state, self.limits, check)
         return Session(
@@ -129,13 +137,16 @@ class PravegaServer(Closing, Yielding):
     """One connection.  Implements `interfaces.Server` and `container.Submitter`."""
 
     __slots__ = ("_appended", "_container", "_control", "_ending", "_first", "_growth",
-                 "_input", "_listener", "_reads", "_session", "_steps",
+                 "_input", "_listener", "_origin", "_origins", "_reads", "_session", "_steps",
                  "_submitted_full", "_unstored", "_valve")  # fmt: skip
 
     def __init__(self, listener: PravegaListener, connection: Connection) -> None:
         super().__init__(connection)
         self._listener = listener
         self._container = listener.container
+        self._origin = connection.origin
+        """Of the command that is taken."""
+        self._origins = Origins(connection.origin)
         self._session: _Session | None = None
         self._first = b""
         self._steps: Iterator[Step] | None = None
@@ -185,7 +196,8 @@ class PravegaServer(Closing, Yielding):
                 return
             principal = self._connection.origin.principal
             first = data[: len(_HELLO)]
-            session = self._session = self._listener.session(first, principal)
+            session = self._listener.session(first, principal, self._proved)
+            self._session = session
             self._first = b""
         try:
             if self._container.broken:
@@ -257,6 +269,11 @@ class PravegaServer(Closing, Yielding):
             )
         return self._growth.spend(size / 1024)
 
+    def _proved(self, name: str) -> None:
+        """The command that is taken now is of who has this name; empty: of nobody."""
+        if name != self._origin.principal:
+            self._origin = self._origins.of(name)
+
     @property
     def _unread(self) -> bool:
         """There is input left for another turn."""
@@ -278,7 +295,7 @@ class PravegaServer(Closing, Yielding):
             if self._container.journal.full:
                 held = step.size + _CHANGE_BYTES
                 self._submitted_full += max(held, _FULL_BYTES if step.count else 0)
-            self._container.submit(step, self, self._connection.origin)
+            self._container.submit(step, self, self._origin)
             self._regulate()
         elif isinstance(step, Read):
             turn.charge(_READ + BYTE * step.bytes)

@@ -162,7 +162,7 @@ class Store:
             if name in changes
         }
         check = changes.pop("check", None)
-        asked = {} if check is None else {"checks": lambda principal: check}
+        asked = {} if check is None else {"checks": lambda *of: check}
         self.container = Container(self.journal, self.clock, reader=reader, **more)
         if state is not None:
             self.container.state = state

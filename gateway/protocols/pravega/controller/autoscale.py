@@ -20,8 +20,9 @@ from itertools import pairwise
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Part
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.rounds import Rounds
 from gateway.protocols.pravega.controller.scaling import (
     BY_BYTES,

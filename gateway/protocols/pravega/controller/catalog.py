@@ -23,14 +23,21 @@ import msgspec
 
 from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.container import Container
+from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.epochs import (
     Part,
-    equal_ranges,
     head,
     replaced,
     scalings,
 )
 from gateway.protocols.pravega.controller.grpc import over_limit
+from gateway.protocols.pravega.controller.kept_records import (
+    KeyValueTable,
+    ReaderGroup,
+    Scope,
+    Stream,
+    Transaction,
+)
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE, segment
 from gateway.protocols.pravega.errors import SegmentError
 from gateway.protocols.pravega.options import Options
@@ -59,101 +66,6 @@ _FORGOTTEN = 1000
 """So many of them at once."""
 
 _Record = TypeVar("_Record", bound=msgspec.Struct)
-
-
-class Stream(msgspec.Struct, omit_defaults=True):
-    """A stream."""
-
-    first: int = 0
-    """Number of its first segment; earlier streams of this name had lower numbers."""
-    count: int = 0
-    """How many segments it was created with; 0 in the record of a scope, and of a stream
-    that an earlier version has deleted."""
-    config: bytes = b""
-    """Its last `StreamConfig`, encoded."""
-    tags: list[str] = []
-    sealed: bool = False
-    scaled: list[Part] = []
-    """Its segments, the oldest first, if it was ever scaled."""
-
-    @property
-    def parts(self) -> list[Part]:
-        """Its segments; without the oldest, of a stream that was scaled very often."""
-        return self.scaled or [
-            Part(number, low, high)
-            for number, (low, high) in enumerate(equal_ranges(self.count), self.first)
-        ]
-
-    @property
-    def active(self) -> list[Part]:
-        """The segments of the newest epoch, which are written to unless it is sealed."""
-        return sorted(
-            (part for part in self.parts if part.is_active), key=lambda part: part.low
-        )
-
-    @property
-    def epoch(self) -> int:
-        """The newest one."""
-        return max((part.epoch for part in self.scaled), default=0)
-
-    @property
-    def next_number(self) -> int:
-        """None of its segments has it, or a higher one."""
-        numbers = (part.number + 1 for part in self.scaled)
-        return max(numbers, default=self.first + self.count)
-
-
-class ReaderGroup(msgspec.Struct, omit_defaults=True):
-    """A reader group of Java clients."""
-
-    config: bytes = b""
-    """Its `ReaderGroupConfiguration`, encoded."""
-    cuts: dict[str, bytes] = {}
-    """The `StreamCut`, encoded, that it says it has read up to; by `scope/stream`."""
-
-
-class KeyValueTable(msgspec.Struct, omit_defaults=True):
-    """A key-value table; each of its segments is a table of the container."""
-
-    first: int
-    """Number of its first segment."""
-    count: int
-    config: bytes = b""
-    """Its `KeyValueTableConfig`, encoded."""
-
-    @property
-    def parts(self) -> list[Part]:
-        """Its segments."""
-        return [
-            Part(number, low, high)
-            for number, (low, high) in enumerate(equal_ranges(self.count), self.first)
-        ]
-
-
-class Transaction(msgspec.Struct, omit_defaults=True):
-    """A transaction, open or ended."""
-
-    state: int
-    high: int
-    low: int
-    lease: int
-    """Milliseconds."""
-    begun: int
-    """Milliseconds since the epoch."""
-    ended: int = 0
-
-
-class Scope(msgspec.Struct):
-    """A scope, whose record has nothing but its name."""
-
-    streams: dict[str, Stream] = {}
-    """By name."""
-    groups: dict[str, ReaderGroup] = {}
-    tables: dict[str, KeyValueTable] = {}
-
-    def stream(self, name: str) -> Stream | None:
-        """A stream; None if there is none of this name."""
-        return self.streams.get(name)
 
 
 class Catalog:
@@ -276,6 +188,29 @@ class Catalog:
         """Delete a scope without streams."""
         del self.scopes[name]
         self._drop(_STREAMS, [name])
+
+    def add_stream(self, scope: str, name: str, stream: Stream) -> None:
+        """Create a stream with its segments, for which there must be room."""
+        # New numbers: rows of deleted segments stay in the tables under their names.
+        stream.first = self.first_number(scope, name)
+        self.create_segments(self.segments(scope, name, stream))
+        # A crash in an earlier call may have left segments with higher numbers.
+        left, there = stream.first + stream.count, self.container.state.segments
+        while (found := there.get(segment(scope, name, left))) is not None:
+            if found.length or found.table is not None:
+                break
+            self.delete_segments([found.name])
+            left += 1
+        self.save_stream(scope, name, stream)
+
+    def add_internal(self, scope: str, name: str) -> None:
+        """Create a stream of one segment, for a reader group or for watermarks."""
+        config = messages.StreamConfig(
+            stream_info=messages.StreamInfo(scope=scope, stream=name),
+            scaling=messages.ScalingPolicy(segments=1),
+        )
+        self.check_room(1)
+        self.add_stream(scope, name, Stream(count=1, config=config.SerializeToString()))
 
     def save_stream(self, scope: str, name: str, stream: Stream) -> None:
         """Store a stream, new or changed."""

@@ -11,16 +11,17 @@ and what is committed meanwhile waits as well, so that commits keep their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
+from gateway.protocols.pravega.controller.catalog import Catalog, Scaling
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
 from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.methods import Caller
 from gateway.protocols.pravega.controller.names import segment, transaction
 from gateway.protocols.pravega.controller.scaling import check_count
@@ -68,13 +69,14 @@ class _Waiting:
 class Commits:
     """Merges what transactions have staged.
 
-    *done* is told of each transaction that waited, when it is merged.
+    *done* is told of each transaction when it is merged, with the place up to which its
+    stream is written then: lengths of segments, by id.
     """
 
     _log = Logger()
 
     _catalog: Catalog
-    _done: Callable[[Key], None]
+    _done: Callable[[Key, Mapping[int, int]], None]
 
     def __attrs_post_init__(self) -> None:
         self._clock = self._catalog.container.clock
@@ -100,7 +102,8 @@ class Commits:
 
     def merge(self, key: Key, caller: Caller) -> None:
         """Merge a transaction that need not wait, in one change; raises `SegmentError`."""
-        self._merge(key[:2], self._staged([key]), caller.submitter, caller.origin)
+        staged = self._staged([key])
+        self._done(key, self._merge(key[:2], staged, caller.submitter, caller.origin))
 
     def wait(self, key: Key, caller: Caller | None = None) -> None:
         """Merge a transaction soon, together with others of its stream."""
@@ -118,20 +121,22 @@ class Commits:
             return
         last = next(reversed(waiting.keys.values()))
         # The rows of one change are of one origin: where several have committed, of none.
-        callers = {caller and caller.submitter for caller in waiting.keys.values()}
-        origin = last.origin if last is not None and len(callers) == 1 else None
+        origins = {caller and caller.origin for caller in waiting.keys.values()}
+        origin = origins.pop() if len(origins) == 1 else None
+        position: Mapping[int, int] = {}
         try:
             staged = self._staged(list(waiting.keys))
             if staged:  # else a crash came after the merge
                 # What was committed must get through, or the stream could never be sealed.
                 broken = self._broken(place)
-                self._merge(place, staged, last and last.submitter, origin, broken)
+                submitter = last and last.submitter
+                position = self._merge(place, staged, submitter, origin, broken)
         except SegmentError as why:
             raise Failed(Code.FAILED_PRECONDITION, str(why) or repr(why)) from None
         del self._waiting[place]
         waiting.cancel()
         for key in waiting.keys:
-            self._done(key)
+            self._done(key, position)
 
     def _look_after(self, place: Place, seconds: float) -> None:
         waiting = self._waiting[place]
@@ -191,35 +196,39 @@ class Commits:
         submitter: Any,
         origin: Any,
         broken: Sequence[Part] = (),
-    ) -> None:
+    ) -> dict[int, int]:
         """Append what is staged to the stream, all of it in one change.
 
-        *broken* segments end, too.
+        *broken* segments end, too.  Gives the lengths then of what was appended to, by id.
         """
         (scope, name), catalog, stream = place, self._catalog, self._stream(place)
 
-        def targets(active: Cover) -> list[tuple[str, str]]:
-            # Of several the first will do, where there are no events.
+        def targets(parts: Sequence[Part]) -> list[tuple[str, str]]:
             return [
-                (segment(scope, name, active.under(part)[0].id), source)
-                for part, source in staged
+                (segment(scope, name, into.id), source)
+                for into, (_, source) in zip(parts, staged, strict=True)
             ]
+
+        def under(active: Cover) -> list[Part]:
+            # Of several the first will do, where there are no events.
+            return [active.under(part)[0] for part, _ in staged]
 
         gone = {part.id for part in [*self._ended(stream, staged), *broken]}
         ended = [part for part in stream.active if part.id in gone]
-        if not ended:
-            container = catalog.container
-            merged = container.state.merge(targets(Cover(stream.active)), container.now)
+        if ended:
+            self._check(stream, ended)
+            scaling = Scaling(catalog, scope, name, submitter=submitter, origin=origin)
+            again = scaling.replace(ended, Cover(ended).ranges)
+            into = under(Cover(part for part in scaling.parts if part.is_active))
+            scaling.merged = targets(into)
+            scaling.replace(again, [(part.low, part.high) for part in ended])
+            catalog.scale(scope, name, scaling)
+        else:
+            into, container = under(Cover(stream.active)), catalog.container
+            merged = container.state.merge(targets(into), container.now)
             catalog.submit(merged, submitter, origin)
-            return
-        self._check(stream, ended)
-        scaling = Scaling(catalog, scope, name, submitter=submitter, origin=origin)
-        again = scaling.replace(ended, Cover(ended).ranges)
-        scaling.merged = targets(
-            Cover(part for part in scaling.parts if part.is_active)
-        )
-        scaling.replace(again, [(part.low, part.high) for part in ended])
-        catalog.scale(scope, name, scaling)
+        there = catalog.container.state.segments
+        return {part.id: there[segment(scope, name, part.id)].length for part in into}
 
     def _broken(self, place: Place) -> list[Part]:
         """Segments of today that take nothing more: somebody has sealed or deleted them."""

@@ -71,14 +71,13 @@ class Controller:
             access=self.access,
         )
         self._catalog = catalog = Catalog(container, options)
-        self.transactions = Transactions(catalog, self.tokens)
+        self._watermarks = Watermarks(catalog)
+        self.transactions = Transactions(catalog, self.tokens, self._watermarks.noted)
         scalings = Scalings(catalog)
         streams = Streams(catalog, self.transactions, scalings)
-        create = streams.create_internal
-        located = StreamSegments(catalog, self.tokens, advertise, create)
-        groups = ReaderGroups(catalog, create, streams.delete_internal)
+        located = StreamSegments(catalog, self.tokens, advertise)
+        groups = ReaderGroups(catalog, streams.delete_internal)
         tables = KeyValueTables(catalog, self.tokens)
-        self._watermarks = Watermarks(catalog, create)
         self._rounds = (
             Retention(catalog, options.stream_retention).rounds,
             Autoscale(catalog, scalings).rounds,

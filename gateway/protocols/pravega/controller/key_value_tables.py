@@ -11,8 +11,9 @@ from attrs import define
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.access import Kind, Resource
-from gateway.protocols.pravega.controller.catalog import Catalog, KeyValueTable
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
+from gateway.protocols.pravega.controller.kept_records import KeyValueTable
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
@@ -24,6 +25,7 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import TABLE, usable
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
+from gateway.protocols.pravega.wire_permissions import Need
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _NOT_FOUND = 2
@@ -113,7 +115,10 @@ class KeyValueTables:
         found, token = page(
             scope.tables,
             request.continuation.token,
-            lambda name: caller.sees(Resource(Kind.STREAM, request.scope.scope, name)),
+            lambda name: caller.rights.allows(
+                Need.ANY, Resource(Kind.STREAM, request.scope.scope, name)
+            ),
+            caller.turn,
         )
         return messages.KeyValueTablesResponse(
             tables=[

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.access import Resource
-from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.access import Rights
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.grpc import Code, Failed
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
+from gateway.sdk.costs import Turn
 
 SUCCESS, FAILURE = 0, 1
 """These two codes are the same in the status of every method."""
 
 
 _PAGE = 1000
+_NAME = 0.7
+"""What a name in a list costs, be it shown or not."""
 
 
 class Unfinished(Exception):
@@ -28,10 +32,6 @@ class Unfinished(Exception):
 
     Raised before anything is changed.
     """
-
-
-def _all(what: Resource) -> bool:
-    return True
 
 
 @dataclass(slots=True, frozen=True)
@@ -42,12 +42,14 @@ class Caller:
     """`host:port` as the client addressed the controller."""
     name: str
     """The name it proved; empty where it has to prove none."""
-    sees: Callable[[Resource], bool] = _all
-    """Whether it is told that there is such a thing."""
+    rights: Rights = field(default_factory=Rights)
+    """What it may do, and what it is told of."""
     submitter: Any = None
     """A `container.Submitter`, which is told of the events that the call makes durable."""
     origin: Any = None
     """The `Origin` of those events."""
+    turn: Turn = field(default_factory=Turn)
+    """Is charged for what takes more than most calls."""
 
 
 _Request = TypeVar("_Request", bound=Message)
@@ -103,7 +105,7 @@ def segment_range(scope: str, stream: str, part: Part) -> messages.SegmentRange:
 
 
 def page(
-    names: Iterable[str], token: str, seen: Callable[[str], bool]
+    names: Iterable[str], token: str, seen: Callable[[str], bool], turn: Turn
 ) -> tuple[list[str], messages.ContinuationToken]:
     """Those after *token* that may be *seen*, sorted, at most 1000; and the token of the
     next page.
@@ -111,7 +113,7 @@ def page(
     A token is the last name of the page before.  Clients ask until a page is empty.
     """
     ordered = sorted(names)
+    turn.charge(_NAME * len(ordered))
     begin = bisect_right(ordered, token) if token else 0
-    # Rules are asked only about the names of this page.
     found = list(islice(filter(seen, islice(ordered, begin, None)), _PAGE))
     return found, messages.ContinuationToken(token=found[-1] if found else token)

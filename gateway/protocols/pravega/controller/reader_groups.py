@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, ReaderGroup
+from gateway.protocols.pravega.controller.catalog import Catalog
+from gateway.protocols.pravega.controller.kept_records import ReaderGroup
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
@@ -31,13 +32,12 @@ _NO_STREAM, _NO_SUBSCRIBER, _OTHER_GENERATION = 2, 3, 5
 class ReaderGroups:
     """The methods about reader groups.
 
-    *create* and *delete* are for the stream of a group, by scope and name.
+    *delete* is for the stream of a group, by scope and name.
     """
 
     methods = Methods()
 
     _catalog: Catalog
-    _create: Callable[[str, str], None]
     _delete: Callable[[str, str], None]
 
     def _find(self, scope: str, name: str) -> ReaderGroup | None:
@@ -59,7 +59,7 @@ class ReaderGroups:
             config = _config(scope.groups[request.name])
         else:
             if scope.stream(READER_GROUP + request.name) is None:
-                self._create(request.scope, READER_GROUP + request.name)
+                self._catalog.add_internal(request.scope, READER_GROUP + request.name)
             group = ReaderGroup(request.SerializeToString())
             self._catalog.save_group(request.scope, request.name, group)
         return messages.CreateReaderGroupResponse(status=code, config=config)

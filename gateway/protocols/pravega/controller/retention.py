@@ -21,8 +21,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Part, read_to
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.reader_groups import read_by
 from gateway.protocols.pravega.controller.rounds import Rounds
 from gateway.protocols.pravega.segment import Segment

@@ -18,9 +18,10 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, Scaling, Stream
+from gateway.protocols.pravega.controller.catalog import Catalog, Scaling
 from gateway.protocols.pravega.controller.epochs import Cover, Part, equal_ranges
 from gateway.protocols.pravega.controller.grpc import Code, over_limit
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     Caller,

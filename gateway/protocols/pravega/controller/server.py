@@ -8,7 +8,6 @@ Calls are carried out in their order: one that needs several turns holds back th
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -19,8 +18,8 @@ from gateway.protocols.pravega.controller.controller import Controller
 from gateway.protocols.pravega.controller.grpc import Call, Calls, Code, Failed
 from gateway.protocols.pravega.controller.methods import Caller, Unfinished
 from gateway.protocols.pravega.options import Options
+from gateway.protocols.pravega.origins import Origins
 from gateway.protocols.pravega.segments import Change
-from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.interfaces import Connection, Refusal
@@ -31,6 +30,8 @@ _STREAMS = 1000
 """Calls of one connection at once.  Java clients start calls before they know it."""
 _CALL_FRAMES = 20
 """Frames that a client may send for each call that is answered, and one for each KiB."""
+_CALL = 50.0
+"""What a call costs a turn, at least."""
 _BAD_CREDENTIALS = 3
 """So many calls with wrong credentials close the connection."""
 _CREDENTIALS = "options.users, options.tokens"
@@ -83,6 +84,7 @@ class ControllerServer(Closing):
         self._timers: dict[Call, IDelayedCall] = {}
         """Of calls that wait: when each fails."""
         self._control = control
+        self._origins = Origins(connection.origin)
         self._bad_credentials = 0
         self._draining = False
         # Calls are answered though the journal is full: they bring few bytes.
@@ -98,8 +100,9 @@ class ControllerServer(Closing):
             return
         calls = self._calls
         try:
-            self._untaken.extend(calls.received(data, Turn()))
-            self._go_on()
+            turn = Turn()
+            self._untaken.extend(calls.received(data, turn))
+            self._go_on(turn)
             self._connection.hold(calls.held_bytes)
             why = self._control.spend(calls.control)
             calls.control = 0
@@ -120,19 +123,21 @@ class ControllerServer(Closing):
             self._calls.drain()
             self._send()
 
-    def _go_on(self) -> None:
-        """Carry out calls, in order, until one needs another turn."""
-        untaken = self._untaken
-        while untaken:
+    def _go_on(self, turn: Turn) -> None:
+        """Carry out calls, in order, until one needs another turn, or this one is over."""
+        untaken, first = self._untaken, True
+        while untaken and (first or not turn.over):
+            first = False
             call = untaken.popleft()
-            if self._calls.waits(call) and not self._take(call):
+            if self._calls.waits(call) and not self._take(call, turn):
                 untaken.appendleft(call)
                 return
 
-    def _take(self, call: Call) -> bool:
+    def _take(self, call: Call, turn: Turn) -> bool:
         """Carry it out; false: it needs another turn."""
+        turn.charge(_CALL)
         try:
-            answer = self._answer(call)
+            answer = self._answer(call, turn)
         except Unfinished:
             return False
         except Failed as why:
@@ -156,21 +161,20 @@ class ControllerServer(Closing):
             )
         return True
 
-    def _answer(self, call: Call) -> bytes:
+    def _answer(self, call: Call, turn: Turn) -> bytes:
         waiting = self._calls.unsent_bytes + self._due_bytes
         if waiting > _UNSENT_BYTES:
             why = Refusal(f"{waiting} bytes of answers that wait", limit=_UNSENT_BYTES)
             raise Failed(Code.RESOURCE_EXHAUSTED, str(why))
         if self._container.broken:
             raise Failed(Code.UNAVAILABLE, "nothing can be stored any more")
-        origin = self._connection.origin
-        name = self._controller.authenticate(call.authorization, origin.principal)
-        if name and origin.principal is None:
-            origin.principal = name
+        certificate = self._connection.origin.principal
+        name = self._controller.authenticate(call.authorization, certificate)
+        origin = self._origins.of(name)
         # The container replays only batches of its own protocol.
         ours = origin if origin.protocol == PROTOCOL else None
-        sees = partial(self._controller.access.allows, name, Need.ANY)
-        caller = Caller(call.authority, name, sees, self, ours)
+        rights = self._controller.access.rights(name)
+        caller = Caller(call.authority, name, rights, self, ours, turn)
         try:
             return self._controller.call(call.path, call.message, caller)
         except (Failed, Unfinished):

@@ -39,7 +39,7 @@ class StreamSegments:
     """The methods about segments, addresses and delegation tokens.
 
     *advertise* gives the address of the segment store, for a client that
-    addressed the controller by a host.  *create* makes a stream of watermarks.
+    addressed the controller by a host.
     """
 
     methods = Methods()
@@ -47,7 +47,6 @@ class StreamSegments:
     _catalog: Catalog
     _tokens: DelegationTokens
     _advertise: Callable[[str], tuple[str, int]]
-    _create: Callable[[str, str], None]
 
     # -- addresses ---------------------------------------------------------------------
 
@@ -83,7 +82,7 @@ class StreamSegments:
             and self._catalog.stream(info.scope, base) is not None
             and self._catalog.stream(info.scope, info.stream) is None
         ):
-            self._create(info.scope, info.stream)
+            self._catalog.add_internal(info.scope, info.stream)
 
     @methods(messages.StreamInfo, "getCurrentSegments")
     def current(self, request: messages.StreamInfo, caller: Caller) -> Message:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from attrs import define
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.access import Kind, Resource, of_stream
-from gateway.protocols.pravega.controller.catalog import Catalog, Scope, Stream
+from gateway.protocols.pravega.controller.access import Kind, Resource
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Cover, Part, read_to
+from gateway.protocols.pravega.controller.kept_records import Scope, Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
@@ -23,10 +24,11 @@ from gateway.protocols.pravega.controller.methods import (
     page,
     status,
 )
-from gateway.protocols.pravega.controller.names import MARK, TABLE, segment, usable
+from gateway.protocols.pravega.controller.names import MARK, TABLE, usable
 from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.segment import Segment
+from gateway.protocols.pravega.wire_permissions import Need
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3
@@ -95,7 +97,8 @@ class Streams:
         found, token = page(
             self._catalog.scopes,
             request.continuation.token,
-            lambda name: caller.sees(Resource(Kind.SCOPE, name)),
+            lambda name: caller.rights.allows(Need.ANY, Resource(Kind.SCOPE, name)),
+            caller.turn,
         )
         return messages.ScopesResponse(scopes=found, continuation=token)
 
@@ -117,7 +120,7 @@ class Streams:
         count = max(1, request.scaling.segments)
         check_count(count)
         self._catalog.check_room(count)
-        self._create(
+        self._catalog.add_stream(
             info.scope,
             info.stream,
             Stream(
@@ -128,33 +131,11 @@ class Streams:
         )
         return status(SUCCESS)
 
-    def create_internal(self, scope: str, name: str) -> None:
-        """Create a stream of one segment, for reader groups or watermarks."""
-        info = messages.StreamInfo(scope=scope, stream=name)
-        scaling = messages.ScalingPolicy(segments=1)
-        config = messages.StreamConfig(stream_info=info, scaling=scaling)
-        self._catalog.check_room(1)
-        self._create(scope, name, Stream(count=1, config=config.SerializeToString()))
-
     def delete_internal(self, scope: str, name: str) -> None:
-        """Delete such a stream, if it exists."""
+        """Delete a stream of a reader group, if it exists."""
         found = self._catalog.scopes[scope].stream(name)
         if found is not None:
             self._delete(scope, name, found)
-
-    def _create(self, scope: str, name: str, stream: Stream) -> None:
-        catalog = self._catalog
-        # New numbers: rows of deleted segments stay in the tables under their names.
-        stream.first = catalog.first_number(scope, name)
-        catalog.create_segments(catalog.segments(scope, name, stream))
-        # A crash in an earlier call may have left segments with higher numbers.
-        left, there = stream.first + stream.count, catalog.container.state.segments
-        while (found := there.get(segment(scope, name, left))) is not None:
-            if found.length or found.table is not None:
-                break
-            catalog.delete_segments([found.name])
-            left += 1
-        catalog.save_stream(scope, name, stream)
 
     def _find(self, info: messages.StreamInfo) -> Stream | int:
         """The stream, or the status if there is none."""
@@ -314,7 +295,8 @@ class Streams:
         found, token = page(
             _listed(scope, tag),
             request.continuation.token,
-            lambda name: caller.sees(of_stream(request.scope.scope, name)),
+            caller.rights.streams(request.scope.scope),
+            caller.turn,
         )
         return messages.StreamsInScopeResponse(
             streams=[

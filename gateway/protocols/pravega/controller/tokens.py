@@ -72,16 +72,23 @@ class DelegationTokens:
         if self._access.configure(rules):
             self._rules_since = self._now()
 
-    def checks(self, principal: str | None) -> TokenCheck:
-        """The check of a client whose certificate proves this name; None: it has none."""
-        return (
-            self.check
-            if principal is None
-            else partial(self.check, principal=principal)
-        )
+    def checks(
+        self, principal: str | None, proved: Callable[[str], object]
+    ) -> TokenCheck:
+        """The check of a client whose certificate proves this name; None: it has none.
+
+        *proved* is told whose each token is.
+        """
+        return partial(self.check, principal=principal, proved=proved)
 
     def check(
-        self, token: str, segment: str, need: Need, *, principal: str | None = None
+        self,
+        token: str,
+        segment: str,
+        need: Need,
+        *,
+        principal: str | None = None,
+        proved: Callable[[str], object] | None = None,
     ) -> int | Denied | None:
         """See `TokenCheck`.  Nobody may use the controller's own tables."""
         if segment.startswith(SYSTEM):
@@ -98,6 +105,8 @@ class DelegationTokens:
             if not _is_for(claims["stream"], segment):
                 return _FAILED
             who, outdated = claims["sub"], claims["iat"] < self._rules_since
+        if proved is not None:
+            proved(who or "")
         denied = self._access.denial(who or "", need, of_segment(segment))
         if denied is not None:
             denied.outdated = outdated

@@ -15,15 +15,18 @@ committed.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import Callable, Mapping
 
 from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, Transaction
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.commits import Commits, Key, pairs
 from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
+from gateway.protocols.pravega.controller.kept_records import Transaction
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     FAILURE,
@@ -56,18 +59,25 @@ _MAX_OPEN = 10_000
 
 @define(eq=False, slots=False)
 class Transactions:
-    """The methods about transactions."""
+    """The methods about transactions.
+
+    *note* is told which writer has written all before a time, and up to which place:
+    `Watermarks.noted`.
+    """
 
     methods = Methods()
 
     _catalog: Catalog
     _tokens: DelegationTokens
+    _note: Callable[[tuple[str, str], str, int, Mapping[int, int]], int]
 
     def __attrs_post_init__(self) -> None:
         self._leases: dict[Key, IDelayedCall] = {}
         """The timers that abort open transactions."""
         self._deletions: dict[Key, IDelayedCall] = {}
         """The timers that delete the segments of aborted ones."""
+        self._times: dict[Key, tuple[str, int]] = {}
+        """The writer of what is being committed, and the time that it told with it."""
         self._clock = self._catalog.container.clock
         self._commits = Commits(self._catalog, self._committed)
 
@@ -174,7 +184,10 @@ class Transactions:
             if not state.is_counted(name):
                 state.count_staged(name)
                 raise Unfinished
-        if self._commits.must_wait(key):
+        waits = self._commits.must_wait(key)
+        if request.writer and request.timestamp > 0:  # clients without a time say less
+            self._times[key] = request.writer, request.timestamp
+        if waits:
             self._save(key, found, COMMITTING)
             # Nothing may come to what was committed.
             self._catalog.seal_segments(name for _, name in pairs(self._catalog, key))
@@ -183,13 +196,16 @@ class Transactions:
         try:
             self._commits.merge(key, caller)
         except SegmentError:
+            self._times.pop(key, None)
             return status(FAILURE)
-        self._end(key, found, COMMITTED)
         return status(SUCCESS)
 
-    def _committed(self, key: Key) -> None:
-        """It has waited, and is merged."""
+    def _committed(self, key: Key, position: Mapping[int, int]) -> None:
+        """It is merged, up to a place of its stream."""
         self._end(key, self._catalog.transactions[key], COMMITTED)
+        if (told := self._times.pop(key, None)) is not None:
+            with contextlib.suppress(Failed):  # there is no room: the commit stands
+                self._note(key[:2], *told, position)
 
     @methods(messages.TxnRequest, "abortTransaction")
     def abort(self, request: messages.TxnRequest, caller: Caller) -> Message:

@@ -17,14 +17,15 @@ A mark is Java's: each object `00 | version 0 | one revision 01 | its id 00 | le
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from attrs import define, field
 
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.catalog import Catalog, Stream
+from gateway.protocols.pravega.controller.catalog import Catalog
 from gateway.protocols.pravega.controller.epochs import Cover, Part, in_epoch
 from gateway.protocols.pravega.controller.grpc import Code, over_limit
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.messages import Message
 from gateway.protocols.pravega.controller.methods import (
     SUCCESS,
@@ -80,15 +81,11 @@ class _Marked:
 
 @define(eq=False, slots=False)
 class Watermarks:
-    """The methods by which writers tell the time, and what makes marks of it.
-
-    *create* makes a stream of marks.
-    """
+    """The methods by which writers tell the time, and what makes marks of it."""
 
     methods = Methods()
 
     _catalog: Catalog
-    _create: Callable[[str, str], None]
 
     def __attrs_post_init__(self) -> None:
         container = self._catalog.container
@@ -111,35 +108,49 @@ class Watermarks:
     @methods(messages.TimestampFromWriter, "noteTimestampFromWriter")
     def note(self, request: messages.TimestampFromWriter, caller: Caller) -> Message:
         """A writer has written all before a time, up to a position."""
-        info, position = request.position.stream_info, dict(request.position.cut)
-        stream = self._catalog.stream(info.scope, info.stream)
+        info, cut = request.position.stream_info, request.position.cut
+        place = info.scope, info.stream
+        # Java says -1 of a segment that it has not written to yet.
+        position = {id_: max(0, offset) for id_, offset in cut.items()}
+        return status(self.noted(place, request.writer, request.timestamp, position))
+
+    def noted(
+        self,
+        place: tuple[str, str],
+        writer: str,
+        time: int,
+        position: Mapping[int, int],
+    ) -> int:
+        """Take what a writer notes, or a transaction that it commits; gives the status.
+
+        Raises `Failed` if there is no room.
+        """
+        stream = self._catalog.stream(*place)
         if stream is None or stream.sealed:
-            return status(_INTERNAL)
+            return _INTERNAL
         known = {part.id for part in stream.parts}
         if not position or not known.issuperset(position):
-            return status(_BAD_POSITION)
-        marked = self._streams.setdefault((info.scope, info.stream), _Marked())
-        before = marked.writers.get(request.writer)
+            return _BAD_POSITION
+        marked = self._streams.setdefault(place, _Marked())
+        before = marked.writers.get(writer)
         if before is not None:
-            if request.timestamp < before.time:
-                return status(_BAD_TIME)
+            if time < before.time:
+                return _BAD_TIME
             if any(
                 position.get(id_, offset) < offset
                 for id_, offset in before.position.items()
             ):
-                return status(_BAD_POSITION)
-            self._noted -= len(before.position)
-        if self._noted + len(position) > _MOST_OFFSETS:
+                return _BAD_POSITION
+        count = self._noted + len(position) - (len(before.position) if before else 0)
+        if count > _MOST_OFFSETS:
             raise over_limit(
-                f"{self._noted + len(position)} offsets noted by writers",
+                f"{count} offsets noted by writers",
                 _MOST_OFFSETS,
                 code=Code.RESOURCE_EXHAUSTED,
             )
-        self._noted += len(position)
-        marked.writers[request.writer] = _Writer(
-            request.timestamp, position, self._clock.seconds()
-        )
-        return status(SUCCESS)
+        self._noted = count
+        marked.writers[writer] = _Writer(time, position, self._clock.seconds())
+        return SUCCESS
 
     @methods(messages.RemoveWriterRequest, "removeWriter")
     def remove(self, request: messages.RemoveWriterRequest, caller: Caller) -> Message:
@@ -219,7 +230,7 @@ class Watermarks:
         """That of the marks of a stream."""
         catalog = self._catalog
         if catalog.stream(scope, MARK + name) is None:
-            self._create(scope, MARK + name)
+            catalog.add_internal(scope, MARK + name)
         stream = catalog.scopes[scope].streams[MARK + name]
         [found] = catalog.segments(scope, MARK + name, stream)
         return catalog.container.state.data(found)

@@ -30,6 +30,8 @@ from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 from pravega_messages import decode, new
 
+from .scaled import Scaled
+
 SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 
 #: What each call answers with, where it is not one enum.
@@ -314,3 +316,9 @@ def stream(peer: Peer, config: Callable[..., Any]) -> Peer:
     assert peer.status("createScope", new("ScopeInfo", scope="sc")) == 0
     assert peer.status("createStream", config("st", 2)) == 0
     return peer
+
+
+@pytest.fixture
+def scaled(stream: Peer) -> Scaled:
+    """`sc/st`, and who scales it."""
+    return Scaled(stream)

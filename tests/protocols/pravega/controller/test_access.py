@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from twisted.logger import formatEvent
@@ -23,11 +25,13 @@ from gateway.protocols.pravega.controller.access import (
 )
 from gateway.protocols.pravega.controller.call_permissions import CALLS
 from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.methods import page
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.options import Rule
 from gateway.protocols.pravega.server import accept
 from gateway.protocols.pravega.wire_permissions import WIRE, Need
+from gateway.sdk.costs import Turn
 from gateway.testing import FakeConnection
 from pravega_messages import new
 
@@ -518,11 +522,72 @@ def test_a_page_asks_the_rules_about_its_names_alone() -> None:
         return name[-1] != "0"
 
     names = [f"{number:05}" for number in range(5000)]
-    found, token = page(names, "01999", seen)
+    found, token = page(names, "01999", seen, Turn())
     assert found == [one for one in names[2000:] if one[-1] != "0"][:1000]
     assert token.token == found[-1]
     assert asked == names[2000 : 2000 + len(asked)]
     assert len(asked) < 1200
+
+
+NAMES = ("orders", "orders-old", "Orders", "o/s", "", "_RGorders", "_RGbilling", "_MARKorders",
+         "_MARKx", "prices_kvtable", "orders_kvtable", "a.b", "axb", "x" * 300)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [],
+        [
+            Rule(
+                principals=["*"],
+                read=["shop/orders"],
+                groups=["shop/billing", "shop/p*"],
+            )
+        ],
+        [Rule(principals=["a*"], write=["sh*/*s", "*/a.b"], manage=["bank/*"])],
+        [
+            Rule(principals=["ann"], read=["shop/*-*"]),
+            Rule(principals=["ann"], manage=["shop/x*x", "shop/_*", "*/*_kvtable"]),
+            Rule(principals=["bob"], manage=["*/*"]),
+        ],
+        None,
+    ],
+)
+def test_lists_go_by_the_same_rules(rules: list[Rule] | None) -> None:
+    """What a principal is shown of a scope is what it may ask for by its name."""
+    access = Access(rules)
+    for who in ("ann", "bob", ""):
+        for scope in ("shop", "bank", "a"):
+            seen = access.rights(who).streams(scope)
+            assert [name for name in NAMES if seen(name)] == [
+                name
+                for name in NAMES
+                if access.allows(who, Need.ANY, of_stream(scope, name))
+            ]
+
+
+def test_a_list_takes_turns(ruled: Any) -> None:
+    """Who asks for many lists at once holds nobody up: some names are looked at in each
+    turn, however few of them are shown."""
+    boss = caller(ruled, "s")
+    boss.status("createScope", new("ScopeInfo", scope="shop"))
+    scope = ruled.controller._catalog.scopes["shop"]
+    scope.streams |= {f"s{number}": Stream() for number in range(4000)}
+    peer = caller(ruled, "r")
+    asked = new("StreamsInScopeRequest", scope=new("ScopeInfo", scope="shop"))
+    message = asked.SerializeToString()
+    for _ in range(10):
+        stream = peer.begin("listStreamsInScope")
+        body = b"\0" + len(message).to_bytes(4) + message
+        peer.h2.send_data(stream, body, end_stream=True)
+    peer.connection.stepwise = True
+    before = peer.connection.turns
+    peer.connection.deliver(peer.output())
+    while peer.connection.turn_due:
+        peer.connection.take_turn()
+    assert peer.connection.turns - before >= 5
+    peer.exchange()
+    assert [each.status for each in peer.answers.values()][-10:] == [0] * 10
 
 
 def test_names_that_only_look_alike() -> None:
@@ -625,6 +690,27 @@ def test_a_certificate_is_no_password(ruled: Any, client: Make) -> None:
     """Where callers must say who they are, a certificate's name counts for nothing."""
     [reply] = client(ruled, "r").ask(ws.ReadSegment(ORDERS, 0, 9, "", 7))
     assert reply == wire.AuthTokenCheckFailed(7, "", 0)
+
+
+def test_rows_say_who_has_proved_to_be_their_writer(ruled: Any, client: Make) -> None:
+    """By a token as by a certificate; also where several share a connection."""
+    both = [Rule(principals=["ann", "bob"], write=["shop/*"])]
+    ruled.controller.access.configure(both)
+    ruled.container.submit(ruled.container.state.create(ORDERS, 0))
+    ruled.store()
+    for certificate in (None, "CN=proxy"):
+        peer = client(ruled, certificate)
+        writers = {"ann": uuid4().bytes, "bob": uuid4().bytes}
+        for name, writer in writers.items():
+            peer.ask(wire.SetupAppend(7, writer, ORDERS, token(ruled, name)))
+        for number, name in enumerate(("ann", "bob", "bob", "ann")):
+            data = struct.pack(">II", 0, 1) + b"x"
+            end = wire.AppendBlockEnd(writers[name], len(data), data, 1, number + 1, 7)
+            peer.ask(end)
+            [*_, last] = [one.batch for one in ruled.journal.stored if one.batch.count]
+            assert last.origin.principal == name
+            assert last.origin.session == peer.connection.origin.session
+    assert peer.connection.origin.principal == "CN=proxy"
 
 
 def test_nothing_of_others_is_merged(ruled: Any, client: Make) -> None:

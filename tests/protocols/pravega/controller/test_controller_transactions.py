@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,10 @@ from pravega_messages import decode, new
 Make = Callable[..., Any]
 
 OPEN, COMMITTED, ABORTED = 1, 3, 5
+
+
+def basic(name: str, password: str) -> str:
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
 
 
 def event(data: bytes) -> bytes:
@@ -151,6 +156,29 @@ def test_whose_events_they_are(make_service: Make, config: Make) -> None:
             -1
         ].origin
         assert (origin.protocol, origin.principal) == ("pravega", principal)
+
+
+def test_each_name_on_one_connection_has_its_own_rows(
+    make_service: Make, config: Make
+) -> None:
+    """Callers behind a proxy share a connection: rows say who has committed them; a name
+    that is proved comes before that of a certificate."""
+    service = make_service(users={"ann": "x", "bob": "y"})
+    ann, bob = ({"authorization": basic(*who)} for who in (("ann", "x"), ("bob", "y")))
+    for certificate in (None, "CN=proxy"):
+        peer = service.peer()
+        peer.connection.origin.principal = certificate
+        peer.headers = ann
+        peer.call("createScope", new("ScopeInfo", scope="sc"))
+        peer.call("createStream", config("st", 2))
+        for headers, name in ((ann, "ann"), (bob, "bob"), (ann, "ann")):
+            peer.headers = headers
+            txn = Txn(peer)
+            txn.write(0, b"one")
+            assert txn.commit() == 0
+            rows = [each.batch for each in service.journal.stored if each.batch.count]
+            assert rows[-1].origin.principal == name
+            assert rows[-1].origin.session == peer.connection.origin.session
 
 
 def test_commit_again(txn: Txn) -> None:

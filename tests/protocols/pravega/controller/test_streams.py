@@ -11,8 +11,8 @@ import pytest
 from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
-from gateway.protocols.pravega.controller.catalog import Stream
 from gateway.protocols.pravega.controller.grpc import Code
+from gateway.protocols.pravega.controller.kept_records import Stream
 from pravega_messages import new
 
 Make = Callable[..., Any]

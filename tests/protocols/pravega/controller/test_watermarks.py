@@ -13,6 +13,8 @@ from gateway.protocols.pravega.controller.epochs import Part
 from gateway.protocols.pravega.controller.watermarks import decoded, encoded
 from pravega_messages import new
 
+from .scaled import Scaled, event, staged
+
 Make = Callable[..., Any]
 E1 = 1 << 32
 BAD_TIME, BAD_POSITION, INTERNAL = 1, 2, 3
@@ -159,6 +161,76 @@ def test_over_epochs(timed: Timed) -> None:
     assert timed.wait() == [(100, {0: 10, 1: 20})]
     timed.note("a", 200, **{"_1": 25, "_0": 11, f"_{E1 | 2}": 3})
     assert timed.wait()[1:] == [(200, {1: 25, E1 | 2: 3, E1 | 3: 0})]
+
+
+def commit(timed: Timed, writer: str, time: int, **events: int) -> Any:
+    """A transaction of some small events in each of these segments."""
+    made = timed.peer.call(
+        "createTransaction",
+        new("CreateTxnRequest", stream_info=timed.info, lease=600_000),
+    )
+    for name, count in events.items():
+        data = event(b"x") * count
+        place = staged(f"sc/st/{name[1:]}.#epoch.0", made.txn)
+        timed.service.append(place, data)
+    request = new(
+        "TxnRequest",
+        stream_info=timed.info,
+        txn=made.txn,
+        writer=writer,
+        timestamp=time,
+    )
+    assert timed.peer.status("commitTransaction", request) == 0
+    return request
+
+
+def test_a_commit_tells_the_time(timed: Timed) -> None:
+    """Of its writer, with the place behind its events; one without a time, as Java's and
+    Python's clients send it, tells nothing."""
+    commit(timed, "a", 100, _0=2)
+    assert timed.wait() == [(100, {0: 18, 1: 0})]
+    commit(timed, "a", 200, _0=1, _1=3)
+    assert timed.wait()[1:] == [(200, {0: 27, 1: 27})]
+    for none in (0, -(2**63)):
+        commit(timed, "b", none, _1=1)
+    commit(timed, "", 250, _1=1)
+    commit(timed, "a", 300)
+    assert timed.wait()[2:] == [(300, {0: 27, 1: 54})]
+
+
+def test_a_commit_that_waits_tells_the_time_when_it_is_there(timed: Timed) -> None:
+    """Not before its events are in the stream; and behind them, in the segments that they
+    came to."""
+    made = timed.peer.call(
+        "createTransaction",
+        new("CreateTxnRequest", stream_info=timed.info, lease=600_000),
+    )
+    timed.service.append(staged("sc/st/0.#epoch.0", made.txn), event(b"x"))
+    Scaled(timed.peer).split()
+    timed.service.clock.advance(9.5)
+    request = new(
+        "TxnRequest", stream_info=timed.info, txn=made.txn, writer="a", timestamp=100
+    )
+    assert timed.peer.status("commitTransaction", request) == 0
+    timed.service.clock.advance(0.5)
+    timed.service.store()
+    assert timed.marks == []
+    assert timed.wait() == [(100, {1: 0, 2 << 32 | 4: 9})]
+
+
+def test_too_many_offsets_let_a_commit_through(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its events are there, and its time is not; and what was noted still counts once."""
+    monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 3)
+    timed.note("a", 50, _0=1, _1=1)
+    committed = commit(timed, "b", 100, _0=1)
+    assert timed.peer.status("checkTransactionState", committed) == 3
+    assert timed.wait() == [(50, {0: 1, 1: 1})]
+    monkeypatch.setattr(watermarks, "_MOST_OFFSETS", 4)
+    commit(timed, "b", 100, _0=1)
+    timed.note("a", 200, _0=1, _1=1)
+    assert timed.wait()[1:] == [(100, {0: 18, 1: 1})]
 
 
 def test_after_a_restart(timed: Timed) -> None:
