@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from deadlines import Deadline
 from programs import ask_registry, built_once, program
@@ -26,6 +29,8 @@ pytestmark = pytest.mark.needs_maven
 
 MiB = 2**20
 PROJECT = Path(__file__).with_name("java_client")
+PAGES = Path(__file__).parents[2] / "docs" / "clients"
+HOST = "gw.example"
 SECONDS = 120.0
 """For the compiler, and for a program, each."""
 
@@ -88,11 +93,24 @@ class Streams:
         self._java = java
         self._log = self.daemon.config.with_name("java.log")
 
-    def begin(self, what: str, *more: object, scheme: str = "tcp") -> Any:
+    def begin(
+        self,
+        what: str,
+        *more: object,
+        scheme: str = "tcp",
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> Any:
         """Start the program; the first word says what it is to do."""
         uri = f"{scheme}://localhost:{self.controller}"
         return subprocess.Popen(
-            [*self._java, what, uri, *map(str, more)],
+            [
+                *self._java[:-1],
+                *(f"-D{name}={value}" for name, value in properties.items()),
+                self._java[-1],
+                what,
+                uri,
+                *map(str, more),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log.open("w"),
@@ -103,9 +121,9 @@ class Streams:
         """What the program said of its errors."""
         return self._log.read_text()
 
-    def run(self, what: str, *more: object, scheme: str = "tcp") -> list[bytes]:
+    def run(self, what: str, *more: object, **how: Any) -> list[bytes]:
         """What the tables have when the program has ended, as it must."""
-        return self.finished(self.begin(what, *more, scheme=scheme))
+        return self.finished(self.begin(what, *more, **how))
 
     def said(self, program: subprocess.Popen[str], told: str = "") -> str:
         """All its output, once it has ended; it is *told* this before."""
@@ -224,19 +242,47 @@ def copied_once(rows: list[bytes], count: int) -> bool:
     return Counter(rows) == dict.fromkeys(numbered("event", count), 2)
 
 
+def shown(page: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a page has to copy: options of the gateway's listener, and the job's properties."""
+    text = (PAGES / page).read_text().replace("${file:/run/secrets/", "${")
+    [block] = re.findall(r"```yaml\n(listeners:.*?)```", text, re.DOTALL)
+    [listener] = yaml.safe_load(re.sub(r"\$\{\w+\}", "secret", block))["listeners"]
+    options = listener["options"]
+    lines = "".join(
+        re.findall(r"```properties\n(.*?)```", text, re.DOTALL)
+    ).splitlines()
+    properties = dict(line.split("=", 1) for line in lines if line)
+    # Those of this machine take their places.
+    for uri in ("pravega.controller.uri", "controller"):
+        if uri in properties:
+            assert properties[uri] == f"tcp://{HOST}:9090"
+    assert (options.pop("controller"), options.pop("advertise")) == (
+        "tcp:9090", f"{HOST}:12345",
+    )  # fmt: skip
+    return options, properties
+
+
 @pytest.mark.slow
 def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
-    """Reader groups that stand at its checkpoints, and transactions that are committed
-    after them, while the stream scales and the job fails twice: each event is copied once.
+    """With the settings of its page: reader groups that stand at its checkpoints, and
+    transactions that are committed after them, while the stream scales and the job fails
+    twice; each event is copied once.
     """
-    assert copied_once(serve().run("flink"), 1000)
+    options, properties = shown("pravega-flink.md")
+    streams = serve(options=options)
+    rows = streams.run("flink", "ops", "secret", properties=properties)
+    assert copied_once(rows, 1000)
+    assert {row["principal"] for row in streams.daemon.rows()} == {"ops", "job"}
 
 
 def test_what_micro_batches_of_spark_do(serve: Callable[..., Streams]) -> None:
-    """Ranges between two ends of a stream that scales, and transactions that another one
-    commits by their ids: each event is copied once.
+    """With the settings of its page: ranges between two ends of a stream that scales, and
+    transactions that another one commits by their ids; each event is copied once.
     """
-    assert copied_once(serve().run("spark"), 800)
+    options, properties = shown("pravega-spark.md")
+    streams = serve(options=options)
+    rows = streams.run("spark", "ops", "secret", properties=properties)
+    assert copied_once(rows, 800)
 
 
 def test_three_teams_that_may_do_different_things(
@@ -297,6 +343,35 @@ def test_killed_in_between(
     stored = streams.finished(program, "enough\n")
     assert len(stored) > 1000
     assert Counter(stored) == Counter(numbered("event", len(stored)))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_many_at_one_stream(
+    serve: Callable[..., Streams], eventually: Callable[..., Any]
+) -> None:
+    """Three writers tell the time, of which one falls silent and one leaves, and so does one
+    of transactions; a group of eight readers loses two, batch jobs read what came between;
+    all the while the stream is split and merged, and the gateway is killed.  Readers get each
+    event once, those of a key in order, and none later than a time that they were told of.
+    """
+    streams = serve()
+    daemon, program = streams.daemon, streams.begin("crowd")
+    assert program.stdout.readline() == "writing\n", streams.log()
+    for word in ("silent", "lose", "leave", "back"):
+        before = daemon.status()["journal"]["durable_lsn"]
+        eventually(
+            lambda: daemon.status()["journal"]["durable_lsn"] > before + 500,  # noqa: B023
+            "events come",
+        )
+        daemon.kill()
+        daemon.start()
+        program.stdin.write(f"{word}\n")
+        program.stdin.flush()
+        assert program.stdout.readline() == f"{word}\n", streams.log()
+    stored = streams.finished(program, "enough\n")
+    assert len(stored) > 2000
+    assert max(Counter(stored).values()) == 1
 
 
 @pytest.mark.slow
@@ -371,15 +446,25 @@ def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
     assert len(stored) == max(Counter(stored).values()) * 400
 
 
+@pytest.mark.parametrize(
+    ("transactions", "milliseconds", "runs"),
+    [
+        (50, 2000, 1),
+        pytest.param(1, 2000, 25, marks=pytest.mark.long),
+        pytest.param(6, 2000, 25, marks=pytest.mark.long),
+        pytest.param(1, 30_000, 20, marks=pytest.mark.long),
+        pytest.param(6, 30_000, 20, marks=pytest.mark.long),
+        pytest.param(50, 30_000, 10, marks=pytest.mark.long),
+    ],
+)
 def test_commits_over_a_scaling_share_their_epochs(
-    serve: Callable[..., Streams],
+    serve: Callable[..., Streams], transactions: int, milliseconds: int, runs: int
 ) -> None:
     """However many transactions are open while a stream is split: two epochs, which a
-    reader gets over with two checkpoints.
+    reader gets over with two checkpoints, be they two seconds apart or Java's thirty.
     """
-    stored = serve().run("together", "50")
-    assert len(stored) == 200 + 50 * 10
-    assert max(Counter(stored).values()) == 1
+    stored = serve().run("together", f"{transactions},{milliseconds},{runs}")
+    assert Counter(Counter(stored).values()) == {runs: 200 + transactions * 10}
 
 
 def test_key_value_tables(serve: Callable[..., Streams]) -> None:

@@ -13,6 +13,7 @@ import io.pravega.client.stream.StreamCut;
 import io.pravega.client.stream.Transaction;
 import io.pravega.client.stream.TransactionalEventStreamWriter;
 import io.pravega.client.stream.impl.UTF8StringSerializer;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
@@ -21,22 +22,31 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 
-/** The calls that Flink's and Spark's connectors make, in their order, without them. */
+/**
+ * The calls that Flink's and Spark's connectors make, in their order, without them.  The job is
+ * who the system properties say, as docs/clients has them to copy; somebody else makes, fills and
+ * scales its streams.
+ */
 final class Connectors {
   private static final int ROUNDS = 5;
   private static final int EVENTS = 100;
   private static final UTF8StringSerializer TEXT = new UTF8StringSerializer();
+  private static final String GROUP = "job";
+  private static final EventWriterConfig SINK =
+      EventWriterConfig.builder()
+          .transactionTimeoutTime(Long.getLong("transaction_timeout_ms", 120_000))
+          .build();
 
   private final PravegaClient client;
-  private final ClientConfig config;
+  private final PravegaClient job;
   private final ScheduledExecutorService threads = Executors.newScheduledThreadPool(1);
   private int readers;
   private int copied;
   private final List<String> late = new ArrayList<>();
 
-  Connectors(PravegaClient client, ClientConfig config) {
+  Connectors(PravegaClient client, URI controller) {
     this.client = client;
-    this.config = config;
+    job = new PravegaClient(ClientConfig.builder().controllerURI(controller).build());
   }
 
   /** What a job of Flink's remembers in one of its checkpoints. */
@@ -57,8 +67,8 @@ final class Connectors {
             .groupRefreshTimeMillis(500)
             .disableAutomaticCheckpoints()
             .build();
-    client.groups.createReaderGroup("job", plan);
-    ReaderGroup group = client.groups.getReaderGroup("job");
+    job.groups.createReaderGroup(GROUP, plan);
+    ReaderGroup group = job.groups.getReaderGroup(GROUP);
     List<String> written = new ArrayList<>();
     Kept kept = null;
     for (int round = 0; round < ROUNDS; round++) {
@@ -101,9 +111,7 @@ final class Connectors {
 
   /** From one checkpoint to the next; a job that fails has none. */
   private Kept job(ReaderGroup group, String name, boolean commits) throws Exception {
-    var ours = EventWriterConfig.builder().transactionTimeoutTime(120_000).build();
-    try (var sink =
-            client.events.createTransactionalEventWriter("job", "out", TEXT, ours);
+    try (var sink = job.events.createTransactionalEventWriter(GROUP, "out", TEXT, SINK);
         var source = reader();
         var other = reader()) {
       Transaction<String> transaction = sink.beginTxn();
@@ -135,8 +143,8 @@ final class Connectors {
   }
 
   private EventStreamReader<String> reader() {
-    return client.events.createReader(
-        "r" + readers++, "job", TEXT, ReaderConfig.builder().build());
+    return job.events.createReader(
+        "r" + readers++, GROUP, TEXT, ReaderConfig.builder().build());
   }
 
   /**
@@ -171,8 +179,7 @@ final class Connectors {
     group.resetReaderGroup(
         back.groupRefreshTimeMillis(500).disableAutomaticCheckpoints().build());
     try (TransactionalEventStreamWriter<String> sink =
-        client.events.createTransactionalEventWriter(
-            "job", "out", TEXT, EventWriterConfig.builder().build())) {
+        job.events.createTransactionalEventWriter(GROUP, "out", TEXT, SINK)) {
       Transaction<String> transaction = sink.getTxn(kept.sink());
       if (transaction.checkStatus() == Transaction.Status.OPEN) {
         transaction.commit();
@@ -199,16 +206,15 @@ final class Connectors {
       more(written);
       StreamCut to = ends("in");
       UUID staged;
-      var ours = EventWriterConfig.builder().transactionTimeoutTime(120_000).build();
-      try (var task = client.events.createTransactionalEventWriter("in", "out", TEXT, ours)) {
+      try (var task = job.events.createTransactionalEventWriter("in", "out", TEXT, SINK)) {
         Transaction<String> transaction = task.beginTxn();
-        for (String event : client.between("in", from, to, -1)) {
+        for (String event : job.between("in", from, to, -1)) {
           transaction.writeEvent(event, event);
         }
         transaction.flush();
         staged = transaction.getTxnId();
       }
-      try (var driver = client.events.createTransactionalEventWriter("in", "out", TEXT, ours)) {
+      try (var driver = job.events.createTransactionalEventWriter("in", "out", TEXT, SINK)) {
         Transaction<String> transaction = driver.getTxn(staged);
         transaction.commit();
         PravegaClient.until(transaction, Transaction.Status.COMMITTED);
@@ -225,6 +231,6 @@ final class Connectors {
   }
 
   private StreamCut ends(String stream) {
-    return client.streams.fetchStreamInfo(PravegaClient.SCOPE, stream).join().getTailStreamCut();
+    return job.streams.fetchStreamInfo(PravegaClient.SCOPE, stream).join().getTailStreamCut();
   }
 }

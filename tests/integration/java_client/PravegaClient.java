@@ -62,7 +62,8 @@ import java.util.concurrent.TimeUnit;
  * tables must hold.
  */
 public final class PravegaClient implements AutoCloseable {
-  static final String SCOPE = "s";
+  /** The system properties are those that the connector for Flink reads. */
+  static final String SCOPE = System.getProperty("pravega.scope", "s");
   private static final int MIB = 1 << 20;
 
   private final ClientConfig config;
@@ -72,10 +73,9 @@ public final class PravegaClient implements AutoCloseable {
   private final List<ReaderGroup> opened = new ArrayList<>();
   private final Samples samples;
 
-  private PravegaClient(ClientConfig config) {
+  PravegaClient(ClientConfig config) {
     this.config = config;
     streams = StreamManager.create(config);
-    streams.createScope(SCOPE);
     events = EventStreamClientFactory.withScope(SCOPE, config);
     groups = ReaderGroupManager.withScope(SCOPE, config);
     samples = new Samples(this, config);
@@ -91,6 +91,7 @@ public final class PravegaClient implements AutoCloseable {
 
   public static void main(String[] words) throws Exception {
     try (PravegaClient client = new PravegaClient(configured(words))) {
+      client.streams.createScope(SCOPE);
       switch (words[0]) {
         case "streams" -> client.streams();
         case "events" -> client.events();
@@ -105,13 +106,14 @@ public final class PravegaClient implements AutoCloseable {
         case "hello" -> client.samples.hello();
         case "scaled" -> client.samples.scaled();
         case "followed" -> client.samples.followed();
-        case "together" -> client.samples.together(Integer.parseInt(words[2]));
+        case "together" -> client.samples.together(words[2].split(","));
         case "tables" -> client.samples.tables();
         case "watermarks" -> client.samples.watermarks();
         case "joined" -> client.samples.joined(lines(System.in));
         case "consumption" -> client.samples.consumption();
-        case "flink" -> new Connectors(client, client.config).flink();
-        case "spark" -> new Connectors(client, client.config).spark();
+        case "flink" -> new Connectors(client, client.config.getControllerURI()).flink();
+        case "spark" -> new Connectors(client, client.config.getControllerURI()).spark();
+        case "crowd" -> new Crowd(client, client.config).run(lines(System.in));
         case "access" -> new Access(words[1]).run();
         case "huge" -> client.samples.huge(Integer.parseInt(words[2]));
         default -> throw new IllegalArgumentException(words[0]);

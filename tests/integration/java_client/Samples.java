@@ -40,6 +40,7 @@ import java.util.Set;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.ScheduledExecutorService;
 
 /**
@@ -92,7 +93,7 @@ final class Samples {
     List<String> written = new ArrayList<>();
     try (Controller controller = controller();
         var writer = client.writer("t", EventWriterConfig.builder().build());
-        var transactional = transactional()) {
+        var transactional = transactional("t")) {
       Transaction<String> open = transactional.beginTxn();
       for (int n = 0; n < 10; n++) {
         written.add("0: staged " + n);
@@ -102,7 +103,7 @@ final class Samples {
       more(writer, written);
       check(scale(controller, stream, List.of(0L), Map.of(0.0, 0.4, 0.4, 1.0)), "a split");
       more(writer, written);
-      long low = lowest(controller);
+      long low = lowest(controller, "t");
       check(!scale(controller, stream, List.of(low), Map.of(0.0, 0.5)), "other keys");
       check(scale(controller, stream, List.of(low), Map.of(0.0, 0.2, 0.2, 0.4)), "another");
       more(writer, written);
@@ -144,24 +145,42 @@ final class Samples {
   }
 
   /**
-   * Transactions that are open while their stream is split, and committed one after the other:
-   * they share two epochs, and a reader, whose group has a checkpoint every two seconds, has
-   * all of it, those of one key in order.
+   * So many runs at the same time of transactions that are open while their stream is split, and
+   * committed one after the other: they share two epochs, and a reader, whose group has a
+   * checkpoint every so often, has all of it, those of one key in order.
    */
-  void together(int count) throws Exception {
-    client.created("t", 1);
+  void together(String[] counts) throws Exception {
+    int count = Integer.parseInt(counts[0]);
+    long checkpointMillis = Long.parseLong(counts[1]);
+    int runs = Integer.parseInt(counts[2]);
+    var pool = Executors.newFixedThreadPool(runs);
+    List<Future<Integer>> begun = new ArrayList<>();
+    for (int run = 0; run < runs; run++) {
+      String stream = "t" + run;
+      begun.add(pool.submit(() -> together(stream, count, checkpointMillis)));
+    }
+    int events = 0;
+    for (Future<Integer> each : begun) {
+      events += each.get();
+    }
+    System.out.println("events " + events);
+  }
+
+  private int together(String name, int count, long checkpointMillis) throws Exception {
+    Stream stream = Stream.of(PravegaClient.SCOPE, name);
+    client.created(name, 1);
     var often =
         ReaderGroupConfig.builder()
-            .stream(Stream.of(PravegaClient.SCOPE, "t"))
-            .automaticCheckpointIntervalMillis(2000)
+            .stream(stream)
+            .automaticCheckpointIntervalMillis(checkpointMillis)
             .groupRefreshTimeMillis(500)
             .build();
-    client.groups.createReaderGroup("g", often);
+    client.groups.createReaderGroup("g" + name, often);
     List<String> written = new ArrayList<>();
     try (Controller controller = controller();
-        var readers = client.new Readers("g", 1);
-        var writer = client.writer("t", EventWriterConfig.builder().build());
-        var transactional = transactional()) {
+        var readers = client.new Readers("g" + name, 1);
+        var writer = client.writer(name, EventWriterConfig.builder().build());
+        var transactional = transactional(name)) {
       more(writer, written);
       writer.flush();
       List<Transaction<String>> open = new ArrayList<>();
@@ -174,7 +193,6 @@ final class Samples {
         }
         open.get(n).flush();
       }
-      Stream stream = Stream.of(PravegaClient.SCOPE, "t");
       check(scale(controller, stream, List.of(0L), Map.of(0.0, 0.4, 0.4, 1.0)), "a split");
       for (Transaction<String> each : open) {
         each.commit();
@@ -182,17 +200,16 @@ final class Samples {
       for (Transaction<String> each : open) {
         PravegaClient.until(each, Transaction.Status.COMMITTED);
       }
-      check(lowest(controller) >> 32 == 3, "two epochs for all of them");
-      List<String> read = readers.take(written.size());
-      inOrder(read, written);
+      check(lowest(controller, name) >> 32 == 3, "two epochs for all of them");
+      inOrder(readers.take(written.size()), written);
     }
-    System.out.println("events " + written.size());
+    return written.size();
   }
 
-  private TransactionalEventStreamWriter<String> transactional() {
+  private TransactionalEventStreamWriter<String> transactional(String stream) {
     var config = EventWriterConfig.builder().transactionTimeoutTime(120_000).build();
     return client.events.createTransactionalEventWriter(
-        "w", "t", new UTF8StringSerializer(), config);
+        "w", stream, new UTF8StringSerializer(), config);
   }
 
   private Controller controller() {
@@ -214,8 +231,8 @@ final class Samples {
   }
 
   /** The segment with the lowest keys. */
-  private static long lowest(Controller controller) {
-    var found = controller.getCurrentSegments(PravegaClient.SCOPE, "t").join();
+  private static long lowest(Controller controller, String stream) {
+    var found = controller.getCurrentSegments(PravegaClient.SCOPE, stream).join();
     return found.getSegmentForKey(0.0).getSegmentId();
   }
 
