@@ -42,12 +42,15 @@ $(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check $(VENV)/.release: pyp
 	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
 		-e '.[$(EXTRAS)]' $(PACKAGES) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
-	@touch $@
+	@touch $@ $(MORE:%=$(VENV)/.%)
 $(VENV)/.run:     EXTRAS = spark
 $(VENV)/.cluster: EXTRAS = iceberg,s3
 $(VENV)/.test:    EXTRAS = spark,test,docs
 $(VENV)/.check:   EXTRAS = spark,test,docs,check,release
 $(VENV)/.release: EXTRAS = release
+# These have what others need, too.
+$(VENV)/.test:    MORE = run
+$(VENV)/.check:   MORE = run test release
 $(VENV)/.release: PACKAGES =
 PACKAGES = $(BESIDE:%=-e %)
 $(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
@@ -72,7 +75,8 @@ $(VENV)/.compiled: $(VENV)/.test
 
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
 WORKERS = -n 5 --dist worksteal
-test: $(VENV)/.compiled $(VENV)/spark-classes.jsa
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory -j 2 $(VENV)/.compiled $(VENV)/spark-classes.jsa
 ifdef LONG
 	@SEEDS=1000 STATES=all WEEKS=1 $(PYTEST) $(WORKERS) $(ARGS)
 else
