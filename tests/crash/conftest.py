@@ -41,6 +41,8 @@ REMEMBERS = "a mark: the node has a memory"
 SHARE = some_of(1, 5)
 """Where a crash comes on top of something else that went wrong, or the scenario is long, one
 of so many steps is looked at, in each life others; `STATES=all`, which CI has, looks at all."""
+STEP = some_of(1, 3)
+"""The same of a crash in a first life, where nothing else went wrong."""
 
 
 class Acknowledged(NamedTuple):
@@ -236,7 +238,7 @@ def write_lines(
     sink: Any,
     *,
     decoder: Any,
-    previous: Callable[[], str],
+    previous: Callable[[], str] = str,
     **_: Any,
 ) -> parquet.Written:
     """In place of Parquet where thousands of files are made; as easy to find torn."""
@@ -484,4 +486,5 @@ def crash(fixed_salts: None) -> SimpleNamespace:
         crashed=crashed,
         second_lives=second_lives,
         share=SHARE,
+        step=STEP,
     )

@@ -111,7 +111,7 @@ def test_a_memory_is_not_forgotten_when_the_disk_fails_anywhere(
 
 
 def start_then_crash(
-    crash: Any, disk: RecordingDisk, fault: Fault, seen: set[Hashable]
+    crash: Any, disk: RecordingDisk, fault: Fault, turn: int, seen: set[Hashable]
 ) -> None:
     """Start where the last life was killed; what is left is good, wherever it crashes."""
     again = RecordingDisk.after_kill(disk.moments[-1])
@@ -119,8 +119,16 @@ def start_then_crash(
     with contextlib.suppress(OSError):
         crash.Gateway(again).publish()
     again.fault = None
-    crash.check_all(crash.crashed(again, most=4, every=2, seen=seen))
+    check_some(crash, again, turn, seen)
     crash.check_all([(f"the end, with {fault.failed}", again)])
+
+
+def check_some(crash: Any, disk: RecordingDisk, turn: int, seen: set[Hashable]) -> None:
+    """What crashes after steps of the last life leave; each *turn* has others."""
+    every = 2 * crash.share
+    crash.check_all(
+        crash.crashed(disk, most=4, every=every, begin=turn % every, seen=seen)
+    )
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -129,7 +137,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
 ) -> None:
     """What fails while a start restores and saves is found as good by the next."""
     seen: set[Hashable] = set()
-    for fault in each_fault(kind, least=20):
+    for turn, fault in enumerate(each_fault(kind, least=20)):
         disk = crash.new_disk(remembers=True)
         gateway = crash.Gateway(disk)
         gateway.commit(1, 0)
@@ -142,7 +150,7 @@ def test_a_start_that_remembers_fails_or_succeeds_but_never_harms(
         gateway.commit(0)
         gateway.roll()
         gateway.commit(0, 3)
-        start_then_crash(crash, disk, fault, seen)
+        start_then_crash(crash, disk, fault, turn, seen)
 
 
 @pytest.mark.parametrize("kind", FAULTS)
@@ -151,7 +159,7 @@ def test_a_start_fails_or_succeeds_but_never_harms(
 ) -> None:
     """What fails while a start recovers is found as good by the next start."""
     seen: set[Hashable] = set()
-    for fault in each_fault(kind, least=20):
+    for turn, fault in enumerate(each_fault(kind, least=20)):
         disk = crash.new_disk()
         gateway = crash.Gateway(disk)
         gateway.commit(1, 2)
@@ -160,7 +168,7 @@ def test_a_start_fails_or_succeeds_but_never_harms(
         gateway.publisher.publish(gateway.sealed.pop())
         gateway.roll()
         gateway.commit(3)
-        start_then_crash(crash, disk, fault, seen)
+        start_then_crash(crash, disk, fault, turn, seen)
 
 
 class Running:
@@ -211,7 +219,7 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
 ) -> None:
     """Whatever call fails, all is acknowledged in the end, and never too early."""
     seen: set[Hashable] = set()
-    for fault in each_fault(kind, least=9):
+    for turn, fault in enumerate(each_fault(kind, least=9)):
         running = Running(crash, fault)
         running.submit(1, 2)
         running.run(lambda r=running: r.acknowledged == 2)
@@ -220,7 +228,7 @@ def test_the_journal_acknowledges_only_what_a_power_cut_leaves(
         running.stop()
         assert not running.fatal
         running.disk.fault = None
-        crash.check_all(crash.crashed(running.disk, most=4, every=2, seen=seen))
+        check_some(crash, running.disk, turn, seen)
         running.gateway.publish()
         crash.check_all([(f"the end, with {fault.failed}", running.disk)])
 
@@ -241,7 +249,8 @@ def test_two_syncs_that_fail_in_a_row_are_the_end(
     assert "Input/output error" in running.fatal[0]
     running.journal.stop()
     running.disk.fault = None
-    running.crash.check_all(running.crash.crashed(running.disk, most=8))
+    every = crash.share
+    crash.check_all(crash.crashed(running.disk, most=8, every=every, begin=nth % every))
 
 
 def test_a_failed_write_and_a_failed_sync_are_not_two_failed_syncs(

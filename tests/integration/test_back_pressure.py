@@ -183,6 +183,7 @@ def test_a_full_spool_suspends_senders(world: World) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_spark_job_is_down_and_comes_back(

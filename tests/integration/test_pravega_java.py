@@ -263,6 +263,7 @@ def shown(page: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
     """With the settings of its page: reader groups that stand at its checkpoints, and
     transactions that are committed after them, while the stream scales and the job fails
@@ -488,7 +489,11 @@ def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "limit"), [(40, 16 * MiB), pytest.param(300, 256 * MiB, id="300 MiB")]
+    ("size", "limit"),
+    [
+        (40, 16 * MiB),
+        pytest.param(300, 256 * MiB, id="300 MiB", marks=pytest.mark.long),
+    ],
 )
 def test_an_event_that_is_too_large(
     serve: Callable[..., Streams], size: int, limit: int

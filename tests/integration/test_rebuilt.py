@@ -26,7 +26,7 @@ from gateway.store.word import Word, read
 from gateway_testkit.seaweed import Seaweed
 from seaweeds import bucket_at, settings_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.spark]
 
 NEXT_TO_NOTHING = {"roll_interval": "50ms"}
 
@@ -177,7 +177,6 @@ def test_what_a_rebuilt_machine_acknowledges_is_in_the_table(
     assert "complete: " in site.audit(*site.heard_of(), status=0)
 
 
-@pytest.mark.long
 def test_objects_that_others_remove_take_nothing_acknowledged_with_them(
     in_a_bucket: Callable[[str], Site], seaweed: Seaweed
 ) -> None:
@@ -198,7 +197,6 @@ def test_objects_that_others_remove_take_nothing_acknowledged_with_them(
     assert "complete: 2100 events" in site.audit(*site.heard_of(), status=0)
 
 
-@pytest.mark.long
 def test_a_late_file_does_not_take_the_newest_ones_place(
     in_a_bucket: Callable[[str], Site], seaweed: Seaweed
 ) -> None:
@@ -230,7 +228,6 @@ def test_a_late_file_does_not_take_the_newest_ones_place(
     assert len(site.rows()) == 300
 
 
-@pytest.mark.long
 def test_what_a_lost_disk_had_acknowledged_is_a_named_hole(
     in_a_bucket: Callable[[str], Site], seaweed: Seaweed
 ) -> None:

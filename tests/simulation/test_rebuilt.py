@@ -22,7 +22,7 @@ from gateway.store.word import Word
 from simulation.rebuilt import rebuild
 
 GROUP = 10
-GROUPS = -(-int(os.environ.get("SEEDS", "200")) // 5 // GROUP)
+GROUPS = -(-int(os.environ.get("SEEDS", "100")) // 5 // GROUP)
 """A fifth of the seeds: each of them has several lives of everything."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]

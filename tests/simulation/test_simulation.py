@@ -20,7 +20,7 @@ from simulation.world import simulate
 
 ROOT = Path(__file__).parents[2]
 GROUP = 25
-GROUPS = -(-int(os.environ.get("SEEDS", "200")) // GROUP)
+GROUPS = -(-int(os.environ.get("SEEDS", "100")) // GROUP)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -107,6 +107,7 @@ def test_those_that_nobody_uses_go(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_that_is_made(tmp_path: Path, settings_file: Callable[..., Path]) -> None:
     """By a real Java, whole under its name, and nothing else is left; it is not made twice.
     The Java of a job maps it."""

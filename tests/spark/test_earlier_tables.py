@@ -63,7 +63,7 @@ def lines(first: int, count: int, word: str) -> list[bytes]:
 @pytest.mark.parametrize(
     "sink",
     [
-        "parquet",
+        pytest.param("parquet", marks=pytest.mark.long),
         pytest.param("delta", marks=[_fits, pytest.mark.needs_maven]),
         pytest.param("iceberg", marks=[_fits, pytest.mark.needs_maven]),
         pytest.param("warehouse_of_ours:put", marks=pytest.mark.long),

@@ -232,11 +232,12 @@ def large(count: int, size: int) -> list[bytes]:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("_one_at_a_time")
 @pytest.mark.parametrize(
     ("count", "size"),
-    [(40, 9 * MB), pytest.param(200, 5 * MB, marks=pytest.mark.long)],
+    [(40, 9 * MB), (200, 5 * MB)],
 )
 def test_large_events_get_through(
     spool: Any,
@@ -257,9 +258,10 @@ def test_large_events_get_through(
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 @pytest.mark.usefixtures("_one_at_a_time")
-@pytest.mark.parametrize("depth", [0, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.parametrize("depth", [0, 5])
 def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
     spool: Any, settings_file: Callable[..., Path], tmp_path: Path, depth: int
 ) -> None:

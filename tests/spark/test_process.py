@@ -146,6 +146,7 @@ def test_what_java_says_is_bounded(
     assert noise.read_bytes() == b"again"
 
 
+@pytest.mark.long
 def test_spark_submit_is_obeyed(
     settings_file: Callable[..., Path],
     spool: Any,

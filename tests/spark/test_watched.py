@@ -18,10 +18,9 @@ import pytest
 
 from deadlines import eventually, finish
 from programs import running
-from samples import some_of
 from watched_lake import Watch
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 SIZE = 20
 DAY = 86_400_000_000
@@ -104,7 +103,7 @@ def test_killed_under_the_eyes_of_a_reader(
     whole ones; in the end all is there once, and each file is archived."""
     words = "--config", settings_file(trigger="0s", compact=True)
     with running() as start:
-        for point, times in DEATHS[:: some_of(1, 3)]:
+        for point, times in DEATHS:
             put()
             job = start(sys.executable, "-c", JOB, point, times, *words)
             while job.poll() is None:
