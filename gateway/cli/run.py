@@ -8,7 +8,6 @@ import importlib.util
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,18 +75,23 @@ def run(args: argparse.Namespace) -> int:
         for one in (loaded.data_dir, loaded.data_dir / "lake" / ".gateway"):
             if (who := holder(one / "lock")) is not None:
                 raise WrongUse(f"{who}: end that first")
-        log = Log(sys.stdout, as_json=loaded.logging.format == "json")
+        out = open(1, "wb", buffering=0, closefd=False)  # noqa: SIM115
+        log = Log(out, as_json=loaded.logging.format == "json")
         both = _both(loaded, file, log)
         for line in (*told, *_next(loaded, file)):
             log.line(line)
         return both.run()
     except Locked as why:
         raise WrongUse(f"{why}: it runs already") from None
-    except PermissionError as why:
-        raise WrongUse(
-            f"{why.filename or why}: permission denied; run this as the user that owns"
-            " data_dir, or name another one there"
-        ) from None
+    except BrokenPipeError:
+        raise
+    except OSError as why:
+        text = f"{why.filename or loaded.data_dir}: {why.strerror or why}"
+        if isinstance(why, PermissionError):
+            text += (
+                "; run this as the user that owns data_dir, or name another one there"
+            )
+        raise WrongUse(text) from None
     finally:
         if held is not None:
             held.release()

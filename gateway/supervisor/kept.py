@@ -64,9 +64,11 @@ class Kept:
         *,
         vital: bool = False,
         once: bool = False,
+        silent_looks: int | None = None,
     ) -> None:
         """*title* is what sentences call it.  *vital*: when it can not even begin, as it
         says itself, there is no use in another try.  *once*: it is over when it ends.
+        *silent_looks*: it hangs when so many `look`s in a row have heard nothing of it.
         """
         self.name = name
         self.title = title
@@ -79,6 +81,10 @@ class Kept:
         self._hears = hears
         self._vital = vital
         self._once = once
+        self._most_silent_looks = silent_looks
+        self._silent_looks: int | None = None
+        """Since it was heard; None: it never was, in this life.  Looks are counted, and not
+        seconds: after ^Z, or when the machine has slept, it may speak first."""
         self._was_up = False
         self._up_at: float | None = None
         self._failures = 0
@@ -88,7 +94,7 @@ class Kept:
 
     def start(self) -> None:
         """Start it, for the first time or again."""
-        self.state, self._up_at = State.STARTING, None
+        self.state, self._up_at, self._silent_looks = State.STARTING, None, None
         self._last_error = ""
         nothing = os.open(os.devnull, os.O_RDONLY)
         try:
@@ -110,6 +116,22 @@ class Kept:
         if self.state is State.STARTING:
             self.state, self._up_at = State.UP, self._reactor.seconds()
             self._was_up = True
+
+    def heard(self) -> None:
+        """It gave a sign of life."""
+        self._silent_looks = 0
+
+    def look(self) -> None:
+        """Once a second: end it if it hangs."""
+        if self._silent_looks is None or self.state not in (State.STARTING, State.UP):
+            return
+        self._silent_looks += 1
+        if self._silent_looks == self._most_silent_looks:
+            self._hears.told(
+                f"{self.title} hangs: it has given no sign of life for"
+                f" {self._silent_looks} s, and is killed; what was acknowledged stays"
+            )
+            self._signal("KILL")
 
     def stop(self) -> None:
         """Have it stop cleanly, within bounds."""

@@ -6,6 +6,9 @@
 
 With `logging.format: json` each line is an object with the key `of`.  On a terminal a line
 below the last one says how all of them are, and changes.
+
+It is written on a thread of its own: `gateway run | less`, or a terminal that ^S holds, keeps
+neither the processes nor who looks after them.  What is not read is left out, and counted.
 """
 
 from __future__ import annotations
@@ -13,23 +16,32 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import threading
+from collections import deque
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import BinaryIO
 
 from gateway.sdk.command import printable
 
 OURS = "run"
 _WIDTH = len("gateway")
 _CLEAR = "\r\x1b[K"
+_UNREAD_BYTES = 1 << 20
+"""So much waits for a reader."""
+_LAST_SECONDS = 2.0
+"""For so long the last lines wait for one."""
 
 
 class Log:
-    """Written to *out*.  Raises BrokenPipeError, from each method, if nobody reads it, or
-    the terminal is gone.  What a full disk does not take is left out.
+    """Written to *out*, which has no buffer.  `line` and `state` raise BrokenPipeError once
+    it is known that nobody reads it any more, or that the terminal is gone.  What a full
+    disk does not take is left out.
     """
 
-    def __init__(self, out: TextIO, *, as_json: bool) -> None:
-        self._out = out
+    def __init__(self, out: BinaryIO, *, as_json: bool) -> None:
+        self._pen = _Pen(out)
+        self._left_out = 0
+        """Lines since the last one that there was room for."""
         self._as_json = as_json
         self.has_state = out.isatty() and not as_json
         """Whether anybody sees what `state` is told."""
@@ -37,23 +49,36 @@ class Log:
 
     def line(self, text: str, whose: str = OURS) -> None:
         """One line of somebody's."""
-        if self._as_json:
-            self._write(f"{json.dumps(_object(text, whose))}\n")
-            return
         clear = _CLEAR if self._state else ""
-        self._write(f"{clear}{whose:<{_WIDTH}} | {printable(text)}\n{self._fitting()}")
+        left_out = ""
+        if self._left_out:
+            left_out = self._as(
+                f"{self._left_out} lines, which nobody read, are left out", OURS
+            )
+        if self._pen.write(
+            f"{clear}{left_out}{self._as(text, whose)}{self._fitting()}"
+        ):
+            self._left_out = 0
+        else:
+            self._left_out += 1
 
     def state(self, text: str) -> None:
         """How all of them are, in place of what was said of that before."""
-        if self.has_state and text != self._state:
+        if self.has_state and text != self._state and self._pen.idle:
             self._state = text
-            self._write(f"{_CLEAR}{self._fitting()}")
+            self._pen.write(f"{_CLEAR}{self._fitting()}")
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._state:
             self._state = ""
-            self._write(_CLEAR)
+            self._pen.write(_CLEAR)
+        self._pen.close()
+
+    def _as(self, text: str, whose: str) -> str:
+        if self._as_json:
+            return f"{json.dumps(_object(text, whose))}\n"
+        return f"{whose:<{_WIDTH}} | {printable(text)}\n"
 
     def _fitting(self) -> str:
         """A line that is wrapped could not be taken back."""
@@ -61,15 +86,68 @@ class Log:
         text = printable(self._state)
         return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
 
-    def _write(self, text: str) -> None:
+
+class _Pen:
+    """Writes what it is given, in that order, on its thread."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        """With what is being written."""
+        self._gone = False
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """All is written."""
+        return not self._waiting_bytes
+
+    def write(self, text: str) -> bool:
+        """Whether there was room for it.  Raises BrokenPipeError."""
+        data = text.encode("utf-8", "backslashreplace")
+        with self._changed:
+            if self._gone:
+                raise BrokenPipeError
+            if self._waiting_bytes + len(data) > _UNREAD_BYTES:
+                return False
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+            self._changed.notify()
+        return True
+
+    def close(self) -> None:
+        """Write the rest, unless nobody reads it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(_LAST_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                data = self._waiting.popleft()
+            gone = not self._put(data)
+            with self._changed:
+                self._waiting_bytes -= len(data)
+                self._gone = gone
+            if gone:
+                return
+
+    def _put(self, data: bytes) -> bool:
+        """False if nobody will ever read it."""
         try:
-            self._out.write(text)
-            self._out.flush()
-        except BrokenPipeError:
-            raise
+            while data:
+                data = data[self._out.write(data) :]
         except OSError as why:
-            if why.errno == errno.EIO:  # a terminal that was closed
-                raise BrokenPipeError from why
+            return why.errno not in (errno.EPIPE, errno.EIO)  # EIO: a closed terminal
+        return True
 
 
 def _object(text: str, whose: str) -> dict[str, object]:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,10 @@ from gateway.supervisor.log import Log
 _LOOK_SECONDS = 1.0
 _OF_OURS = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """What systemd tells this process, and is not for those that it starts."""
+_DAEMON_LOOKS = 60
+"""As WatchdogSec= of its unit."""
+_JOB_LOOKS = 600
+"""It may wait for the end of a batch."""
 _STOPPING = "stopping cleanly, which may take some seconds; ^C again kills"
 _KILLING = (
     "killed; what was acknowledged stays, and comes into the tables at the next start"
@@ -67,26 +71,35 @@ class Together:
             "gateway",
             "the daemon",
             child.words("daemon", "-n", "--pidfile=", "gateway", *named),
-            {**environ, "NOTIFY_SOCKET": notices},
+            {
+                **environ,
+                "NOTIFY_SOCKET": notices,
+                "WATCHDOG_USEC": str(_DAEMON_LOOKS * 1_000_000),
+            },
             vital=True,
+            silent_looks=_DAEMON_LOOKS,
         )
         self._recording = self._kept(
             "run", "the recording", child.words("recording"), environ, once=True
         )
         self._recorded = False
         self._kepts = [self._daemon]
+        self._job: Kept | None = None
+        self._job_told: Mapping[str, Any] = {}
+        """What the job has said of itself last."""
         if config.spool.after != "keep":
             self._job = self._kept(
                 "spark",
                 "the Spark job",
                 child.words("job", "--json", *named),
                 environ,
+                silent_looks=_JOB_LOOKS,
             )
             self._kepts.append(self._job)
         reactor.listenUNIXDatagram(notices, _Notices(self._noticed))
         self._hear_signals()
 
-    def _kept(self, *given: Any, **how: bool) -> Kept:
+    def _kept(self, *given: Any, **how: Any) -> Kept:
         name, title, words, environ = given
         return Kept(name, title, words, environ, self._reactor, self, **how)
 
@@ -182,6 +195,8 @@ class Together:
     def _noticed(self, lines: list[str]) -> None:
         if "READY=1" in lines:
             self._daemon.up()
+        if "WATCHDOG=1" in lines:
+            self._daemon.heard()
 
     def told(self, text: str) -> None:
         """See `Hears`."""
@@ -205,6 +220,9 @@ class Together:
     def _look(self) -> None:
         if nobody_reads():
             raise BrokenPipeError
+        self._hear_the_job()
+        for each in self._kepts:
+            each.look()
         if not self._log.has_state:
             return
         self._log.state(
@@ -213,15 +231,22 @@ class Together:
         if self._asking is None and self._daemon.state is State.UP:
             self._asking = deferToThread(self._sentence).addBoth(self._answered)
 
+    def _hear_the_job(self) -> None:
+        if self._job is not None:
+            told = Told.of(self._config.data_dir / "lake", time.time()).words
+            if self._job_told and told.get("at") != self._job_told.get("at"):
+                self._job.heard()
+            self._job_told = told
+
     def _answered(self, said: str | Failure) -> None:
         self._asking = None
         self._said = said if isinstance(said, str) else ""
 
     def _how(self, kept: Kept) -> str:
         doing = ""
-        if kept is not self._daemon and kept.state is State.STARTING:
-            told = Told.of(self._config.data_dir / "lake", time.time()).words
-            doing = f" ({told['doing']})" if told.get("doing") else ""
+        if kept is self._job and kept.state is State.STARTING:
+            words = self._job_told.get("doing")
+            doing = f" ({words})" if words else ""
         return f"{kept.name} {kept.state.value}{doing}"
 
 

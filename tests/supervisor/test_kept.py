@@ -63,7 +63,9 @@ class World(Clock):
         self.sentences: list[str] = []
         self.ended: list[Kept] = []
         self.full = False
-        self.kept = Kept("spark", "the job", ["job"], {}, self, self, vital=vital)
+        self.kept = Kept(
+            "spark", "the job", ["job"], {}, self, self, vital=vital, silent_looks=60
+        )
         self.kept.start()
 
     def spawnProcess(self, life: Any, *words: Any, **more: Any) -> Child:
@@ -199,6 +201,47 @@ def test_stopped_while_it_waits() -> None:
     assert world.ended == [world.kept]
     world.advance(100)
     assert len(world.children) == 1
+
+
+@pytest.mark.parametrize("up", [False, True])
+def test_one_that_hangs(up: bool) -> None:
+    """Who was heard, and is not for 60 looks, is killed once, which is said, and started
+    again; who has not been heard yet in this life may take its time."""
+    world = World()
+    for life in (1, 2):
+        for _ in range(100):
+            world.kept.look()
+        if up:
+            world.kept.up()
+        world.kept.heard()
+        for _ in range(59):
+            world.kept.look()
+        world.kept.heard()
+        for _ in range(59):
+            world.kept.look()
+        assert world.children[-1].signals == []
+        for _ in range(3):
+            world.kept.look()
+        assert world.children[-1].signals == ["KILL"]
+        assert world.sentences.pop() == (
+            "the job hangs: it has given no sign of life for 60 s, and is killed; what was"
+            " acknowledged stays"
+        )
+        world.children[-1].ends(by=signal.SIGKILL)
+        assert "killed by SIGKILL" in world.sentences.pop()
+        world.kept.look()
+        world.advance(2)
+        assert len(world.children) == life + 1
+
+
+def test_one_that_is_stopping_has_its_own_time() -> None:
+    """It may be silent while it publishes what it took."""
+    world = World()
+    world.kept.heard()
+    world.kept.stop()
+    for _ in range(100):
+        world.kept.look()
+    assert world.children[-1].signals == ["TERM"]
 
 
 def test_one_that_does_not_stop() -> None:

@@ -6,21 +6,28 @@ import errno
 import io
 import json
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from deadlines import eventually
 from gateway.supervisor import log
 from gateway.supervisor.log import Log
 
 
-class Terminal(io.StringIO):
+class Terminal(io.BytesIO):
     """Looks like one."""
 
     def isatty(self) -> bool:
         return True
+
+
+def written(one: Log, out: io.BytesIO) -> str:
+    """All that it was told."""
+    eventually(lambda: one._pen.idle, "all lines")
+    return out.getvalue().decode()
 
 
 @pytest.fixture(autouse=True)
@@ -33,30 +40,30 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_each_line_says_whose_it_is() -> None:
     """And plays no tricks on a terminal.  Where nobody looks there is no line of state."""
-    out = io.StringIO()
+    out = io.BytesIO()
     one = Log(out, as_json=False)
     one.line("here\x1b[2J", "spark")
     one.state("all is well")
     one.line("and there")
     one.close()
-    assert out.getvalue() == "spark   | here\\u001b[2J\nrun     | and there\n"
+    assert written(one, out) == "spark   | here\\u001b[2J\nrun     | and there\n"
 
 
 def test_as_json() -> None:
     """Objects stay what they are; other lines become some."""
-    out = io.StringIO()
+    out = io.BytesIO()
     one = Log(out, as_json=True)
     one.line('{"msg": "a", "level": "info"}', "gateway")
     one.line("b", "spark")
-    first, second = map(json.loads, out.getvalue().splitlines())
+    first, second = map(json.loads, written(one, out).splitlines())
     assert first == {"of": "gateway", "msg": "a", "level": "info"}
     assert (second["of"], second["msg"]) == ("spark", "b")
 
 
-def screen(written: str) -> list[str]:
+def screen(text: str) -> list[str]:
     """The lines that are seen of it."""
     lines = [""]
-    for part in written.split("\n"):
+    for part in text.split("\n"):
         lines[-1] += part
         lines[-1] = lines[-1].rpartition("\r\x1b[K")[2]
         lines.append("")
@@ -68,36 +75,81 @@ def test_on_a_terminal() -> None:
     out = Terminal()
     one = Log(out, as_json=False)
     one.line("a")
+    written(one, out)
     one.state("starting")
     one.line("b")
+    written(one, out)
     one.state("a sentence that is too long")
-    assert screen(out.getvalue()) == [
+    assert screen(written(one, out)) == [
         "run     | a",
         "run     | b",
         "a sentence that is…",
     ]
     one.line("c")
     one.close()
-    assert screen(out.getvalue()) == ["run     | a", "run     | b", "run     | c", ""]
+    assert screen(written(one, out)) == [
+        "run     | a",
+        "run     | b",
+        "run     | c",
+        "",
+    ]
 
 
 def test_a_full_disk_keeps_nobody() -> None:
     """Lines that it does not take are left out: the daemon that said them goes on."""
-    lines = 0
-    with suppress(OSError), Path("/dev/full").open("w") as full:  # it ends so, too
+    with Path("/dev/full").open("wb", buffering=0) as full:
         one = Log(full, as_json=False)
-        while lines < 10_000:
+        for _ in range(3):
             one.line("takes events", "gateway")
-            lines += 1
-    assert lines == 10_000
+            eventually(lambda: one._pen.idle, "a try to write it")
+        one.close()
 
 
-def test_a_terminal_that_was_closed() -> None:
+def test_a_reader_who_does_not_read() -> None:
+    """`| less`, or ^S: whoever says a line goes on, some MiB of lines are kept, the others
+    are counted, and the count stands where they would have been."""
+    reads, writes = os.pipe()
+    with os.fdopen(writes, "wb", buffering=0) as out, os.fdopen(reads, "rb") as reader:
+        one = Log(out, as_json=False)
+        for number in range(40):
+            one.line(f"{number} {'x' * 60_000}", "spark")
+        assert 0 < one._left_out < 40 - 15
+        lines: list[str] = []
+
+        def read() -> None:
+            lines.extend(line.decode() for line in reader)
+
+        late = threading.Thread(target=read)
+        late.start()
+        eventually(lambda: one._pen.idle, "all that was kept")
+        one.line("and on", "spark")
+        one.close()
+        out.close()
+        late.join()
+    assert lines[-1] == "spark   | and on\n"
+    assert "lines, which nobody read, are left out" in lines[-2]
+    number = 0
+    for line in lines[:-1]:
+        whose, _, said = line.split(maxsplit=2)
+        if whose == "run":
+            number += int(said.split()[0])
+        else:
+            assert said.startswith(f"{number} xxx")
+            number += 1
+    assert number == 40
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
+def test_a_terminal_that_was_closed(number: int) -> None:
     """As if nobody read: that is a reason to stop."""
 
-    class Gone(io.StringIO):
-        def flush(self) -> None:
-            raise OSError(errno.EIO, "Input/output error")
+    class Gone(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(number, os.strerror(number))
 
+    one = Log(Gone(), as_json=False)
+    one.line("takes events")
+    eventually(lambda: one._pen.idle, "a try to write it")
     with pytest.raises(BrokenPipeError):
-        Log(Gone(), as_json=False).line("takes events")
+        one.line("takes more")
+    one.close()
