@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import Metric
+from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 
@@ -42,6 +44,9 @@ DASHBOARD = ROOT / "conf" / "dashboard.json"
 ALERTS = ROOT / "conf" / "alerts.yml"
 OPERATIONS = ROOT / "docs" / "operations.md"
 
+PROMTOOL = shutil.which("promtool")
+VARIABLES = {"$__rate_interval": "2m", "$job": "gateway", "$instance": ".*"}
+ALERTS_FIRING = 'ALERTS{alertname=~"Gateway.*",alertstate="firing"}'
 UNITS = ("_seconds", "_bytes", "_files", "_events", "_connections", "_lsn", "_info")
 NOT_BASE = re.compile(
     r"_(ms|millis\w*|micros\w*|minutes|hours|kb|mb|kib|mib|percent)\b"
@@ -412,6 +417,63 @@ def test_the_dashboard_shows_all_that_there_is_and_nothing_else(
     assert all(LEFT_OUT.values())
 
 
+def series(text: bytes, job: str) -> dict[str, float]:
+    """Of a scrape, each named as Prometheus stores it."""
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for one in family.samples:
+            labels = {"job": job, "instance": f"{job}:1", **one.labels}
+            named = ",".join(f"{key}={json.dumps(of)}" for key, of in labels.items())
+            found[f"{one.name}{{{named}}}"] = one.value
+    return found
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool (Debian's prometheus has it)")
+def test_each_query_of_the_dashboard_has_an_answer(
+    metrics: Metrics, everything: None, tmp_path: Path
+) -> None:
+    """Over two scrapes of a gateway and of a job, by Prometheus' own evaluation: labels
+    match, histograms have their buckets, and variables are what they are filled with.
+    """
+    job = CollectorRegistry()
+    job.register(of_a_job())
+    scrapes = []
+    for _ in range(2):
+        exercise(metrics)
+        scrapes.append(
+            series(metrics.render("")[0], "gateway")
+            | series(generate_latest(job), "gateway-spark")
+        )
+    first, second = scrapes
+    told = [
+        {"series": name, "values": f"{first.get(name, 0):f} {second[name]:f}x9"}
+        for name in second
+    ]
+    asked = set(queries(json.loads(DASHBOARD.read_text())["panels"]))
+    tests = []
+    for query in asked - {ALERTS_FIRING}:
+        filled = re.sub(" (==|>) [01]", "", query)  # what is only there in trouble
+        for name, given in VARIABLES.items():
+            filled = filled.replace(name, given)
+        tests.append(
+            {
+                "expr": f"count({filled}) > bool 0",
+                "eval_time": "5m",
+                "exp_samples": [{"labels": "{}", "value": 1}],
+            }
+        )
+    path = tmp_path / "answers.yml"
+    case = {"interval": "1m", "input_series": told, "promql_expr_test": tests}
+    path.write_text(yaml.safe_dump({"rule_files": [], "tests": [case]}))
+    done = subprocess.run(
+        [str(PROMTOOL), "test", "rules", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
     """Panels have their own ids, lie within the grid and cover no other."""
     panels = json.loads(DASHBOARD.read_text())["panels"]
@@ -427,13 +489,17 @@ def test_the_dashboard_is_laid_out(metrics: Metrics) -> None:
         taken |= cells
 
 
-def of_job() -> dict[str, str]:
-    """What a Spark job shows by itself, and its type."""
+def of_a_job() -> Numbers:
     words = {"last_batch_at": 1.0, "last_batch_seconds": 2.0, "spool_files": 3}
     told = Told({**words, "failures": 4, "committed_lsn": {"gw": 5}}, 0.0)
+    return Numbers(lambda: told)
+
+
+def of_job() -> dict[str, str]:
+    """What a Spark job shows by itself, and its type."""
     return {
         f"{one.name}_total" if one.type == "counter" else one.name: one.type
-        for one in Numbers(lambda: told).collect()
+        for one in of_a_job().collect()
     }
 
 
