@@ -241,8 +241,10 @@ def all_ports(args: argparse.Namespace) -> list[AdminPort]:
     token = token_in(args.token_file)
     if token is None and admin.token is not None:
         token = admin.token.get_secret_value()
-    if args.ca is None and admin.peers_ca is not None:
-        args = argparse.Namespace(**{**vars(args), "ca": admin.peers_ca})
+    given = {"ca": args.ca or admin.peers_ca, "cert": args.cert, "key": args.key}
+    if args.cert is None and args.key is None:
+        given |= {"cert": admin.peers_certificate, "key": admin.peers_private_key}
+    args = argparse.Namespace(**{**vars(args), **given})
     addresses = (one.removeprefix("http://") for one in admin.peers)
     return [own, *(port_at(_with_port(one), token, args) for one in addresses)]
 

@@ -265,6 +265,18 @@ class Admin(Section):
         default=None,
         description="PEM of who signs their certificates; absent: the platform's",
     )
+    peers_certificate: FilePath | None = Field(
+        default=None,
+        description="PEM of our certificate, where they want one (tls.client_auth)",
+    )
+    peers_private_key: FilePath | None = Field(
+        default=None, description="PEM of its key; absent: in the same file"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """A key is one of a certificate."""
+        if self.peers_private_key is not None and self.peers_certificate is None:
+            yield ("peers_certificate",), "is needed too: peers_private_key is its key"
 
 
 class Logging(Section):

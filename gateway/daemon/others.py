@@ -13,10 +13,15 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from attrs import define, field
-from twisted.internet.ssl import trustRootFromCertificates
+from twisted.internet.ssl import (
+    PrivateCertificate,
+    optionsForClientTLS,
+    trustRootFromCertificates,
+)
 from twisted.logger import Logger
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
@@ -24,7 +29,7 @@ from gateway.admin.gateways import Row, row_of, silent
 from gateway.admin.status import Probe
 from gateway.config.model import Admin
 from gateway.sdk.http_client import Backend, Reply, Unreachable
-from gateway.sdk.outgoing import certificates
+from gateway.sdk.outgoing import certificates, credentials
 from gateway.sdk.protocol import Answer
 
 EVERY_SECONDS = 5.0
@@ -47,6 +52,18 @@ class _Other:
     """It is this very gateway: all of them may have the same list."""
 
 
+class _Certificates(BrowserLikePolicyForHTTPS):
+    """Shows *ours* to whoever asks for it."""
+
+    def __init__(self, trust: Any, ours: PrivateCertificate | None) -> None:
+        super().__init__(trust)
+        self._trust, self._ours = trust, ours
+
+    def creatorForNetloc(self, hostname: bytes, port: int) -> Any:
+        """See `IPolicyForHTTPS`."""
+        return optionsForClientTLS(hostname.decode(), self._trust, self._ours)
+
+
 @define(eq=False, slots=False)
 class Others:
     """*probe* is this gateway's own status."""
@@ -66,8 +83,9 @@ class Others:
     def configure(self, settings: Admin) -> None:
         """Ask those from now on."""
         before, self._settings = self._settings, settings
-        # The file may have another certificate now.
-        if before != settings or settings.peers_ca is not None:
+        # The files may have other certificates now.
+        files = (settings.peers_ca, settings.peers_certificate)
+        if before != settings or any(files):
             self.close()
             self._make()
 
@@ -139,15 +157,7 @@ class Others:
         headers, token = {}, self._settings.token
         if token is not None:
             headers["Authorization"] = f"Bearer {token.get_secret_value()}"
-        trust = None
-        if (ca := self._settings.peers_ca) is not None:
-            try:
-                trust = trustRootFromCertificates(certificates(ca))
-            except Exception as why:  # OpenSSL's, for what is no certificate
-                self._log.error(
-                    "admin.peers_ca: {file}: {why}", file=ca, why=str(why) or repr(why)
-                )
-                trust = trustRootFromCertificates([])  # not whom the platform trusts
+        policy = self._policy()
         self._others = [
             _Other(
                 address,
@@ -158,12 +168,33 @@ class Others:
                     requests=1,
                     answer_bytes=_ANSWER_BYTES,
                     headers=headers,
-                    policy=BrowserLikePolicyForHTTPS(trust),
+                    policy=policy,
                 ),
                 Row(address=address, level="warning", sentence="It is being asked."),
             )
             for address in self._settings.peers
         ]
+
+    def _policy(self) -> _Certificates:
+        """Whose certificates are believed, and ours."""
+        settings, trust, ours = self._settings, None, None
+        if (ca := settings.peers_ca) is not None:
+            try:
+                trust = trustRootFromCertificates(certificates(ca))
+            except Exception as why:  # OpenSSL's, for what is no certificate
+                self._unusable("peers_ca", ca, why)
+                trust = trustRootFromCertificates([])  # not whom the platform trusts
+        if (file := settings.peers_certificate) is not None:
+            try:
+                ours = credentials(file, settings.peers_private_key)
+            except Exception as why:
+                self._unusable("peers_certificate", file, why)
+        return _Certificates(trust, ours)
+
+    def _unusable(self, key: str, file: Path, why: Exception) -> None:
+        self._log.error(
+            "admin.{key}: {file}: {why}", key=key, file=file, why=str(why) or repr(why)
+        )
 
     def _answered(self, reply: Reply, other: _Other) -> None:
         try:

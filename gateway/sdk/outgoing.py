@@ -102,8 +102,7 @@ def endpoint(
         trust = ssl.trustRootFromCertificates(certificates(ca))
     ours = None
     if certificate is not None:
-        key = (private_key or certificate).read_bytes()
-        ours = ssl.PrivateCertificate.loadPEM(key + b"\n" + certificate.read_bytes())
+        ours = credentials(certificate, private_key)
     options = ssl.optionsForClientTLS(
         host, trust, ours, acceptableProtocols=list(alpn) or None
     )
@@ -115,6 +114,15 @@ def certificates(path: Path) -> list[ssl.Certificate]:
     end = b"-----END CERTIFICATE-----"
     parts = path.read_bytes().split(end)[:-1]
     return [ssl.Certificate.loadPEM(part + end) for part in parts]
+
+
+def credentials(certificate: Path, key: Path | None) -> ssl.PrivateCertificate:
+    """What a client shows, in files of PEM; without *key* both are in one."""
+    of_key = (key or certificate).read_bytes()
+    found: ssl.PrivateCertificate = ssl.PrivateCertificate.loadPEM(
+        of_key + b"\n" + certificate.read_bytes()
+    )
+    return found
 
 
 @implementer(interfaces.IPushProducer)

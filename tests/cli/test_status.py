@@ -292,7 +292,7 @@ def test_nothing_waits_but_senders() -> None:
     assert told[False] == f"{told[True]}; senders wait with theirs"
 
 
-def peers(tmp_path: Path, *addresses: str) -> Path:
+def peers(tmp_path: Path, *addresses: str, **more: str) -> Path:
     """A configuration of the gateway at the first of them, with all of them as peers."""
     path = tmp_path / "gateway.yaml"
     path.write_text(
@@ -307,6 +307,7 @@ def peers(tmp_path: Path, *addresses: str) -> Path:
                     "listen": f"tcp:{addresses[0]}",
                     "token": "t0k",
                     "peers": addresses,
+                    **more,
                 },
             }
         )
@@ -340,6 +341,28 @@ def test_all_of_them_at_a_glance(
     assert cli.main(["status", "--all", "--json", "--config", str(file)]) == 1
     rows = json.loads(capsys.readouterr().out)["gateways"]
     assert [row["level"] for row in rows] == ["good", "good", "bad", "bad"]
+
+
+def test_peers_that_want_a_certificate(
+    serve: Callable[..., str],
+    secret: Callable[..., str],
+    authority: Authority,
+    tmp_path: Path,
+    capsys: Shown,
+) -> None:
+    """They are shown that of `admin.peers_certificate`; without it they do not answer."""
+    own = serve(answering(state(WELL), []))
+    other = f"https://{secret(authority.issue('gw'), asks=True)}"
+    ours = authority.issue("gw-1")
+    shown = {
+        "peers_certificate": str(ours.certificate),
+        "peers_private_key": str(ours.key),
+    }
+    for keys, levels in (({}, ["good", "bad"]), (shown, ["good"])):
+        file = peers(tmp_path, own, other, peers_ca=str(authority.ca), **keys)
+        cli.main(["status", "--all", "--json", "--config", str(file)])
+        rows = json.loads(capsys.readouterr().out)["gateways"]
+        assert [row["level"] for row in rows] == levels  # who answers is itself, again
 
 
 def test_one_that_hangs_keeps_nobody(

@@ -190,5 +190,33 @@ def test_who_may_sign_is_read_at_each_reload(tmp_path: Path) -> None:
     assert trusted(world) == 0
 
 
+def test_what_is_shown_to_who_wants_a_certificate(tmp_path: Path) -> None:
+    """Certificate and key, of two files or of one; read again at each reload.  With one
+    that can not be used none is shown, and the peer says that it wants one."""
+    pair = Authority(tmp_path, "ca").issue("gw-1")
+    ours = {
+        "peers_certificate": str(pair.certificate),
+        "peers_private_key": str(pair.key),
+    }
+    one = tmp_path / "both.pem"
+    one.write_bytes(pair.key.read_bytes() + pair.certificate.read_bytes())
+
+    def shown(world: World) -> set[str | None]:
+        return {
+            policy._ours
+            and policy._ours.original.to_cryptography().subject.rfc4514_string()
+            for policy in (other.backend._policy for other in world.others._others)
+        }
+
+    assert shown(World(PEERS, **ours)) == {"CN=gw-1"}
+    world = World(PEERS, peers_certificate=str(one))
+    assert shown(world) == {"CN=gw-1"}
+    one.write_text("nonsense")
+    world.others.configure(world.others._settings)
+    assert shown(world) == {None}
+    with pytest.raises(ValueError, match="peers_private_key is its key"):
+        Admin.model_validate({"peers_private_key": ours["peers_private_key"]})
+
+
 def test_without_peers_it_is_alone() -> None:
     assert [row["name"] for row in World([]).rows()] == ["gw-1"]

@@ -21,13 +21,22 @@ const columns = [
 export class Gateways {
   constructor() {
     this.table = new Table(at("gateways"), columns, { caption: "All gateways", sort: "name", order: "up" });
-    this.ask();
-    setInterval(() => { if (!document.hidden) this.ask(); }, EVERY);
+    this.anew();
+    setInterval(() => { if (!this.alone && !document.hidden) this.ask(); }, EVERY);
   }
 
-  /** A gateway without admin.peers has nobody to show, and is asked once. */
+  /** Whether there are others to show changes with a start and with a reload. */
+  heard({ reload }) {
+    if (reload.at !== this.reloaded) this.anew();
+    this.reloaded = reload.at;
+  }
+
+  anew() {
+    this.alone = false;
+    this.ask();
+  }
+
   async ask() {
-    if (this.alone) return;
     const answer = await fetch("/api/gateways", { cache: "no-store" }).catch(() => null);
     if (!answer?.ok) return;
     const { gateways } = await answer.json();

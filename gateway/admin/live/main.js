@@ -10,7 +10,7 @@ import { banner, stands, way } from "./way.js";
 
 const SILENT = 7000, AGAIN = 3000;
 
-new Gateways();
+const gateways = new Gateways();
 const hour = new Hour(at("plots")), peers = new Peers(), tap = new Tap();
 const batches = new Table(at("batches"), [
   { key: "at", name: "ended", kind: "text", show: one => new Date(one.at * 1000).toLocaleTimeString() },
@@ -29,6 +29,7 @@ function show({ status, sample }) {
   put(at("node"), status.node);
   put(at("about"), `gateway ${status.version} · up ${duration(status.uptime_seconds)}`);
   banner(status.freshness?.level ?? (status.ready ? "good" : "bad"), status.sentence ?? status.not_ready_reason ?? "It takes events.", status.freshness?.runbook);
+  gateways.heard(status);
   peers.show(status);
   way(status, sample, peers.unacknowledged);
   hour.add(sample);
@@ -89,7 +90,7 @@ function listen() {
     const now = Date.now() / 1000;
     peers.refused(JSON.parse(message.data).map(one => ({ ...one, at: now - one.seconds })));
   });
-  feed.addEventListener("open", () => { hour.load().catch(() => {}); });
+  feed.addEventListener("open", () => { gateways.anew(); hour.load().catch(() => {}); });
   feed.onerror = async () => {
     if (feed.readyState === EventSource.CLOSED) setTimeout(listen, AGAIN);
     if (await fetch("/healthz").then(answer => answer.ok, () => false)) shut();
