@@ -75,7 +75,7 @@ class LakeWatch:
         monotonic: Callable[[], float] = time.monotonic,
         has_job: bool = True,
         elsewhere: bool = False,
-        incarnations: Collection[str] = (),
+        incarnations: Collection[str],
     ) -> None:
         """*has_job*: one is to come; without it nothing is said of a job's silence, and if
         it may run *elsewhere* not before it has reported here.

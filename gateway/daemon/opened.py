@@ -65,13 +65,14 @@ class Opened:
         self.found = Found(settings.node, metrics.corrupt_records)
         opened = self._storage(disk, known)
         self.found.tell(opened)
+        own = opened.found.incarnation
         self.live = Live(
             settings.node,
             known,
             durable_lsn=lambda: opened.journal.durable_lsn,
             in_thread=in_thread,
             clock=reactor,
-            incarnation=opened.found.incarnation,
+            incarnation=own,
         )
         self.tap = Tap(self.live)
         self.lake = LakeWatch(
@@ -81,6 +82,7 @@ class Opened:
             has_job=settings.spool.after != "keep",
             # That of a bucket may run anywhere, and is a target of its own.
             elsewhere=settings.spool.bucket is not None,
+            incarnations=(own.id, *own.earlier),
         )
         directories = opened.settings.directories
         self.replay = Replay(self.live, directories, in_thread=in_thread)

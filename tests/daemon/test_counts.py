@@ -10,6 +10,8 @@ import pytest
 
 from deadlines import ROOT
 from gateway.admin.metrics import Metrics
+from gateway.spark.health import Health, Waiting
+from gateway.spark.ledger import Ledger, Life
 from gateway.store.journal.log import Log
 from memory_daemon import Daemon, listener
 
@@ -38,6 +40,33 @@ def test_a_disk_that_fails(
         "gateway_journal_failures_total", {"operation": "write"}
     )
     assert counted == 1
+    peer.leave()
+    daemon.reactor.wait(journal.stop())
+
+
+def test_what_the_job_has_committed(start: Callable[..., Daemon]) -> None:
+    """As its ledger names events: node, incarnation, lsn.  What is in the tables waits for
+    them no more.
+    """
+    daemon = start(listener("beats", "lumberjack", 5044))
+    opened = daemon.running.opened
+    peer = daemon.reactor.peer(5044)
+    peer.send(b"2W\0\0\0\1" + b"2J\0\0\0\1\0\0\0\2{}")
+    journal = opened.storage.journal
+    journal.start()
+    daemon.reactor.run(until=peer.transport.value)
+    own = Life(opened.settings.node, opened.storage.incarnation.id)
+
+    def committed(life: Life) -> int:
+        ledger = Ledger()
+        ledger.committed.add(life, 1, 1)
+        health = Health(opened.settings.data_dir / "lake")
+        health.tables(ledger, Waiting(0, None))
+        list(opened.lake.statistics())
+        return opened.lake.committed_lsn
+
+    assert committed(own._replace(incarnation="another")) == 0
+    assert committed(own) == 1
     peer.leave()
     daemon.reactor.wait(journal.stop())
 

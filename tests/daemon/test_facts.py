@@ -32,6 +32,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         lambda: 1008.0,
         has_job=after != "keep",
         elsewhere=uploads is not None,
+        incarnations=(),
     )
     watch.begin(0)
     for first, listener in ((1, "beats"), (16, "games")):

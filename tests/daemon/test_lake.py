@@ -27,7 +27,7 @@ class World:
         self._health = health_path(data / "lake")
         self.watch = LakeWatch(
             "gw", data / "lake", self.spool, lambda: self.now,
-            monotonic=lambda: self.ticks,
+            monotonic=lambda: self.ticks, incarnations=("own", "earlier"),
         )  # fmt: skip
 
     def say(self, **news: Any) -> None:
@@ -106,6 +106,26 @@ def test_the_oldest_event_counts(world: World) -> None:
     assert world.seen()["spark"]["last_batch_at"] == 1009
     world.say(committed_lsn={"gw": 50})
     assert world.lag == 0
+
+
+@pytest.mark.parametrize(
+    ("by", "lag"),
+    [
+        ({"earlier": 9, "own": 50}, 0.0),
+        ({"earlier": 50}, 0.0),
+        ({"": 50}, 0.0),
+        ({"other": 99, "earlier": 9}, 10.0),
+        ({"other": 99}, 10.0),
+    ],
+)
+def test_lsns_of_another_life_of_the_node_are_not_ours(
+    world: World, by: dict[str, int], lag: float
+) -> None:
+    """A machine came back without its disk: the tables have what it gave before, under the
+    same lsns."""
+    world.durable(1, 50, at=990.0)
+    world.say(committed_lsn={"gw": 99}, committed_by={"gw": by})
+    assert world.lag == lag
 
 
 def test_the_age_of_each_listener(world: World) -> None:
@@ -232,9 +252,11 @@ def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> Non
 
 def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
     """`gateway_spark_up 0` would wake somebody up for ever."""
-    none = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", has_job=False)
+    none = LakeWatch(
+        "gw", tmp_path / "lake", tmp_path / "spool", has_job=False, incarnations=()
+    )
     assert not list(none.statistics())
-    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool")
+    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", incarnations=())
     assert [section.name for section in one.statistics()] == ["lake", "spark"]
 
 
@@ -242,11 +264,15 @@ def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(
     tmp_path: Path,
 ) -> None:
     """On each gateway of a bucket `gateway_spark_up 0` would page for ever."""
-    watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", elsewhere=True)
+    watch = LakeWatch(
+        "gw", tmp_path / "lake", tmp_path / "spool", elsewhere=True, incarnations=()
+    )
     assert not list(watch.statistics())
     assert not watch.has_job
     health_path(tmp_path / "lake").parent.mkdir(parents=True)
     health_path(tmp_path / "lake").write_text('{"state": "running"}')
     assert [section.name for section in watch.statistics()] == ["lake", "spark"]
-    none = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", has_job=False)
+    none = LakeWatch(
+        "gw", tmp_path / "lake", tmp_path / "spool", has_job=False, incarnations=()
+    )
     assert not list(none.statistics()), "what a job left before spool.after was keep"

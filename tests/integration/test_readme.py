@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deadlines import ROOT, finish, run
+from deadlines import ROOT, eventually, finish, run
 from wheels import Environment, clean, wheel
 
 PORTS = (5044, 8080)
@@ -119,6 +119,8 @@ def test_five_minutes(walk: Walk, tmp_path: Path) -> None:
     assert len(events.splitlines()) == 11
     assert "beats" in stats
     assert "complete: 1000 events, each exactly once" in audit
+    well = "All well: every event is in the table"
+    eventually(lambda: walk.type("gateway status").stdout.startswith(well), well)
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {".venv", "wheels", "gateway.yaml", "gateway-data", "gateway.log"}
     walk.stop()
