@@ -181,19 +181,20 @@ def as_json(status: Status) -> bytes:
     fields = msgspec.to_builtins(status)
     del fields["more"]
     fresh = fields.pop("freshness")
+    head = {}
     if fresh is not None:
         about = fresh["condition"]
         fresh["runbook"] = None if about is None else runbook(about)
-        fields |= {"sentence": fresh.pop("sentence"), "freshness": fresh}
-    head = {name: fields.pop(name) for name in ("node", "version")}
+        head["sentence"] = fresh.pop("sentence")
+        fields["freshness"] = fresh
+    head |= {name: fields.pop(name) for name in ("node", "version")}
     more = {
         section.name: {one.name: one.value for one in section.values}
         for section in status.more
     }
     cards = [card for section in status.more if (card := _card(section))]
-    return json.dumps(
-        {**more, **head, "ready": status.ready, **fields, "cards": cards}
-    ).encode()
+    own = {**head, "ready": status.ready, **fields, "cards": cards}
+    return json.dumps({**own, **more, **own}).encode()
 
 
 def _card(section: Statistics) -> dict[str, object]:

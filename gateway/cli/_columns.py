@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
 from collections.abc import Collection, Iterable, Sequence
 
 from gateway.sdk.command import printable
@@ -11,6 +13,11 @@ _NUMBER = re.compile(r"(?:-|[0-9][0-9.,]*(?: [a-zA-Z]+)?)$")
 _GAP = "  "
 _LEAST_WIDTH = 8
 """A column that is cut keeps so much."""
+
+
+def terminal_width() -> int | None:
+    """What a table is to fit into; None: no terminal shows it."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def table(

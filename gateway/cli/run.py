@@ -16,6 +16,7 @@ from gateway import DEFAULT_CONFIGS, default_config
 from gateway.cli import _admin, init
 from gateway.plugins import installed
 from gateway.sdk.command import WrongUse
+from gateway.sdk.endpoint import Tcp
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -130,17 +131,18 @@ def _check_spark(loaded: Config) -> None:
 
 def _write_own(file: Path) -> Iterator[str]:
     """A configuration of all protocols whose ports are free here; says what it is."""
-    listeners = []
+    listeners, gone = [], []
     for name in installed().protocols:
         made = init.listener(name, init.LOOPBACK)
         if taken := [port for port in init.ports(made) if not _free(int(port))]:
+            gone += taken
             yield f"{name} is left out: port {taken[0]} of {init.LOOPBACK} is taken"
             continue
         listeners.append(made)
     if not listeners:
         raise WrongUse(
-            "no protocol has its port free here: gateway init PROTOCOL writes a"
-            " configuration in which you can change them"
+            f"all ports are taken here ({', '.join(gone)}), maybe by another gateway:"
+            " stop that, or change the ports in what gateway init PROTOCOL writes"
         )
     admin = next(filter(_free, _ADMIN_PORTS), _ADMIN_PORTS[0])
     from gateway.config.fields import default_node
@@ -175,6 +177,11 @@ def _next(loaded: Config, file: Path) -> Iterator[str]:
         f"{file}: node {loaded.node}; ^C stops. In another terminal:"
         f" gateway table{named}, gateway status{named}"
     )
+    if isinstance(where := loaded.admin.listen, Tcp):
+        scheme = "http" if loaded.admin.tls is None else "https"
+        host = "localhost" if where.host in ("", "0.0.0.0", "::") else where.host  # noqa: S104
+        host = f"[{host}]" if ":" in host else host
+        yield f"The live page: {scheme}://{host}:{where.port}/"
 
 
 def _free(port: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.admin.gateways import Row, row_of, silent
 from gateway.cli import _admin
-from gateway.cli._columns import table
+from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, printable
 from gateway.spoken import duration, many, past, size
 
@@ -75,7 +75,8 @@ def _all(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"gateways": [asdict(one) for one in rows]}))
     else:
-        print(table(_HEAD, [_row(one) for one in rows]))
+        made = [_row(one) for one in rows]
+        print(table(_HEAD, made, terminal_width(), ("connections", "waiting")))
         for one in rows:
             if one.level != "good":
                 print(
@@ -225,4 +226,6 @@ def _listeners(status: Mapping[str, Any]) -> str:
             )
             for one in status["listeners"]
         ],
+        terminal_width(),
+        ("address", "bytes", "protocol"),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.cli import _data_dir
-from gateway.cli._columns import table
+from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, nobody_reads, positive
 from gateway.spoken import duration
 
@@ -46,6 +45,7 @@ _DEFAULT = {
 """Columns for programs, as the table has them."""
 _ORDER = ("received_at", "window_start", "node", "lsn")
 _WIDTH = 120
+_NARROW = 80
 _LONGEST = 1000
 """Of a cell, in characters: nobody sees more of it."""
 Row = dict[str, Any]
@@ -260,9 +260,10 @@ def missing(lake: Path, name: str, now: float) -> Missing:
 
 
 def _print(columns: Mapping[str, Sequence[Any]]) -> None:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    width = terminal_width() or _WIDTH
     cells = [_cells(values) for values in columns.values()]
-    print(table(list(columns), zip(*cells, strict=True), width))
+    expendable = ("protocol",) if width < _NARROW else ()  # the listener says it, too
+    print(table(list(columns), zip(*cells, strict=True), width, expendable))
 
 
 def _cells(values: Sequence[Any]) -> list[str]:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.spoken import many
+
 #: Gets what there is to say: `{"state": …}`, or what was committed since the last.
 Report = Callable[[Mapping[str, Any]], None]
 
@@ -32,7 +34,7 @@ def words(news: Mapping[str, Any]) -> str:
     return (
         f"batch {news['batch']}: {news['rows']:,} rows into the tables,"
         f" {news['rows_total']:,} since the start;"
-        f" {news['spool_files']} files in the spool"
+        f" {many(news['spool_files'], 'file')} in the spool"
     )
 
 
