@@ -499,6 +499,8 @@ def run(
         held = lock(internal / "lock", "gateway spark")
     except Locked as why:
         raise Failed(str(why)) from None
+    except OSError as why:
+        raise Failed(f"{why.filename or internal}: {why.strerror or why}") from None
     try:
         _told(
             config,

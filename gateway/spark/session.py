@@ -39,6 +39,11 @@ _log = logging.getLogger("gateway.spark")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MOST_NOISE_BYTES = 16 << 20
 """Of what Java says, before its file begins anew."""
+_WORDS_CHARACTERS = 300
+
+
+class NoSpark(java.NoJava):
+    """There is a Java, and it has ended before Spark could begin."""
 
 
 #: Spark makes a row of the tables in one method.  With a few columns of one's own it has
@@ -150,6 +155,7 @@ def start(
         if spark.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
@@ -165,12 +171,14 @@ def start(
         builder = builder.config(name, value)
     if noise is not None and not submitted and SparkContext._gateway is None:  # noqa: SLF001
         with _anew(noise) as out:
-            SparkContext._ensure_initialized(  # noqa: SLF001
-                gateway=launch_gateway(
+            try:
+                gateway = launch_gateway(
                     SparkConf(loadDefaults=False).setAll([*chosen.items()]),
                     {"stdout": out, "stderr": out},
                 )
-            )
+            except PySparkRuntimeError as why:
+                raise NoSpark(_why(noise)) from why
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
     try:
@@ -183,6 +191,13 @@ def start(
             signal.signal(signal.SIGINT, interrupted)
     _log.info("Spark %s on %s", session.version, session.sparkContext.master)
     return session
+
+
+def _why(noise: Path) -> str:
+    lines = noise.read_text(errors="replace").splitlines()
+    said = [line.strip() for line in lines if not line.startswith("WARNING")]
+    first = next(filter(None, said), "nothing")[:_WORDS_CHARACTERS]
+    return f"Java ended before Spark could begin, and said: {first} ({noise})"
 
 
 def _anew(path: Path) -> IO[bytes]:

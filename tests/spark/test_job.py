@@ -488,6 +488,16 @@ def test_two_jobs_on_one_directory(
     run_once()
 
 
+def test_a_directory_that_can_not_be(
+    run_once: Callable[[], object], config: SimpleNamespace
+) -> None:
+    """It says which, and why: a read-only disk, or a file in its place."""
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    (config.data_dir / "lake").write_text("a file")
+    with pytest.raises(job.Failed, match=r"lake/\.gateway: Not a directory"):
+        run_once()
+
+
 def test_without_a_job_there_is_none(
     config: SimpleNamespace, run_once: Callable[..., None]
 ) -> None:

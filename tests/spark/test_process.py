@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from deadlines import environment, eventually, finish
+from deadlines import environment, eventually, finish, run
 from gateway.spark import session
 from programs import running
 
@@ -125,6 +125,22 @@ def test_a_signal_while_it_starts_ends_it_at_once(
     assert "Traceback" not in said.read_text()
     told = json.loads(health.read_text())
     assert (told["state"], told["failures"]) == ("stopped", 0)
+
+
+def test_a_java_that_ends_at_once(settings: Path) -> None:
+    """One line has what it said and where the rest is; no trace of Py4J's beside it."""
+    broken = environment() | {"SPARK_SUBMIT_OPTS": "-XX:+NoSuchThing"}
+    job = run(
+        *(sys.executable, "-m", "gateway", "spark", "--config", settings), env=broken
+    )
+    assert job.returncode == 1
+    last = job.stderr.splitlines()[-1]
+    noise = settings.parent / "data/lake/.gateway/java.log"
+    assert last.endswith(
+        "ERROR gateway.spark: Java ended before Spark could begin, and said: Unrecognized"
+        f" VM option 'NoSuchThing' ({noise})"
+    )
+    assert "Traceback" not in job.stderr
 
 
 def test_what_java_says_is_bounded(
