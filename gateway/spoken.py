@@ -33,6 +33,14 @@ def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.{digits}f} ms"
 
 
+def moment(seconds: float) -> str:
+    """A time of the epoch: `2026-03-01 12:00:00 UTC`."""
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:.0f} s after 1970"
+
+
 def many(count: int, noun: str) -> str:
     """`1 file`, `2,340 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
-from gateway.spoken import duration
+from gateway.spoken import duration, moment
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 
@@ -37,9 +37,9 @@ def examine(
     """See `gateway.doctor`."""
     now = wall()
     if not _EARLIEST < now < _LATEST:
-        yield fail("clock", f"it is {_text(now)} here", _SET_IT)
+        yield fail("clock", f"it is {moment(now)} here", _SET_IT)
     else:
-        yield ok("clock", f"it is {_text(now)}")
+        yield ok("clock", f"it is {moment(now)}")
     yield _run_together(wall, monotonic, sleep)
     yield _newest(config, now)
 
@@ -76,14 +76,7 @@ def _newest(config: Config, now: float) -> Look:
         return ok("times of files", "none is from the future")
     return warn(
         "times of files",
-        f"{path} is of {_text(newest)}, {duration(newest - now)} from now",
+        f"{path} is of {moment(newest)}, {duration(newest - now)} from now",
         f"the clock is behind, or was ahead once; {_SET_IT}.  Until then new files get "
         "that time too",
     )
-
-
-def _text(seconds: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:.0f} s after 1970"

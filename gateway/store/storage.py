@@ -29,6 +29,7 @@ from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
 from gateway.sdk.interfaces import Memory, Retaining
+from gateway.store import removal_clock
 from gateway.store.bucket import Bucket
 from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
@@ -44,6 +45,7 @@ from gateway.store.machine import Machine
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.owners import Owners
+from gateway.store.removal_clock import RemovalClock, Seen
 from gateway.store.room import SPARE_BYTES, Room
 from gateway.store.s3 import bucket_of
 from gateway.store.spool import Published, Spool
@@ -55,6 +57,7 @@ from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.statefile import StateFile
 from gateway.store.table_words import TablePlace, table_of
 from gateway.store.uploading import Uploading
 
@@ -136,7 +139,7 @@ class StorageCallbacks:
     damaged: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None
     """While it is opened: what is lost and what was repaired, before files are changed."""
     noticed: Callable[[str], None] = _ignore
-    """What an operator should know of the directory's past; likewise."""
+    """What an operator should know of the directory's past; likewise.  Any thread."""
     durable: Callable[[list[Stored]], None] = _ignore
     """In the reactor's thread, once a group."""
     committed: Callable[[Commit], None] = _ignore
@@ -395,6 +398,8 @@ class OpenedStorage:
         consumers: Consumers,
     ) -> Spool:
         directories, found = self.settings.directories, self.found
+        machine, state = self.machine, directories.state_of(self.settings.node)
+        seen = StateFile(state / removal_clock.NAME, Seen, machine.disk)
         return Spool(
             directories.spool,
             directories.archive,
@@ -405,12 +410,15 @@ class OpenedStorage:
             owners,
             self.room,
             self.settings.spool,
-            self.machine,
+            machine,
             self.reactor,
             published_lsn=found.published_lsn,
             retained=retained,
             uploads=uploads,
             consumers=consumers,
+            removal_clock=RemovalClock(
+                seen, self.callbacks.noticed, clock=machine.clock
+            ),
         )
 
     def _consumers(self) -> Consumers:

@@ -28,6 +28,7 @@ from gateway.store.journal.log import Segment
 from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
 from gateway.store.owners import Owners
+from gateway.store.removal_clock import RemovalClock
 from gateway.store.room import Room
 from gateway.store.shared import SharedDict
 from gateway.store.spool.backlog import Backlog
@@ -129,6 +130,8 @@ class Spool:
     """Of the archive, or of the bucket."""
     _retained: Retained | None = None
     uploads: Uploads | None = None
+    removal_clock: RemovalClock | None = None
+    """By which archived files are old; None: by the machine's."""
 
     job: JobBacklog | None = field(default=None, init=False)
     """What it has not taken of what is in the bucket, if that matters."""
@@ -152,7 +155,7 @@ class Spool:
             settings.archive_bytes,
             self._observer.expired,
             self._clock,
-            machine.clock,
+            self.removal_clock or machine.clock,
             self._observer.expiring,
             self._retained,
             self._owners.is_ours,

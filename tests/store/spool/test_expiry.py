@@ -14,11 +14,12 @@ import pytest
 from gateway.store.consumers import Consumers, FileMarks
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
+from gateway.store.removal_clock import NAME, RemovalClock, Seen
 from gateway.store.spool.expired import Expired, ExpiredRecord
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
-from gateway.store.statefile import look
+from gateway.store.statefile import StateFile, look
 
 HOUR = 3600.0
 
@@ -187,6 +188,41 @@ def test_an_hour_back_stops_nothing(world: World) -> None:
     assert world.pass_time(HOUR) == [1, 2]
     assert world.pass_time(120) == [1]
     assert world.pass_time(HOUR) == []
+
+
+@pytest.mark.parametrize("set_right", [True, False])
+def test_a_start_with_a_clock_that_is_a_year_ahead(
+    world: World, tmp_path: Path, set_right: bool
+) -> None:
+    """Expires nothing before its time, whether a time server sets it right or it stays so."""
+    state = tmp_path / "state"
+    state.mkdir()
+    seen = StateFile(state / NAME, Seen, RealDisk())
+
+    def start() -> None:
+        clock = RemovalClock(seen, lambda _: None, clock=lambda: world.wall)
+        world.expiry = Expiry(
+            world.archive, AsModified(), HOUR, None, world._expired,
+            clock=lambda: world.monotonic, wall_clock=clock,
+        )  # fmt: skip
+
+    world.archive = tmp_path / "archive"
+    world.archive.mkdir()
+    start()
+    world.add(1)
+    assert world.pass_time(600) == [1]
+    world.set_clock(365 * 24 * HOUR)
+    start()
+    world.add(2)
+    assert world.pass_time(600) == [1, 2]
+    if set_right:
+        world.set_clock(-365 * 24 * HOUR)
+        world.add(2)
+    world.add(3)
+    assert world.pass_time(HOUR - 1260) == [1, 2, 3]
+    # What the clock showed before is known to the hour.
+    assert 1 not in world.pass_time(HOUR)
+    assert world.pass_time(HOUR if set_right else 25 * HOUR) == []
 
 
 def test_too_many_bytes_expire_the_oldest(tmp_path: Path) -> None:

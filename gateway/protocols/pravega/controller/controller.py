@@ -78,10 +78,8 @@ class Controller:
         located = StreamSegments(catalog, self.tokens, advertise)
         groups = ReaderGroups(catalog, streams.delete_internal)
         tables = KeyValueTables(catalog, self.tokens)
-        self._rounds = (
-            Retention(catalog, options.stream_retention).rounds,
-            Autoscale(catalog, scalings).rounds,
-        )
+        self._retention = Retention(catalog, options.stream_retention)
+        self._autoscale = Autoscale(catalog, scalings).rounds
         self._methods: Mapping[str, Method] = {
             **StreamSegments.methods.of(located),
             **Scalings.methods.of(scalings),
@@ -95,19 +93,22 @@ class Controller:
 
     def start(self) -> None:
         """Read the container's tables; the container must have started."""
+        self._retention.start()  # before anything is written
         self._catalog.load()
         self.tokens.key = self._catalog.token_key
         self.transactions.start()
-        for rounds in self._rounds:
-            rounds.start()
+        self._autoscale.start()
         self._watermarks.start()
 
     def stop(self) -> None:
         """Cancel all timers."""
         self.transactions.stop()
-        for rounds in self._rounds:
+        for rounds in (
+            self._retention.rounds,
+            self._autoscale,
+            self._watermarks.rounds,
+        ):
             rounds.stop()
-        self._watermarks.rounds.stop()
 
     @property
     def last(self) -> int:

@@ -11,14 +11,20 @@ It does so from time to time.
 Places are the segments' marks, so a little more is kept than a policy says: what was
 written in an hour, at most, or a quarter of a megabyte of a segment.  Only truncation
 deletes: it is durable, and readers see it like anybody's.
+
+Times are those of the clock at the gateway's start.  One that was years ahead then would
+make all streams old at once: what it shows more than three days after the last write counts
+once it was so for a day, unless the clock was set back since.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from attrs import define
+from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog
@@ -33,6 +39,9 @@ _MARKS = 100
 _TIME, _SIZE = 1, 2
 """Kinds of policies, as the protocol numbers them."""
 _NO_LIMIT = (1 << 63) - 1
+_LEAP_MILLISECONDS = 3 * 86_400_000
+"""A clock that is so far ahead of the last write at a start may be wrong."""
+_STANDS_MILLISECONDS = 86_400_000
 
 
 @define(eq=False, slots=False)
@@ -43,8 +52,11 @@ class Retention:
     seconds; None: they are kept.
     """
 
+    _log = Logger()
+
     _catalog: Catalog
     _default: float | None = None
+    _wall_clock: Callable[[], float] = time.time
 
     def __attrs_post_init__(self) -> None:
         self.rounds = Rounds(self._catalog.container, "Retention", self._steps)
@@ -52,6 +64,25 @@ class Retention:
         """How far each subscriber has read, by stream."""
         self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}
         """What was decoded of each stream's configuration, and of which."""
+        self._leap = self._leapt_at = 0
+        """Milliseconds that the clock is ahead of the last write before our start, if they
+        do not count, and what it showed then.
+        """
+
+    def start(self) -> None:
+        """Begin; the container is restored, and nothing was written since."""
+        container = self._catalog.container
+        times = [each.written_at for each in container.state.segments.values()]
+        newest = max(times, default=0)
+        if newest and container.now - newest > _LEAP_MILLISECONDS:
+            self._leap, self._leapt_at = container.now - newest, container.now
+            self._log.warn(
+                "The clock shows {days} days after the newest write to any segment: for a day"
+                " streams keep by time so much more. If it is ahead, set it, and restart the"
+                " gateway",
+                days=self._leap // 86_400_000,
+            )
+        self.rounds.start()
 
     def _steps(self) -> Iterator[int]:
         """A step for each group, each stream, and each segment that no stream has, with
@@ -103,7 +134,12 @@ class Retention:
         ]
 
     def _cutoff(self, milliseconds: float) -> int:
-        return int(self._catalog.container.now - milliseconds)
+        now = self._catalog.container.now
+        stood = now - self._leapt_at >= _STANDS_MILLISECONDS
+        # The one on the wall may have been set right since; ours is not while we run.
+        if stood and self._wall_clock() * 1000 > now - _LEAP_MILLISECONDS:
+            self._leap = 0
+        return int(now - self._leap - milliseconds)
 
     def _truncate(
         self,

@@ -102,6 +102,29 @@ def test_by_time(world: World) -> None:
     assert world.kept() == 1
 
 
+@pytest.mark.parametrize("set_right", [True, False])
+def test_a_start_with_a_clock_that_is_a_year_ahead(
+    world: World, set_right: bool
+) -> None:
+    """Nothing is old by that for a day, and after it only if the clock was not set right
+    since; our own is that of the start.
+    """
+    world.policy(TIME, 100 * HOUR * 1000)
+    world.hours(3)
+    ahead = 365 * 24 * HOUR
+    world.service = world.service.restarted(later=ahead)
+    world.state = world.service.container.state
+    begun = world.service.clock.seconds()
+    wall = begun + 24 * HOUR - (ahead if set_right else 0)
+    world.service.controller._retention._wall_clock = lambda: wall
+    world.hours(23, writing=False)
+    assert world.kept() == 3
+    world.hours(2, writing=False)
+    assert world.kept() == (3 if set_right else 0)
+    world.hours(80, writing=False)
+    assert world.kept() == 0, "older than a hundred hours, however one counts"
+
+
 def test_a_pause_keeps_nothing_longer(world: World) -> None:
     """What was written before one goes when it is old, though no mark lies between it and
     what was written after.

@@ -1,0 +1,117 @@
+"""The clock by which things are removed for their age: one that has leapt is not believed.
+
+A clock that is years ahead, for the minutes until a time server is heard, makes everything
+old at once, and what is removed does not come back.  So it is known over restarts what the
+clock showed last, and a leap forward of more than three days counts once it has stood for
+a day:
+
+    the clock goes on, or is set back       that is the time
+    it has leapt                            time goes on from where it was before
+    it has shown that for a day             somebody would have set it: that is the time
+
+What was switched off for longer sees such a leap, too, and removes things a day later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import msgspec
+from attrs import define
+
+from gateway.spoken import duration, moment
+from gateway.store.statefile import StateFile
+
+
+NAME = "removal-clock"
+"""Of its file."""
+_MOST_SECONDS = 3 * 86400.0
+_STANDS_SECONDS = 86400.0
+_WRITE_SECONDS = 3600.0
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a clock has shown, in seconds since the epoch."""
+
+    at: float
+    """When it was last believed."""
+    leapt_to: float = 0.0
+    """What it showed just after it had leapt from there; 0: it has not."""
+
+    def then(self, wall: float) -> Seen:
+        """What is known once it shows *wall*."""
+        if wall <= self.at + _MOST_SECONDS:
+            return Seen(wall)
+        if not self.leapt_to or wall < self.leapt_to:
+            return Seen(self.at, wall)
+        if wall - self.leapt_to >= _STANDS_SECONDS:
+            return Seen(wall)
+        return self
+
+    def time(self, wall: float) -> float:
+        """The time to go by, when it shows *wall*, which is known."""
+        return self.at + (wall - self.leapt_to) if self.leapt_to else wall
+
+
+@define(eq=False, slots=False)
+class RemovalClock:
+    """Seconds since the epoch; one thread calls it, now and then.  It raises nothing.
+
+    *first* is when something of ours was written last, for where no file says more; None:
+    nothing was.  *told* gets a sentence when the clock has leapt.
+    """
+
+    _file: StateFile[Seen]
+    _told: Callable[[str], None]
+    _first: Callable[[], float | None] = lambda: None
+    _clock: Callable[[], float] = time.time
+
+    def __attrs_post_init__(self) -> None:
+        self._seen: Seen | None = None
+        self._written: Seen | None = None
+        self._said = False
+        self.ahead_seconds = 0.0
+        """How far ahead the clock was when it was last asked; 0: it is believed."""
+
+    def __call__(self) -> float:
+        """The time to go by."""
+        wall = self._clock()
+        seen = (self._seen or self._read(wall)).then(wall)
+        self._seen = seen
+        self._keep(seen)
+        now = seen.time(wall)
+        self.ahead_seconds = wall - now
+        if seen.leapt_to and not self._said:
+            self._told(
+                f"the clock shows {moment(wall)}, {duration(self.ahead_seconds)} more than it"
+                " should after what it showed last: until that has stood for"
+                f" {duration(_STANDS_SECONDS)}, what is removed for its age goes by the time"
+                " before. If it is ahead, set it, and keep it with NTP; if nothing ran here"
+                " for so long, there is nothing to do"
+            )
+        self._said = bool(seen.leapt_to)
+        return now
+
+    def _read(self, wall: float) -> Seen:
+        with contextlib.suppress(OSError):
+            self._written, _ = self._file.read()
+        if self._written is not None:
+            return self._written
+        with contextlib.suppress(OSError):
+            if (first := self._first()) is not None:
+                return Seen(first)
+        return Seen(wall)
+
+    def _keep(self, seen: Seen) -> None:
+        """Now and then.  An older one errs on the safe side, so a full disk is no failure."""
+        known = self._written
+        if (
+            known is None
+            or known.leapt_to != seen.leapt_to
+            or not 0 <= seen.at - known.at < _WRITE_SECONDS
+        ):
+            self._written = seen
+            with contextlib.suppress(OSError):
+                self._file.write(seen)

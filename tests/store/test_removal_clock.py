@@ -1,0 +1,137 @@
+"""The clock by which things are removed for their age, when the one on the wall leaps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.store.disk import RealDisk
+from gateway.store.removal_clock import NAME, RemovalClock, Seen
+from gateway.store.statefile import StateFile
+
+DAY = 86400.0
+YEAR = 365 * DAY
+NOW = 1_700_000_000.0
+
+
+class World:
+    """A clock on the wall, and what goes by it over restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.wall = NOW
+        self.told: list[str] = []
+        self.first: float | None = None
+        self.path = folder / NAME
+        self.restart()
+
+    def restart(self) -> None:
+        self.clock = RemovalClock(
+            StateFile(self.path, Seen, RealDisk()),
+            self.told.append,
+            lambda: self.first,
+            lambda: self.wall,
+        )
+
+    def look(self, after: float = 0.0) -> float:
+        """By how much the time to go by has gone on since the beginning."""
+        self.wall += after
+        return self.clock() - NOW
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_it_is_the_time(world: World) -> None:
+    """While nothing odd happens, also over a weekend's pause, and when it is set back."""
+    assert world.look() == 0
+    assert world.look(2.5 * DAY) == 2.5 * DAY
+    world.restart()
+    assert world.look(2.5 * DAY) == 5 * DAY
+    assert world.look(-DAY) == 4 * DAY
+    assert (world.told, world.clock.ahead_seconds) == ([], 0)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_leap_counts_once_it_has_stood_for_a_day(
+    world: World, restarted: bool
+) -> None:
+    """Until then time goes on as before, whoever starts meanwhile; and it is told once a
+    start."""
+    world.look(DAY)
+    if restarted:
+        world.restart()
+    assert world.look(YEAR) == DAY
+    assert world.look(DAY / 2) == 1.5 * DAY
+    assert world.clock.ahead_seconds == YEAR
+    assert len(world.told) == 1
+    assert "365 d more" in world.told[0]
+    if restarted:
+        world.restart()
+    assert world.look(DAY / 4) == 1.75 * DAY
+    assert len(world.told) == 1 + restarted
+    assert world.look(DAY / 4) == YEAR + 2 * DAY
+    assert world.clock.ahead_seconds == 0
+    world.restart()
+    assert world.look() == YEAR + 2 * DAY
+
+
+def test_a_clock_that_is_set_right_leaves_nothing(world: World) -> None:
+    """A time server is heard after some minutes: then it is the time again, and the next leap
+    is a new one."""
+    world.look()
+    assert world.look(YEAR) == 0
+    assert world.look(600 - YEAR) == 600
+    world.restart()
+    assert world.look(2 * YEAR) == 600
+    assert world.look(-YEAR) == 600, "less wrong, and wrong still"
+    assert world.look(DAY - 1) == 600 + DAY - 1
+    assert world.look(1) == 600 + DAY + YEAR
+
+
+def test_jobs_that_run_once_a_week_come_on(world: World) -> None:
+    """Each second one goes by the clock."""
+    seen = []
+    for _ in range(4):
+        world.restart()
+        seen.append(world.look(7 * DAY) / DAY)
+    assert seen == [7, 7, 21, 21]
+
+
+def test_the_first_start_goes_by_what_was_written_last(world: World) -> None:
+    """By an earlier version, which kept no such file; where nothing was, the clock is
+    believed."""
+    world.wall, world.first = NOW + YEAR, NOW
+    assert world.look() == 0
+    assert world.look(-YEAR) == 0
+    world.path.unlink()
+    world.restart()
+    world.first = None
+    assert world.look(YEAR) == YEAR
+
+
+def test_a_file_that_can_not_be_read_or_written(world: World) -> None:
+    """A damaged one is as none; a disk that is full, or a directory there, stops nothing."""
+    world.look()
+    world.path.write_bytes(b"{")
+    world.restart()
+    assert world.look(YEAR) == YEAR
+    world.path.unlink()
+    world.path.mkdir()
+    world.restart()
+    assert world.look() == YEAR
+    assert world.look(YEAR) == YEAR
+    assert world.look(DAY) == 2 * YEAR + DAY
+
+
+def test_a_second_costs_no_write(world: World) -> None:
+    """It is asked each second; its file is an hour old at most."""
+    world.look()
+    before = world.path.stat().st_ino, world.path.stat().st_mtime_ns
+    for _ in range(3):
+        world.look(1000)
+    assert (world.path.stat().st_ino, world.path.stat().st_mtime_ns) == before
+    world.look(1000)
+    assert (world.path.stat().st_ino, world.path.stat().st_mtime_ns) != before
