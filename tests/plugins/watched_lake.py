@@ -11,12 +11,13 @@ away between listing and opening are listed again, as docs/spark.md says.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from deadlines import eventually
 from programs import Script
 
-__all__ = ["Watch"]
+__all__ = ["Steady", "Watch"]
 
 _READER = """
 import json, sys, time
@@ -79,6 +80,60 @@ with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wr
         print(len(before.get((whole, "events"), ())), file=looks)
         time.sleep(0.01)
 """
+
+
+_STEADY = """
+import sys
+from collections import Counter
+from pathlib import Path
+import pyarrow.dataset as ds
+from gateway.spark.reading import files
+
+lake, home, stay = Path(sys.argv[1]), Path(sys.argv[3]), set(map(int, sys.argv[2].split(",")))
+
+def plain():
+    return ds.dataset(lake / "events", partitioning="hive", format="parquet")
+
+def whole():
+    return ds.dataset(files(lake, "events"), format="parquet")
+
+with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wrong:
+    while True:
+        for way in whole, plain:
+            try:
+                seen = Counter(way().to_table(columns=["lsn"])["lsn"].to_pylist())
+            except FileNotFoundError:
+                continue
+            # A plain listing may take a day for empty in the moment of a swap.
+            lacking = stay - seen.keys() if way is whole else set()
+            if lacking or set(seen.values()) - {1}:
+                print(way.__name__, sorted(lacking), seen, file=wrong)
+        print(len(seen), file=looks)
+"""
+
+
+class Steady:
+    """A reader of its own process that looks all the while: no row may be there twice, and
+    those *lsns* of `events` must be there at any moment.
+    """
+
+    def __init__(self, lake: Path, home: Path, lsns: Iterable[int]) -> None:
+        self._reader = Script(_STEADY, home, lake, ",".join(map(str, lsns)))
+
+    def look_again(self) -> None:
+        """Wait until it has looked from now on, whole."""
+        seen = len(self._reader.lines("looks"))
+        eventually(lambda: len(self._reader.lines("looks")) > seen + 1, "a look")
+
+    def end(self) -> list[str]:
+        """What it has seen and must not see."""
+        self.look_again()
+        self.kill()
+        return [" ".join(line) for line in self._reader.lines("wrong")]
+
+    def kill(self) -> None:
+        """In any case."""
+        self._reader.kill()
 
 
 class Watch:

@@ -24,6 +24,7 @@ from gateway.spark.ledger import Broken
 from gateway.store.finder import Directories
 from gateway.store.lock import lock
 from played_spark import PowerCut
+from watched_lake import Steady
 
 pytestmark = pytest.mark.spark
 
@@ -174,22 +175,31 @@ class Fuse(Lake):
 
 
 def test_killed_at_a_swap_it_goes_on_where_it_was(
-    stored: Callable[[int], None], config: SimpleNamespace, spark: Any
+    stored: Callable[[int], None], config: SimpleNamespace, spark: Any, tmp_path: Path
 ) -> None:
     """The days before are done, this one is as it was or as it is to be, and the next start
-    does the rest and no more."""
+    does the rest and no more.  A reader in a process of its own sees each row once, all the
+    while."""
     lake = config.data_dir / "lake"
     stored(3)
     everything = rows_of(lake).keys()
     todo = 6
-    for after in (False, True):
-        config.spark.columns = {f"status_{after}".lower(): column("status", "int")}
-        with pytest.raises(PowerCut):
-            list(Folders(spark, config, Fuse(after=after)).run())
-        assert rows_of(lake).keys() == everything
-        left = list(Folders(spark, config, Lake()).run())
-        assert len(left) == todo - (2 if after else 1)
-        assert rows_of(lake).keys() == everything
+    events = ds.dataset(lake / "events", format="parquet").to_table(["lsn"])
+    reader = Steady(lake, tmp_path / "reader", events["lsn"].to_pylist())
+    try:
+        for after in (False, True):
+            reader.look_again()
+            config.spark.columns = {f"status_{after}".lower(): column("status", "int")}
+            with pytest.raises(PowerCut):
+                list(Folders(spark, config, Fuse(after=after)).run())
+            assert rows_of(lake).keys() == everything
+            reader.look_again()
+            left = list(Folders(spark, config, Lake()).run())
+            assert len(left) == todo - (2 if after else 1)
+            assert rows_of(lake).keys() == everything
+        assert reader.end() == []
+    finally:
+        reader.kill()
 
 
 def test_a_column_whose_type_or_path_has_changed(

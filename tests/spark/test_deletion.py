@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deadlines import eventually, run
+from deadlines import run
 from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.payloads import compare_payloads
@@ -58,8 +58,8 @@ from gateway.store.directories import Directories
 from gateway.store.names import kept_name
 from gateway.store.spool.parquet import open_writer
 from played_spark import PowerCut
-from programs import Script
 from spools import envelope
+from watched_lake import Steady
 
 SIZE = 10
 MINUTE = timedelta(minutes=1)
@@ -525,36 +525,6 @@ def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
     assert table["flaw"].to_pylist()[0] == "deleted"
 
 
-READER = """
-import sys
-from collections import Counter
-from pathlib import Path
-import pyarrow.dataset as ds
-from gateway.spark.reading import files
-
-lake, home = Path(sys.argv[1]), Path(sys.argv[3])
-going = set(map(int, sys.argv[2].split(",")))
-
-def plain(table):
-    return ds.dataset(lake / table, partitioning="hive", format="parquet")
-
-def whole(table):
-    return ds.dataset(files(lake, table), format="parquet")
-
-with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wrong:
-    while True:
-        for way in whole, plain:
-            try:
-                seen = Counter(way("events").to_table(columns=["lsn"])["lsn"].to_pylist())
-            except FileNotFoundError:
-                continue
-            stay = {n for n in range(1, 41) if n != 3} - going
-            lacking = stay - seen.keys() if way is whole else set()
-            if lacking or set(seen.values()) - {1}:
-                print(way.__name__, sorted(lacking), seen, file=wrong)
-        print(len(seen), file=looks)
-"""
-
 KILLED = """
 import os, signal, sys
 from datetime import timedelta
@@ -584,20 +554,18 @@ def test_killed_under_the_eyes_of_a_reader(places: Places, tmp_path: Path) -> No
     """Who looks all the while sees no row twice, and misses none that stays; each kill is
     gone on with by the next call."""
     lsns = [5, 6, 15, 16, 25, 26, 35]
-    reader = Script(READER, tmp_path / "reader", places.lake, ",".join(map(str, lsns)))
+    stay = {n for n in range(1, 41) if n != 3}.difference(lsns)
+    reader = Steady(places.lake, tmp_path / "reader", stay)
     try:
         for lsn, deadly in zip(lsns, itertools.cycle(POINTS)):
-            before = len(reader.lines("looks"))
-            eventually(lambda n=before: len(reader.lines("looks")) > n, "a look")
+            reader.look_again()
             killed = run(sys.executable, "-c", KILLED, tmp_path, lsn, deadly)
             assert killed.returncode == -signal.SIGKILL, killed.stderr
         for one in unfinished(places.lake):
             carry_out(places, Lake(), one)
-        before = len(reader.lines("looks"))
-        eventually(lambda: len(reader.lines("looks")) > before + 1, "a look")
+        assert reader.end() == []
     finally:
         reader.kill()
-    assert reader.lines("wrong") == []
     check_gone(places, tmp_path, lsns)
 
 
