@@ -32,7 +32,8 @@ from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
-from gateway.store.lake import INTERNAL
+from gateway.store import deleted
+from gateway.store.lake import INTERNAL, together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -196,19 +197,30 @@ class CommitSink(Sink):
             return None
 
     def _open_stats(self) -> Ledger:
-        """Its rows do not say which events they count; only how many."""
+        """Its rows do not say which events they count; only how many, on which day."""
         try:
             return self._stats.open()
         except Lost as why:
-            total = self._stats.rows().groupBy().sum("events").collect()[0][0] or 0
-            there = len(self.ledger.committed.minus(self.gone()))
+            both = self._in_both()
+            counts = self._stats.rows().where(both).groupBy().sum("events").collect()
+            total, there = counts[0][0] or 0, self._events.rows().where(both).count()
             if total != there:
                 raise Broken(
-                    f"{self._stats.name}: its ledger is gone, and it counts {total}"
-                    f" events of {there}: drop this table, and the"
-                    " next start counts all events anew"
+                    f"{self._stats.name}: its ledger is gone, and it counts {total} events of"
+                    f" {there}, on days that both tables have: drop this table, and the next"
+                    " start counts all events that are there anew"
                 ) from None
             return Ledger(committed=self.ledger.committed, sequence=why.sequence)
+
+    def _in_both(self) -> str:
+        """A condition that is true on days that have expired from neither table."""
+        expired = deleted.load(self._disk, self._lake, deleted.EXPIRED)
+        days = together({} if expired is None else expired.days)
+        gone = (
+            f"date BETWEEN DATE'{date.fromordinal(first)}' AND DATE'{date.fromordinal(last)}'"
+            for first, last in days
+        )
+        return f"NOT ({' OR '.join(gone) or 'false'})"
 
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]

@@ -743,6 +743,37 @@ def test_days_expire(world: World, cut: str | None) -> None:
     assert events.rows().count() == 7 * SIZE - 2 * SIZE + 1
 
 
+def test_a_lost_ledger_of_counts_that_stay_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made of the days that both tables have, as long as they agree; else the start says
+    which table to drop."""
+    old = 1_772_366_400_000_000 - 86_400_000_000
+    world.spool.events("gw", 31, SIZE, received_at=old)
+    world.run(4)
+    sink = world.sink()
+    sink.recover()
+    list(sink.expire({"events": date(2026, 3, 1)}, lambda: False))
+    _, stats = world.kind.tables(world.config, world.spark)
+    committed = stats.open().committed
+    lost = LOST[world.config.spark.sink]
+    whole = type(stats)._ledger
+
+    def of_stats(self: Any, *how: Any) -> Any:
+        return lost(self, *how) if self.name == stats.name else whole(self, *how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(stats), "_ledger", of_stats)
+        sink = world.sink()
+        sink.recover()
+        assert sink._counted.committed == committed
+    stats.delete("date >= DATE'2026-03-01'")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(stats), "_ledger", of_stats)
+        with pytest.raises(Broken, match="it counts 0 events of 30, on days that both"):
+            world.sink().recover()
+
+
 @pytest.mark.parametrize("cut", [None, "deleted", "counted"])
 def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
     """By the format's own DELETE, counts included and once, whatever is cut off; the job goes
