@@ -121,7 +121,7 @@ def _linked(one: Condition) -> str:
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _METRIC = re.compile(r"\b((?:gateway|process)_[a-z0-9_]+)(\{)?")
-_OF_JOB = re.compile(r"gateway_spark_|gateway_lake_committed_lsn|gateway_audit_")
+_OF_JOB = re.compile(r"gateway_spark_|gateway_lake_(?!lag)|gateway_audit_")
 _OF_GATEWAY = 'job=~"$job",instance=~"$instance"'
 _OF_EITHER = 'job=~"$job|gateway-spark"'
 """What a job elsewhere shows, under its own name, is of all gateways."""

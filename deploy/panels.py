@@ -461,6 +461,19 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             (("gateway_spark_holes", "files"),),
         ),
         Panel(
+            "Removed from the tables",
+            "Events of days that expired (spark.retention), and that were deleted on purpose.",
+            (
+                ("gateway_lake_expired_events_total", "expired"),
+                ("gateway_lake_deleted_events_total", "deleted"),
+                ("sum(gateway_lake_expired_days_total)", "expired days"),
+                (
+                    "gateway_lake_deletions_unfinished",
+                    "deletions that are not finished",
+                ),
+            ),
+        ),
+        Panel(
             "Flawed events",
             "They are stored, and in lake/quarantine.",
             (_rate("gateway_flawed_events_total", "flaw"),),
@@ -581,6 +594,15 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             ),
             "s",
             "stat",
+        ),
+        Panel(
+            "Clock ahead",
+            "By how much it has leapt, while nothing is removed for its age by that.",
+            (
+                ("gateway_clock_ahead_seconds", "{{instance}} gateway"),
+                ("gateway_spark_clock_ahead_seconds", "{{instance}} job"),
+            ),
+            "s",
         ),
         Panel(
             "Starts",
@@ -741,6 +763,7 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
 }
 
 LEFT_OUT = {
+    "gateway_spark_expiry_failed": "an alert says it, and the log why",
     "gateway_audit_last_timestamp_seconds": "gateway_audit_age_seconds says the same",
     "gateway_audit_every_seconds": "a setting: spark.audit.every; a rule needs it",
     "gateway_journal_full": "gateway_held_back says the same, with the reason",

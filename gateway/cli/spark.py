@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse
 from gateway.sink import Ability, Kind, able, kind_of
-from gateway.spark import job, requeue
+from gateway.spark import job, orders, requeue
 from gateway.spark.compact import compact
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.handover import settle
@@ -44,7 +45,8 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
             one that you name and have no more is taken out.  May run beside the job
   delete    take the rows of which --where is true out of the tables, their counts, archive
             and bucket for good, and write down why (--reason); --dry-run counts them.  A
-            call goes on with one that was cut off.  The job must not run meanwhile
+            call goes on with one that was cut off.  A job that runs does it itself, between
+            two batches
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
   settle    tell the job whether the target of your own function (spark.sink) has a batch
@@ -75,6 +77,7 @@ Exit status: 0 stopped or all done; 1 it can not go on; 2 wrong use.
 #: Snapshots are kept for so long, and what a writer may still need.
 _DAYS = 5.0
 _LEAST_DAYS = 3.0
+_LOOK_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -190,22 +193,53 @@ def _maintain(args: argparse.Namespace) -> int:
 
 def _delete(args: argparse.Namespace) -> int:
     config, _ = _able(args, "expire")
-    asked = _asked(args)
-    held: contextlib.AbstractContextManager[None] = _alone(args, config)
-    with contextlib.nullcontext() if args.dry_run else held, _session(config) as spark:
-        from pyspark.errors import AnalysisException, ParseException
+    order = orders.Order(_asked(args), args.purge)
+    if args.dry_run:
+        return _delete_here(args, config, order)
+    try:
+        with _alone(args, config):
+            return _delete_here(args, config, order)
+    except Locked as why:
+        return _ordered(args, config, order, str(why))
 
-        try:
-            for text, data in delete(
-                config, spark, Lake(), asked, dry_run=args.dry_run, purge=args.purge
-            ):
-                _say(args, text, data)
-        except (AnalysisException, ParseException) as why:
-            first = str(why).strip().splitlines()[0]
-            raise WrongUse(f"--where: {first}") from None
-        except (OSError, ValueError) as why:
-            return _failed(args, why)
-    return 0
+
+def _ordered(
+    args: argparse.Namespace, config: Config, order: orders.Order, why: str
+) -> int:
+    """Let the job do it that has the tables; do it here once it has ended."""
+    path = orders.place(config.data_dir / "lake", Lake(), order)
+    text = f"{why}: it deletes between two batches, also if this command ends before"
+    _say(args, text, {"ordered": text})
+    while (answer := orders.answer_to(path)) is None:
+        time.sleep(_LOOK_SECONDS)
+        with contextlib.suppress(Locked), _alone(args, config):
+            # It may have ended just after its answer.
+            if (answer := orders.answer_to(path)) is None:
+                orders.withdraw(path)
+                return _delete_here(args, config, order)
+            break
+    return _answered(args, answer)
+
+
+def _delete_here(args: argparse.Namespace, config: Config, order: orders.Order) -> int:
+    with _session(config) as spark:
+        done = partial(_deleted, config, spark, dry_run=args.dry_run)
+        return _answered(args, orders.attempt(done, order))
+
+
+def _deleted(
+    config: Config, spark: SparkSession, order: orders.Order, *, dry_run: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    asked, purge = order.asked, order.purge
+    return delete(config, spark, Lake(), asked, dry_run=dry_run, purge=purge)
+
+
+def _answered(args: argparse.Namespace, answer: orders.Answer) -> int:
+    for text, data in answer.said:
+        if answer.status == orders.WRONG_USE and (text, data) == answer.said[-1]:
+            raise WrongUse(text)
+        _say(args, text, data)
+    return answer.status
 
 
 def _asked(args: argparse.Namespace) -> Asked | None:
@@ -227,11 +261,7 @@ def _asked(args: argparse.Namespace) -> Asked | None:
 def _alone(args: argparse.Namespace, config: Config) -> Iterator[None]:
     """Without a job beside it.  Raises `Locked`."""
     path = config.data_dir / "lake" / INTERNAL / "lock"
-    try:
-        held = lock(path, f"gateway spark {args.action}")
-    except Locked as why:
-        hint = "stop the job first; the gateway goes on taking events meanwhile"
-        raise Locked(f"{why}: {hint}") from None
+    held = lock(path, f"gateway spark {args.action}")
     try:
         yield
     finally:
@@ -316,8 +346,14 @@ def _settle(args: argparse.Namespace) -> int:
         raise WrongUse("settle needs --batch N and one of --written, --missing")
     config = _config(args)
     lake = config.data_dir / "lake"
-    with _alone(args, config):
-        left = settle(lake, spool_of(config), Lake(), args.batch, written=args.written)
+    try:
+        with _alone(args, config):
+            left = settle(
+                lake, spool_of(config), Lake(), args.batch, written=args.written
+            )
+    except Locked as why:
+        hint = "stop the job first; the gateway goes on taking events meanwhile"
+        raise Locked(f"{why}: {hint}") from None
     told = (
         f"batch {args.batch} is committed"
         if args.written

@@ -43,6 +43,15 @@ _OF_TABLES = (
     Statistic("lag_by_node", _LAG, None, "gateway_lake_lag_seconds", "node"),
     Statistic("committed_lsn", "The newest event that is in a table.", None,
               "gateway_lake_committed_lsn", card="newest lsn in a table"),
+    Statistic("expired_days", "Days that spark.retention has removed from a table.", None,
+              "gateway_lake_expired_days_total", "table", counter=True),
+    Statistic("expired_events", "Their events.", None, "gateway_lake_expired_events_total",
+              counter=True, card="events expired"),
+    Statistic("deleted_events", "Events that gateway spark delete has taken out.", None,
+              "gateway_lake_deleted_events_total", counter=True,
+              card="events deleted on purpose"),
+    Statistic("deletions_unfinished", "Deletions of which something is left.", None,
+              "gateway_lake_deletions_unfinished"),
 )  # fmt: skip
 _OF_JOB = (
     Statistic("up", "1 while the Spark job reports that it runs.", None, "gateway_spark_up",
@@ -59,6 +68,10 @@ _OF_JOB = (
               "gateway_spark_failures"),
     Statistic("holes", "Spool files that the job could not read and moved aside.", None,
               "gateway_spark_holes", card="files moved aside"),
+    Statistic("clock_ahead_seconds", "How far the clock has leapt, while no day expires by that.",
+              None, "gateway_spark_clock_ahead_seconds"),
+    Statistic("expiry_failed", "1 if days that are too old could not be removed.", None,
+              "gateway_spark_expiry_failed"),
 )  # fmt: skip
 
 
@@ -255,13 +268,15 @@ class LakeWatch:
             "Tables",
             _OF_TABLES,
             {
+                **told,
                 "lag_seconds": lag,
                 "lag_by_node": {self._node: lag},
                 "committed_lsn": committed,
             },
         )
         holes = len(told.get("holes") or ())
-        known = {**told, "up": self.up, "holes": holes}
+        failed = told.get("expiry_problem") is not None
+        known = {**told, "up": self.up, "holes": holes, "expiry_failed": failed}
         yield _section("spark", "Spark job", _OF_JOB, known)
 
     def _read(self) -> None:

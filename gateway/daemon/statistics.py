@@ -93,6 +93,9 @@ def of_disk(storage: Storage, after: str) -> Statistics:
                       "What events may still take there before senders are held back.",
                       room_bytes(storage, after), "gateway_disk_room_bytes",
                       card="room for events", unit="bytes"),
+            Statistic("clock_ahead_seconds",
+                      "How far the clock has leapt, while nothing is removed by that.",
+                      storage.spool.clock_ahead_seconds, "gateway_clock_ahead_seconds"),
         ],
     )  # fmt: skip
 

@@ -128,6 +128,18 @@ class Numbers(Collector):
                 "Files that it could not read and moved aside.",
                 len(words.get("holes") or ()),
             ),
+            "gateway_spark_clock_ahead_seconds": (
+                "How far the clock has leapt, while no day expires by that.",
+                words.get("clock_ahead_seconds"),
+            ),
+            "gateway_spark_expiry_failed": (
+                "1 if days that are too old could not be removed.",
+                words.get("expiry_problem") is not None,
+            ),
+            "gateway_lake_deletions_unfinished": (
+                "Deletions that have begun, and something of which is left.",
+                words.get("deletions_unfinished"),
+            ),
         }
         for one in self._audited().figures(time.time()):
             if isinstance(one.value, (int, float)):
@@ -136,11 +148,25 @@ class Numbers(Collector):
             if value is not None:
                 yield GaugeMetricFamily(name, text, float(value))
         for name, text in (
-            ("rows", "Rows that it has committed since its start."),
-            ("misfits", "Rows with a value that did not fit its column, since then."),
+            ("spark_rows", "Rows that it has committed since its start."),
+            (
+                "spark_misfits",
+                "Rows with a value that did not fit its column, since then.",
+            ),
+            ("lake_expired_events", "Events of days that spark.retention has removed."),
+            ("lake_deleted_events", "Events that gateway spark delete has taken out."),
         ):
-            count = float(words.get(name) or 0)
-            yield CounterMetricFamily(f"gateway_spark_{name}", text, count)
+            count = float(words.get(name.partition("_")[2]) or 0)
+            yield CounterMetricFamily(f"gateway_{name}", text, count)
+        days = CounterMetricFamily(
+            "gateway_lake_expired_days",
+            "Days that spark.retention has removed from a table.",
+            labels=["table"],
+        )
+        for table, count in (words.get("expired_days") or {}).items():
+            days.add_metric([table], float(count))
+        if days.samples:
+            yield days
         lsns = GaugeMetricFamily(
             "gateway_lake_committed_lsn",
             "The newest event of a node that is in a table.",

@@ -354,7 +354,7 @@ class Compactor:
         """Begin if a day has ended since the last time, or since the start, or the last
         time failed some minutes ago, or today's files are many.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self.busy:
             return
         today, now = self._today(), self._clock()
         again = self._again is not None and now >= self._again
@@ -370,6 +370,11 @@ class Compactor:
             target=self._run, args=(work, today), name="compact", daemon=True
         )
         self._thread.start()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is at it now."""
+        return self._thread is not None and self._thread.is_alive()
 
     def _many(self, today: date, now: float) -> bool:
         if self._upto is None or now < self._look_at:

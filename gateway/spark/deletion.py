@@ -79,6 +79,7 @@ class Asked:
     """A condition of Spark SQL over the columns of the tables."""
     reason: str
     tables: tuple[str, ...] = _TABLES
+    who: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}")
 
     @property
     def shape(self) -> str:
@@ -152,7 +153,7 @@ def delete(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Finish what was begun, and then do what is *asked*; says what, as text and as data.
 
-    No job runs meanwhile, unless it is a *dry_run*.  Raises `Busy`, `Broken`, OSError,
+    No batch is under way meanwhile, unless it is a *dry_run*.  Raises `Busy`, `Broken`, OSError,
     ValueError, and what Spark raises.
     """
     from gateway.sink import kind_of
@@ -186,8 +187,15 @@ def delete(
     if asked is not None:
         ledger = Ledger.load(disk, lake / INTERNAL / "events.json")
         committed = ledger.committed.minus(Gone(lake)())
+        unseen = _unseen(places, ledger.committed)
         found = find(config, spark, asked, committed)
         total = len(found.events)
+        if unseen:
+            text = (
+                f"{unseen:,} files wait in the bucket and are not looked into: call this"
+                " again once the job has taken them"
+            )
+            yield text, {"not_looked_into": unseen}
         if dry_run or not total:
             word = "would be deleted" if dry_run else "there is nothing to delete"
             text = f"{total:,} events: {totals(found.counts)}; {word}"
@@ -213,7 +221,8 @@ def _told(record: Deletion) -> tuple[str, dict[str, Any]]:
     if not record.done:
         text += (
             "; some wait in the spool, and the job leaves them out of the tables: call"
-            " this again once it has taken them, for their file in the archive"
+            " this again once it has taken them, for their file in the archive, unless it runs"
+            " on: then it does so itself"
         )
     data = {"id": record.id, "events": total, "counts": record.counts}
     return text, {**data, "done": record.done}
@@ -334,6 +343,21 @@ def _sources(places: Places, committed: Ranges) -> dict[str, list[Path]]:
     }
 
 
+def _unseen(places: Places, committed: Ranges) -> int:
+    """How many of the bucket's files are not here and in no table."""
+    if places.bucket is None:
+        return 0
+    in_tables, here = (
+        committed.nameless(),
+        {one.name for one in _published(places.spool)},
+    )
+    there = [SpoolFile.parse(one.name) for one in places.bucket.list("events-")]
+    return sum(
+        file is not None and file.name not in here and not in_tables.covers(file)
+        for file in there
+    )
+
+
 def _readable(path: Path) -> bool:
     from gateway.spark.poison import flaw_of
 
@@ -410,7 +434,7 @@ def write_down(
     record = Deletion(
         name,
         "asked",
-        f"{_user()}@{socket.gethostname()}",
+        asked.who,
         time.time(),
         asked.reason,
         where=asked.shape,

@@ -157,6 +157,8 @@ class Expiry:
     _clock: Callable[[], float] = time.monotonic
 
     def __attrs_post_init__(self) -> None:
+        self.problem: str | None = None
+        """Why the last time failed."""
         self._began_with: Mapping[str, date] = {}
         self._again: float | None = None
         self._thread: threading.Thread | None = None
@@ -201,6 +203,8 @@ class Expiry:
         try:
             for done in self._work(wanted, self._stop.is_set):
                 self._done(done)
+            self.problem = None
         except Exception as why:  # the tables are whole; the job must go on
+            self.problem = str(why)
             self._again = self._clock() + _AGAIN_SECONDS
             self._failed(why)

@@ -6,7 +6,7 @@ ledger has them, and the names of rows in files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,40 @@ class Gone:
         self._lake = lake
         self._seen: list[tuple[str, int, int]] = []
         self._events = Ranges()
+        self._counts = _counts(())
 
     def __call__(self) -> Ranges:
         """All of them.  Raises `Broken` for a file that can not be read, OSError."""
         seen = deleted.stamps(self._lake)
         if seen != self._seen:
             try:
-                self._events = named_in(deleted.deletions(self._lake))
+                found = deleted.deletions(self._lake)
             except ValueError as why:
                 raise Broken(str(why)) from None
+            self._events, self._counts = named_in(found), _counts(found)
             self._seen = seen
         return self._events
+
+    def counts(self) -> Mapping[str, Any]:
+        """How many they are, for the job's health.  Raises likewise."""
+        self()
+        return self._counts
+
+
+def _counts(found: Sequence[Deletion]) -> Mapping[str, Any]:
+    asked = [one for one in found if one.kind == "asked"]
+    return {
+        "expired_days": {
+            table: sum(last - first + 1 for first, last in days)
+            for one in found
+            for table, days in one.days.items()
+        },
+        "expired_events": sum(
+            len(Ranges(one.events)) for one in found if one.kind == "expired"
+        ),
+        "deleted_events": len(named_in(asked)),
+        "deletions_unfinished": sum(not one.done for one in asked),
+    }
 
 
 def named_in(deletions: Iterable[Deletion]) -> Ranges:

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,9 +134,23 @@ class Health:
         in a call that nobody can look into.
         """
         self._write()
+        self._beat_until(self._started)
 
+    @contextlib.contextmanager
+    def at(self, doing: str) -> Iterator[None]:
+        """Leave word meanwhile: what takes long is done in the loop that leaves it else."""
+        ended = threading.Event()
+        self.say(doing=doing)
+        self._beat_until(ended)
+        try:
+            yield
+        finally:
+            ended.set()
+            self.say(doing=None)
+
+    def _beat_until(self, end: threading.Event) -> None:
         def beat() -> None:
-            while not self._started.wait(BEAT):
+            while not end.wait(BEAT):
                 with contextlib.suppress(OSError):
                     self._write()
 

@@ -8,7 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,12 @@ from gateway.spark import (
     accepting,
     admin,
     auditing,
+    deletion,
     footers,
     formats,
     heap,
     java,
+    orders,
     partition,
     progress,
     requeue,
@@ -32,6 +35,7 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.compact import Compactor
 from gateway.spark.expiry import Expiry
+from gateway.spark.gone import Gone
 from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health, Waiting
 from gateway.spark.inbox import Inbox
@@ -42,11 +46,13 @@ from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.spark.upkeep import Upkeep
-from gateway.store import deleted
+from gateway.store import deleted, removal_clock
 from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
+from gateway.store.removal_clock import RemovalClock, Seen
 from gateway.store.s3 import bucket_of
+from gateway.store.statefile import StateFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +64,7 @@ _TEND = 1.0
 _SAY = 2.0
 _INBOX_BATCHES = 4  # of a bucket's files are here at once
 _DAYS = 5.0  # that commits of Delta and Iceberg are kept, unless they are many
+_FINISH = 600.0  # between attempts at a deletion of which something is left
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
@@ -85,6 +92,7 @@ class Job:
         from gateway.spark.columns import Columns
 
         self._config = config
+        self._spark = spark
         self._report = report
         self._disk = Lake()
         self._lake = config.data_dir / "lake"
@@ -126,6 +134,16 @@ class Job:
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
         self._compactor = self._new_compactor(spark, open_day=open_day)
+        self._gone = Gone(self._lake)
+        self._finish_at = time.monotonic() + _FINISH
+        """When deletions of which something was left are gone on with."""
+        self._available_now = False
+        ledger = self._lake / INTERNAL / f"{sink.name}.json"
+        self._time = RemovalClock(
+            StateFile(self._lake / INTERNAL / removal_clock.NAME, Seen, self._disk),
+            lambda text: _log.warning("%s", text),
+            lambda: self._disk.modified(ledger),
+        )
         self._expiry = Expiry(
             sink.expire,
             config.spark.retention,
@@ -133,6 +151,7 @@ class Job:
                 "expired (spark.retention): %s, %d events", done.what, done.events
             ),
             lambda why: _log.warning("could not remove what has expired: %s", why),
+            lambda: datetime.fromtimestamp(self._time(), UTC),
         )
 
     def _limit(self) -> Mapping[str, int]:
@@ -202,14 +221,18 @@ class Job:
 
     def start(self, *, available_now: bool) -> None:
         """Repair what a crash has left, then start the query."""
+        self._available_now = available_now
         self._disk.make_directory(self._spool)
+        self._time()  # before the ledger is written anew, whose time may be its first
         self._recover()
         requeue.finish(self._lake, self._disk)
         partition.finish(self._lake, self._disk)
         for one in deleted.unfinished(self._lake):
             _log.warning(
-                "%s is not finished: gateway spark delete goes on with it", one.id
+                "%s is not finished: it is gone on with in ten minutes", one.id
             )
+        for text in orders.dropped(self._lake, self._disk):
+            _log.warning("%s", text)
         self._poison.finish()
         self._give_up()
         self._sweep()
@@ -373,13 +396,58 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
-        self._expiry.tend()
-        if self._compacts and not self._expiry.busy:
-            self._compactor.tend()
-        if self._upkeep is not None and not self._expiry.busy:
-            self._upkeep.tend()
+        if not self._deletions():
+            self._keep_house()
+        self._health.note(
+            clock_ahead_seconds=round(self._time.ahead_seconds),
+            expiry_problem=self._expiry.problem,
+            **self._gone.counts(),
+        )
         self._learn()
         self._health.beat(self._sink.ledger, self._waiting, busy=self._sink.busy)
+
+    def _keep_house(self) -> None:
+        """What goes on beside the batches, each on a thread of its own."""
+        self._expiry.tend()
+        if self._expiry.busy:
+            return
+        if self._compacts:
+            self._compactor.tend()
+        # Formats ask the clock themselves which files and snapshots are old.
+        if self._upkeep is not None and not self._time.ahead_seconds:
+            self._upkeep.tend()
+
+    def _deletions(self) -> bool:
+        """Do what is ordered, and now and then what could not be finished, between two
+        batches; whether something waits for that.
+        """
+        ordered = orders.waiting(self._lake)
+        left = self._gone.counts()["deletions_unfinished"]
+        if not ordered and not (left and time.monotonic() >= self._finish_at):
+            return False
+        others = self._expiry, self._compactor, self._upkeep
+        if any(one is not None and one.busy for one in others):
+            return True
+        self._finish_at = time.monotonic() + _FINISH
+        self._query.stop()
+        self.clean()  # or files that are done would seem to wait
+        with self._health.at("deleting events"), self._sink.between_batches():
+            answers = [orders.obey(path, self._disk, self._delete) for path in ordered]
+            if not ordered:
+                answers.append(orders.attempt(self._delete, orders.Order()))
+        for answer in answers:
+            for text, _ in answer.said:
+                _log.log(logging.WARNING if answer.status else logging.INFO, "%s", text)
+        self._query.start(available_now=self._available_now)
+        self._cleaner = self._new_cleaner()
+        return False
+
+    def _delete(self, order: orders.Order) -> Iterator[tuple[str, dict[str, Any]]]:
+        # The settings of the session are those of the batches.
+        spark = self._spark.newSession()
+        return deletion.delete(
+            self._config, spark, self._disk, order.asked, purge=order.purge
+        )
 
     def _learn(self) -> None:
         """Take into the ledger what people have accepted to be missing, and what gateways
@@ -458,7 +526,7 @@ class Job:
 
     def maintain(self) -> None:
         """What a job that runs on does beside its batches, if it is time."""
-        if self._upkeep is not None:
+        if self._upkeep is not None and not self._time.ahead_seconds:
             self._upkeep.run()
 
     def stop(self) -> None:

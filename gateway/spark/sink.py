@@ -14,6 +14,7 @@ is in its tables already.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
@@ -153,6 +154,12 @@ class Sink(ABC):
         finally:
             self._alone.release()
         return True
+
+    @contextlib.contextmanager
+    def between_batches(self) -> Iterator[None]:
+        """Wait until none is on its way into the tables; meanwhile none begins."""
+        with self._alone:
+            yield
 
     def identify(self, spool: Path, files: Sequence[SpoolFile]) -> Footers:
         """The *files* of a batch, which are in *spool*, with their events' whole names.

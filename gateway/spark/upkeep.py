@@ -61,15 +61,24 @@ class Upkeep:
 
     def tend(self) -> None:
         """Begin, if it is time."""
-        running = self._thread is not None and self._thread.is_alive()
-        if running or self._clock() < self._due:
+        if self.busy or not self._is_time:
             return
         self._thread = threading.Thread(target=self.run, name="maintain", daemon=True)
         self._thread.start()
 
+    @property
+    def _is_time(self) -> bool:
+        """It never is further off than one turn, unless the clock was set back."""
+        return not 0 < self._due - self._clock() <= _EVERY_SECONDS
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is at it now."""
+        return self._thread is not None and self._thread.is_alive()
+
     def run(self) -> None:
         """Do it here, if it is time."""
-        if self._clock() < self._due:
+        if not self._is_time:
             return
         thorough = self._times % _THOROUGH_TIMES == 0
         try:

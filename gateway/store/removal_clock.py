@@ -24,7 +24,6 @@ from attrs import define
 from gateway.spoken import duration, moment
 from gateway.store.statefile import StateFile
 
-
 NAME = "removal-clock"
 """Of its file."""
 _MOST_SECONDS = 3 * 86400.0

@@ -72,6 +72,10 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     "gateway_audit_every_seconds": (86400, 0),
     "gateway_spark_waiting_seconds": (2, 0),
     "gateway_spark_holes": (0, 0),
+    "gateway_clock_ahead_seconds": (0, 0),
+    "gateway_spark_clock_ahead_seconds": (0, 0),
+    "gateway_spark_expiry_failed": (0, 0),
+    "gateway_lake_deletions_unfinished": (0, 0),
     'gateway_lake_lag_seconds{node="gw-1"}': (2, 0),
     "gateway_spool_bytes": (1e6, 0),
     "gateway_spool_limit_bytes": (2e10, 0),
@@ -247,6 +251,24 @@ FAULTS = {
     ),
     "unreadable file": Fault(
         "GatewaySparkMovedFiles", 1, {"gateway_spark_holes": (1, 0)}
+    ),
+    "clock that is a year ahead": Fault(
+        "GatewayClockAhead", 11, {"gateway_clock_ahead_seconds": (365 * 86400, 0)}, 9
+    ),
+    "clock of the job's machine": Fault(
+        "GatewayClockAhead",
+        11,
+        {"gateway_spark_clock_ahead_seconds": (4 * 86400, 0)},
+        9,
+    ),
+    "days that stay": Fault(
+        "GatewayNotExpired", 61, {"gateway_spark_expiry_failed": (1, 0)}, 59
+    ),
+    "deletion that does not end": Fault(
+        "GatewayDeletionUnfinished",
+        24 * 60 + 1,
+        {"gateway_lake_deletions_unfinished": (1, 0)},
+        24 * 60 - 1,
     ),
     "slow job": Fault(
         "GatewaySpoolFills", 12, {"gateway_spool_bytes": (1.1e10, 1e6)}, 8

@@ -100,7 +100,12 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     levels: Any = SimpleNamespace(
         free_bytes=50, archive=SimpleNamespace(files=1, bytes=15)
     )
-    spool: Any = SimpleNamespace(levels=levels, uploads=None, room=room)
+    spool: Any = SimpleNamespace(
+        levels=levels,
+        uploads=None,
+        room=room,
+        clock_ahead_seconds=0.0,
+    )
     storage: Any = SimpleNamespace(spool=spool)
     retained: Any = SimpleNamespace(needed={"pravega": int}, files=31, bytes=32)
     live: Any = SimpleNamespace(subscribers=21, skipped=23)
@@ -113,6 +118,11 @@ def everything(daemon: Any, tmp_path: Path) -> None:
         "rows": 3,
         "misfits": 4,
         "failures": 0,
+        "clock_ahead_seconds": 0,
+        "expired_days": {"events": 31},
+        "expired_events": 5,
+        "deleted_events": 6,
+        "deletions_unfinished": 0,
     }
     health.write_text(json.dumps(told))
     Audited(since=1.0, every=2.0, at=3.0).write(tmp_path / "lake")

@@ -85,12 +85,24 @@ def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
         state="running",
         oldest_file={"name": "events-…", "at": time.time() - 100},
         committed_lsn={"gw": 7},
+        clock_ahead_seconds=40,
+        expiry_problem="no room",
+        expired_days={"events": 31},
+        expired_events=5,
+        deleted_events=6,
+        deletions_unfinished=1,
     )
     assert ask("/readyz")[0] == 200
     found = metrics(ask("/metrics", "secret")[1])
     assert (found["gateway_spark_up"], found["gateway_spark_ready"]) == (1, 1)
     assert found["gateway_spark_waiting_seconds"] >= 100
     assert found["gateway_lake_committed_lsn"] == 7
+    assert found["gateway_spark_clock_ahead_seconds"] == 40
+    assert found["gateway_spark_expiry_failed"] == 1
+    assert found["gateway_lake_expired_days_total"] == 31
+    assert found["gateway_lake_expired_events_total"] == 5
+    assert found["gateway_lake_deleted_events_total"] == 6
+    assert found["gateway_lake_deletions_unfinished"] == 1
     assert json.loads(ask("/api/status", "secret")[1])["state"] == "running"
     hung = Health(lake, clock=lambda: time.time() - 40)
     hung.say(state="running")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import shutil
@@ -18,7 +19,15 @@ import pyarrow as pa
 import pytest
 
 from deadlines import PATIENCE, eventually
+from gateway.audit import audit
+from gateway.cli import spark as commands
+from gateway.sdk.command import WrongUse
 from gateway.spark import job, query
+from gateway.spark.deletion import Asked, delete
+from gateway.spark.lakedisk import Lake
+from gateway.spark.orders import Order
+from gateway.store.deleted import deletions, unfinished
+from gateway.store.directories import Directories
 from gateway.store.lock import lock
 from played_spark import PowerCut
 
@@ -518,6 +527,55 @@ def test_it_runs_until_it_is_stopped(
         running.until(lambda: not spool.names(), "the spool is empty")
     assert lake_events() == spool.produced
     assert spool.names() == []
+
+
+def test_a_deletion_is_ordered_from_a_job_that_runs(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It deletes between two batches, says what came of it, takes what comes then, and is
+    gone on with where something waited; its health counts the events."""
+    args = argparse.Namespace(action="delete", dry_run=False)
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(commands, "_say", lambda _, text, data: said.append(data))
+
+    def order(where: str) -> int:
+        asked = Asked(where, "case 1", who="officer@desk")
+        of_job: Any = config
+        return commands._ordered(args, of_job, Order(asked), "in use")
+
+    config.spool.s3 = None
+    config.spark.columns = {}
+    texts = [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"zoe", b"eve")]
+    spool.put("gw", 1, texts)
+    with Running(config, spark) as running:
+        running.until(lambda: len(lake_events()) == 4, "the first batch")
+        assert order("body LIKE '%zoe%'") == 0
+        assert (said[-1]["events"], said[-1]["done"]) == (2, True)
+        with pytest.raises(WrongUse, match="nothing_like_it"):
+            order("nothing_like_it = 1")
+        spool.put("gw", 5, texts)
+        running.until(lambda: len(lake_events()) == 6, "what came after it")
+        health = config.data_dir / "lake/.gateway/health.json"
+
+        def counted() -> bool:
+            told = json.loads(health.read_bytes())
+            return (told.get("deleted_events"), told["doing"]) == (2, None)
+
+        running.until(counted, "a count of what was deleted")
+    [record] = deletions(config.data_dir / "lake")
+    assert (record.who, record.reason) == ("officer@desk", "case 1")
+    spool.put("gw", 9, texts)
+    list(delete(config, spark, Lake(), Asked("body LIKE '%bob%'", "case 2")))
+    assert len(unfinished(config.data_dir / "lake")) == 1
+    monkeypatch.setattr(job, "_FINISH", 0.5)
+    with Running(config, spark) as running:
+        running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
+    report = audit(Directories.under(config.data_dir))
+    assert (report.complete, report.deleted) == (True, 5)
 
 
 def test_a_path_that_spark_can_not_read_is_refused(

@@ -91,6 +91,21 @@ def test_jobs_that_run_for_a_minute_count_together(world: World) -> None:
     assert len(world.asked) == 3
 
 
+def test_a_clock_that_is_set_back_by_a_year(world: World) -> None:
+    """Is no reason to wait for a year, whoever starts meanwhile."""
+    world.now = 365 * 86_400.0
+    upkeep = world.upkeep()
+    world.now += 3600
+    tend(upkeep)
+    world.now -= 365 * 86_400
+    tend(upkeep)
+    tend(world.upkeep())
+    assert len(world.asked) == 2
+    world.now += 3600
+    tend(world.upkeep())
+    assert len(world.asked) == 3
+
+
 def test_the_job_ends_between_two_steps(world: World) -> None:
     """What was not done comes with the next start."""
     begun, go = threading.Event(), threading.Event()

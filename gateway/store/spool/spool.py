@@ -130,7 +130,7 @@ class Spool:
     """Of the archive, or of the bucket."""
     _retained: Retained | None = None
     uploads: Uploads | None = None
-    removal_clock: RemovalClock | None = None
+    _removal_clock: RemovalClock | None = None
     """By which archived files are old; None: by the machine's."""
 
     job: JobBacklog | None = field(default=None, init=False)
@@ -155,7 +155,7 @@ class Spool:
             settings.archive_bytes,
             self._observer.expired,
             self._clock,
-            self.removal_clock or machine.clock,
+            self._removal_clock or machine.clock,
             self._observer.expiring,
             self._retained,
             self._owners.is_ours,
@@ -192,6 +192,12 @@ class Spool:
         self.consumers.names = settings.consumers
         self._expiry.configure(settings.retention, settings.archive_bytes)
         self._hold_if_full()
+
+    @property
+    def clock_ahead_seconds(self) -> float:
+        """How far the clock has leapt, while nothing is removed by that."""
+        clock = self._removal_clock
+        return 0.0 if clock is None else clock.ahead_seconds
 
     @property
     def published_lsn(self) -> int:
