@@ -20,6 +20,7 @@ pytest_plugins = [
     "chromium",
     "daemons",
     "disks",
+    "fitting",
     "pravega_python",
     "quick_java",
     "seaweeds",

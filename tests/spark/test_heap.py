@@ -131,7 +131,7 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
 ) -> None:
     """Something else fills it: the job ends and says so, and the file stays; else each file
     of the spool would go aside, one after the other.  Of a large one it is not so."""
-    monkeypatch.setattr(job_module.session, "java_status", lambda: heap.EXIT)
+    monkeypatch.setattr(job_module.session, "java_status", lambda _=0.0: heap.EXIT)
     tried: Any = job_module.Job.__new__(job_module.Job)
     tried._spool = spool.path
     tried._config = SimpleNamespace(
