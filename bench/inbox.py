@@ -2,21 +2,32 @@
 
     python bench/inbox.py
     python bench/inbox.py --latency 25,45,25,80 --gateways 3,20,200 --files 4000
+    python bench/inbox.py --minutes 10 --gateways 200        gateways that go on meanwhile
 
 The bucket is in memory and waits before each answer; the copies are real files, synced.
 Each gateway has put as many files there.  They are fetched, then their events are in the
 tables, then they are moved to the archive: `spool.after: archive`.  Beside that, fewer files
 by requests that are made one after the other.
 
-dollars    of the requests of a month in which each gateway makes a file a second and the job
-           looks once a second, at S3's prices in us-east-1: 5 $ a million for COPY and LIST,
-           0.4 for GET, none for DELETE.  Storage and the gateways' PUTs are not in it.
+dollars    of a month in which each gateway makes a file a second and the job looks once a
+           second, by the requests of sixty such looks, which wait for no answer, at S3's
+           prices in us-east-1: 5 $ a million for COPY and LIST, 0.4 for GET, none for DELETE.
+           Storage and the gateways' PUTs are not in it.
+backlog    until 100,000 files are gone while each gateway makes one a second: computed from
+           the files a second.
+--minutes  in place of all that: each gateway makes a file a second, for so long.  Spark is
+           played: it has what was fetched in its tables once a second, --spark files a second
+           at most.  Fresh is how long after its PUT a file is in the tables; of the first,
+           and of the last, quarter.
 """
 
 from __future__ import annotations
 
+import statistics
+import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from _machine import machine
@@ -30,13 +41,16 @@ from gateway_testkit.bucket import MemoryBucket
 
 _FILE_BYTES = 50_000
 _ALONE_FILES = 100
-_PAGE_OBJECTS = 1000
+_LOOKS = 60
+_BACKLOG_FILES = 100_000
+_MOST_BACKLOG_SECONDS = 900
 _MONTH_SECONDS = 30 * 86_400
 _DOLLARS = {"read": 0.4e-6, "copy": 5e-6, "list": 5e-6, "remove": 0.0}
+_KINDS = ("read", "copy", "remove", "list")
 
 
 class SlowBucket(MemoryBucket):
-    """Answers after some milliseconds, by the kind of request."""
+    """Answers after some milliseconds, by the kind of request; keeps no archive."""
 
     def __init__(self, seconds: dict[str, float]) -> None:
         super().__init__()
@@ -45,7 +59,47 @@ class SlowBucket(MemoryBucket):
     def copy(self, name: str, other: str) -> None:
         """In one request, which is no GET."""
         self._ask("copy", name)
-        self.objects[other] = self.objects[name]
+
+    def put(self, node: str, lsn: int) -> str:
+        """As a gateway does, which takes no time."""
+        name = file_name(node, lsn, lsn)
+        self.objects[name] = b"x" * _FILE_BYTES
+        return name
+
+
+class Job:
+    """Of a bucket: what it has fetched is in its tables when it is told so."""
+
+    def __init__(self, bucket: SlowBucket, folder: Path, at_once: AtOnce) -> None:
+        self._folder = folder
+        self._ledger = Ledger()
+        self.inbox = Inbox(
+            *(bucket, folder, Lake(), lambda: self._ledger),
+            archived=True,
+            most_bytes=1 << 40,
+            at_once=at_once,
+        )
+        self.inbox.recover()
+
+    def fetched(self) -> list[str]:
+        """Names of the files that are here, those that came first first."""
+        found = [path for path in self._folder.iterdir() if path.name[0] != "."]
+        return [
+            path.name for path in sorted(found, key=lambda one: one.stat().st_mtime)
+        ]
+
+    def commit(self, names: Iterable[str]) -> None:
+        """They are in the tables, and here no longer."""
+        tables = Ranges()
+        tables.update(self._ledger.committed)
+        names = [*names]
+        for name in names:
+            file = SpoolFile.parse(name)
+            assert file is not None
+            tables.add(Life(file.node), file.first, file.last)
+        self._ledger = Ledger(committed=tables)
+        for name in names:
+            (self._folder / name).unlink()
 
 
 def bench() -> int:
@@ -55,69 +109,134 @@ def bench() -> int:
     )
     parser.add_argument("--gateways", default="3,20,200", help="so many, one by one")
     parser.add_argument("--files", type=int, default=4000, help="of all gateways")
+    parser.add_argument("--minutes", type=float, help="let them go on for so long")
+    parser.add_argument("--spark", type=int, default=400, help="files a second, played")
     options = parser.parse_args()
-    kinds = ("read", "copy", "remove", "list")
     latency = [float(each) / 1000 for each in options.latency.split(",")]
-    seconds = dict(zip(kinds, latency, strict=True))
+    seconds = dict(zip(_KINDS, latency, strict=True))
+    cases = [*map(int, options.gateways.split(","))]
     with workplace(options) as home:
         report = Report("files out of a bucket", machine(home))
         report.add("requests at once", REQUESTS)
-        alone, _ = _case(home / "alone", seconds, 3, _ALONE_FILES, map)
+        if options.minutes:
+            for gateways in cases:
+                folder = home / str(gateways)
+                _go_on(
+                    *(report, folder, seconds, gateways),
+                    seconds_long=60 * options.minutes,
+                    spark=options.spark,
+                )
+            return report.finish(as_json=options.json)
+        alone = _rate(home / "alone", seconds, 3, _ALONE_FILES, map)
         report.add("one request after the other", alone, "files/s")
-        for gateways in map(int, options.gateways.split(",")):
-            rate, asked = _case(
-                home / str(gateways), seconds, gateways, options.files, by_threads
-            )
+        for gateways in cases:
+            folder = home / str(gateways)
+            rate = _rate(folder, seconds, gateways, options.files, by_threads)
+            asked = _asked(folder / "asked", gateways)
             report.add(f"{gateways} gateways", rate, "files/s")
             report.add(f"{gateways} gateways: beside that", rate / alone, "x")
-            for kind in kinds:
-                each = 1000 * asked[kind] / options.files
+            for kind in _KINDS:
+                each = 1000 * asked[kind] / (gateways * _LOOKS)
                 report.add(f"{gateways} gateways: {kind} in 1,000 files", each)
-            files = gateways * _MONTH_SECONDS
-            dollars = sum(
-                _DOLLARS[kind] * asked[kind] / options.files * files for kind in kinds
-            )
+            month = sum(_DOLLARS[kind] * asked[kind] for kind in _KINDS) / _LOOKS
+            dollars = month * _MONTH_SECONDS
             report.add(f"{gateways} gateways: dollars a month", dollars, "$")
-            report.claims.append(
-                Claim(f"{gateways} gateways", rate, "files/s", 200, at_least=True)
-            )
+            left = rate - gateways
+            gone = _BACKLOG_FILES / left if left > 0 else None
+            backlog = f"{gateways} gateways: a backlog of 100,000 files"
+            report.claims += [
+                Claim(f"{gateways} gateways", rate, "files/s", 200, at_least=True),
+                Claim(backlog, gone, "s", _MOST_BACKLOG_SECONDS),
+            ]
         report.notes.append("fetched and moved to the archive, both in the time")
     return report.finish(as_json=options.json)
 
 
-def _case(
+def _rate(
     folder: Path,
     seconds: dict[str, float],
     gateways: int,
     files: int,
     at_once: AtOnce,
-) -> tuple[float, Counter[str]]:
-    """Files a second, and the requests by kind."""
-    bucket, tables = SlowBucket(seconds), Ranges()
+) -> float:
+    """Files a second."""
+    bucket = SlowBucket(seconds)
     for number in range(files):
-        node, lsn = f"gw-{number % gateways}", number // gateways + 1
-        bucket.objects[file_name(node, lsn, lsn)] = b"x" * _FILE_BYTES
-    inbox = Inbox(
-        *(bucket, folder, Lake(), lambda: Ledger(committed=tables)),
-        archived=True,
-        most_bytes=1 << 40,
-        at_once=at_once,
-    )
-    inbox.recover()
+        bucket.put(f"gw-{number % gateways}", number // gateways + 1)
+    job = Job(bucket, folder, at_once)
     begun = time.monotonic()
-    inbox.look()
+    job.inbox.look()
     spent = time.monotonic() - begun
-    for path in folder.iterdir():
-        file = SpoolFile.parse(path.name)
-        assert file is not None
-        tables.add(Life(file.node), file.first, file.last)
-        path.unlink()
+    job.commit(job.fetched())
     begun = time.monotonic()
-    inbox.look()
-    spent += time.monotonic() - begun
-    asked = Counter(kind for kind, _ in bucket.requests)
-    asked["list"] = 2 * (1 + files // _PAGE_OBJECTS)  # in memory it is one page
-    return files / spent, asked
+    job.inbox.look()
+    return files / (spent + time.monotonic() - begun)
+
+
+def _asked(folder: Path, gateways: int) -> Counter[str]:
+    """The requests of `_LOOKS` looks, by kind."""
+    bucket = SlowBucket({})
+    job = Job(bucket, folder, map)
+    for lsn in range(1, _LOOKS + 3):
+        if lsn == 3:  # the first ones have nothing to move yet
+            bucket.requests.clear()
+        for number in range(gateways):
+            bucket.put(f"gw-{number}", lsn)
+        job.inbox.look()
+        job.commit(job.fetched())
+    return Counter(kind for kind, _ in bucket.requests)
+
+
+def _go_on(
+    report: Report,
+    folder: Path,
+    seconds: dict[str, float],
+    gateways: int,
+    *,
+    seconds_long: float,
+    spark: int,
+) -> None:
+    """While gateways put files there: how long until these are in the tables."""
+    bucket = SlowBucket(seconds)
+    job = Job(bucket, folder, by_threads)
+    stop, put_at = threading.Event(), dict[str, float]()
+
+    def put() -> None:
+        begun, number = time.monotonic(), 0
+        while not stop.wait(max(0.0, begun + number / gateways - time.monotonic())):
+            name = bucket.put(f"gw-{number % gateways}", number // gateways + 1)
+            put_at[name] = time.monotonic()
+            number += 1
+
+    fresh: list[tuple[float, float]] = []
+    begun = time.monotonic()
+    putting = threading.Thread(target=put)
+    putting.start()
+    job.inbox.start()
+    try:
+        while (now := time.monotonic()) < begun + seconds_long:
+            names = job.fetched()[:spark]
+            time.sleep(max(0.0, now + len(names) / spark - time.monotonic()))
+            job.commit(names)
+            done = time.monotonic()
+            fresh += [(done - begun, done - put_at.pop(name)) for name in names]
+            time.sleep(max(0.0, now + 1 - time.monotonic()))
+    finally:
+        stop.set()
+        putting.join()
+        job.inbox.stop()
+    of = f"{gateways} gateways"
+    report.add(f"{of}: put", len(fresh) + len(put_at))
+    report.add(f"{of}: in no table at the end", len(put_at))
+    quarter = seconds_long / 4
+    for name, begin in (("first", 0.0), ("last", 3 * quarter)):
+        some = [age for at, age in fresh if begin <= at < begin + quarter]
+        parts = statistics.quantiles(some, n=100)
+        found = {"p50": parts[49], "p99": parts[98], "most": max(some)}
+        report.spread(f"{of}: fresh, {name} quarter", found, "s")
+    last = report.numbers[f"{of}: fresh, last quarter, p99"]
+    first = report.numbers[f"{of}: fresh, first quarter, p99"]
+    report.claims.append(Claim(f"{of}: p99, last to first", last / first, "x", 1.5))
 
 
 if __name__ == "__main__":

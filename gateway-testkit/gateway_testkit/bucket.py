@@ -16,6 +16,8 @@ from gateway.store.bucket import (
 
 __all__ = ["MemoryBucket"]
 
+_PAGE_OBJECTS = 1000
+
 
 class MemoryBucket:
     """A `gateway.store.bucket.Bucket`.
@@ -82,11 +84,17 @@ class MemoryBucket:
         return _tag(data)
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
-        """See `Bucket`."""
+        """See `Bucket`; each page is a request."""
         self._ask("list", begin)
-        for name, data in sorted(self.objects.items()):
-            if name.startswith(begin) and name > after:
-                yield StoredObject(name, len(data), 0.0)
+        found = [
+            StoredObject(name, len(data), 0.0)
+            for name, data in sorted(self.objects.items())
+            if name.startswith(begin) and name > after
+        ]
+        for number, one in enumerate(found):
+            if number and number % _PAGE_OBJECTS == 0:
+                self._ask("list", begin)
+            yield one
 
     def copy(self, name: str, other: str) -> None:
         """See `Bucket`."""

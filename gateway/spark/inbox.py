@@ -19,16 +19,18 @@ The newest object of each node stays where it is: a gateway that lost its disk g
 behind it.  Only what the job may have counts as newer.
 
 A server answers after tens of milliseconds, and to many at once: a look asks for many files
-at the same time, of each node in turn, so that nobody's backlog holds up the others.
+at the same time, of each node in turn, so that nobody's backlog holds up the others.  A
+backlog of many pages is not listed at each look: a listing leaps over it, to what is new.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -63,6 +65,11 @@ _UNDECIDED_SECONDS = 600.0
 _LACKING_SECONDS = 600.0
 """Later files may be there for so long before earlier ones are missed: uploads go in
 parallel, and one that fails is tried again."""
+_LEAP_OBJECTS = 1000
+"""A server tells so many names in one page: where more of a node were seen, the next page is
+asked for behind the last of them."""
+_ANEW_SECONDS = 300.0
+"""So long what was leapt over is taken to be there still."""
 _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
@@ -123,6 +130,10 @@ class Inbox:
         self._taken: dict[str, _Object] = {}
         """Objects of which the job has, or had, the copy, by name, or which were found to
         be in the tables."""
+        self._seen: dict[str, dict[str, _Object]] = {}
+        """Objects that the last look found, of each node in order of lsn, by name."""
+        self._seen_whole = -math.inf
+        """When all of the prefix was listed."""
         self._odd: set[str] = set()
         """Objects that are not what the listing says, and were told."""
         self.ends: dict[Life, End | None] = {}
@@ -300,13 +311,43 @@ class Inbox:
         gone, failures = self._ask(remove, names)
         for name, _ in gone:
             self._taken.pop(name, None)  # a look beside a stop may have begun anew
+            self._forget(name)
         return failures
+
+    def _forget(self, name: str) -> None:
+        """It is not in the bucket any more.  Any thread may say so."""
+        if (file := SpoolFile.parse(name)) is not None:
+            self._seen.get(file.node, {}).pop(name, None)
 
     def _objects(self) -> Iterator[_Object]:
         """All files that are in the bucket now; those of a node in order of lsn."""
-        for one in self._bucket.list("events-"):
-            if (file := SpoolFile.parse(one.name)) is not None:
-                yield _Object(file, one)
+        before, self._seen = self._seen, {}
+        if self._clock() - self._seen_whole >= _ANEW_SECONDS:
+            before, self._seen_whole = {}, self._clock()
+        after: str | None = ""
+        while after is not None:
+            after = yield from self._until_seen(after, before)
+
+    def _until_seen(
+        self, after: str, before: dict[str, dict[str, _Object]]
+    ) -> Generator[_Object, None, str | None]:
+        """The files whose names come after *after*, until one is met that many of its node
+        were seen with *before*: then those, and the last of their names.
+        """
+        for one in self._bucket.list("events-", after):
+            if (file := SpoolFile.parse(one.name)) is None:
+                continue
+            found = _Object(file, one)
+            mine = self._seen.setdefault(file.node, {})
+            earlier = before.get(file.node, {})
+            if len(earlier) >= _LEAP_OBJECTS and found.is_same(earlier.get(one.name)):
+                del before[file.node]
+                mine.update(earlier)
+                yield from list(earlier.values())
+                return max(earlier)
+            mine[one.name] = found
+            yield found
+        return None
 
     def _is_in(self, look: _Look, one: _Object) -> bool:
         """Whether the tables have all of it, which was fetched; then it goes again."""
@@ -363,6 +404,7 @@ class Inbox:
         try:
             data = self._bucket.read(name)
         except NotThere:
+            self._forget(name)
             return False
         if self._stopping.is_set():
             return False  # the folder may be another job's by now
@@ -430,6 +472,7 @@ class Inbox:
             return self._clock() - since < _UNDECIDED_SECONDS
         self._bucket.copy(file.name, f"{FENCED}/{file.name}")
         self._bucket.remove(file.name)
+        self._forget(file.name)
         _log.error(
             "%s was put into %s by incarnation %s of node %s after another gateway had"
             " taken that name over, behind lsn %d, or after the node was forgotten: it is in"

@@ -307,6 +307,87 @@ def test_no_more_is_in_memory_than_one_round(
     assert fetched == [3, 3, 2]
 
 
+def test_a_backlog_is_not_listed_at_each_look(world: World) -> None:
+    """One node has pages of files that wait: a look lists what is new, leaps over those, and
+    finds another node's file at once; now and then all is listed, so what somebody has
+    removed is not taken to be there for ever."""
+    backlog = [world.put(n, n, "gw-1") for n in range(1, 5001)]
+    inbox = world.inbox(most_bytes=600)
+    now = [0.0]
+    inbox._clock = lambda: now[0]
+
+    def pages() -> int:
+        asked = [one for one, _ in world.bucket.requests].count("list")
+        world.bucket.requests.clear()
+        return asked
+
+    assert inbox.look() == 6
+    assert pages() == 5
+    here = iter(world.here())
+    for node in ("gw-0", "gw-2"):
+        late = world.put(5001, 5001, node)
+        for name in (next(here), next(here)):
+            world.commit(name)
+        inbox.look()
+        assert pages() == 2
+        assert late in world.here()
+    for name in backlog[10:4000]:
+        del world.bucket.objects[name]
+    now[0] = inbox_module._ANEW_SECONDS
+    inbox._most_bytes = 1_000_000
+    assert inbox.look() == len(backlog) - 3990 - 8
+    asked = {name for one, name in world.bucket.requests if one == "read"}
+    assert asked.isdisjoint(backlog[10:4000])
+
+
+def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world: World) -> None:
+    """Somebody has removed it since it was listed."""
+    names = [world.put(n, n) for n in range(1, 1502)]
+    inbox = world.inbox(most_bytes=100)
+    inbox.look()
+    for name in names[1:1000]:
+        del world.bucket.objects[name]
+    inbox._most_bytes = 10_000_000
+    inbox.look()
+    assert {*world.here()} == {names[0], *names[1000:]}
+    world.bucket.requests.clear()
+    inbox.look()
+    assert "read" not in {one for one, _ in world.bucket.requests}
+
+
+@pytest.mark.parametrize("gateways", [1, 200])
+def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
+    """Seconds of a look are rounds of requests: a server answers after tens of milliseconds,
+    whatever it is asked.  Of a thousand files those to fetch, to ask whose names they have,
+    and to move are each made by as many at once as there may be."""
+    rounds: list[int] = []
+
+    def at_once(work: Any, many: Any) -> list[Any]:
+        rounds.append(-(-len(many) // REQUESTS))
+        return [work(one) for one in many]
+
+    files = 1024
+    names = [
+        world.put(1 + n // gateways, 1 + n // gateways, f"gw-{n % gateways}")
+        for n in range(files)
+    ]
+    inbox = world.inbox(most_bytes=100 * files)
+    inbox._at_once = at_once
+    assert inbox.look() == files
+    of_words = (
+        files
+        // inbox_module._ROUND
+        * -(-min(gateways, inbox_module._ROUND) // REQUESTS)
+    )
+    assert sum(rounds) == files // REQUESTS + of_words
+    for name in names:
+        world.commit(name)
+    rounds.clear()
+    inbox.look()
+    assert sum(rounds) == -(-(files - gateways) // REQUESTS)
+    assert [one for one, _ in world.bucket.requests].count("list") == 4
+
+
 def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
     """The job has moved it to poison/; the object stays as it is."""
     name = world.put(1, 5)
