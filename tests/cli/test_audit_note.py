@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from deadlines import run
 from gateway.cli import _audit_note
 from gateway.sdk.command import WrongUse
 from gateway.store.audited import Audited
@@ -37,12 +37,8 @@ def config(system: Any, tmp_path: Path) -> Callable[..., Path]:
 
 def noted(config: Path, *more: str) -> tuple[int, str]:
     """In a process of its own: it lowers its priority for good."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", "audit", "--note", "--config", config, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("audit", "--note", "--config", config, *more)
+    done = run(sys.executable, "-m", "gateway", *words)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -111,7 +111,7 @@ def test_a_target_that_fails(serve: Callable[..., str], check: Run) -> None:
             peer.sendall(b"\x20\x01\x00\x23\x01\x00")  # and one subscription
 
     status, out, errors = check(
-        serve(rude), "--only", "goodbye_is", "--as", "publisher", "--patience", "0.1"
+        serve(rude), "--only", "goodbye_is", "--as", "publisher", "--patience", "1"
     )
     assert status == 1
     assert "a subscription is not answered" in out + errors

@@ -226,6 +226,7 @@ def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_bucket_that_fails_for_a_minute(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:

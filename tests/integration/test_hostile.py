@@ -179,6 +179,7 @@ def test_lies_about_sizes_are_refused(
     assert grown(daemon, before) < 64 * MiB
 
 
+@pytest.mark.long
 def test_half_windows_share_the_memory(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:

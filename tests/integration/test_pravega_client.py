@@ -231,6 +231,7 @@ def test_transactions(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_lease_runs_out(
     begun: Callable[[int], tuple[Any, Any]],
     pravega_client: Callable[..., Any],
@@ -547,6 +548,7 @@ def test_a_group_that_pauses_longer_than_the_archive(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_streams_let_go_of_leaves_the_disk(
     serve: Callable[..., Any],
     pravega_client: Callable[..., Any],

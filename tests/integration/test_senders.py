@@ -148,7 +148,14 @@ def test_a_program_that_connects_again(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "way", ["tcp", "tls", "websocket", "tls and websocket", "unix"]
+    "way",
+    [
+        *("tcp", "tls and websocket"),
+        *(
+            pytest.param(way, marks=pytest.mark.long)
+            for way in ("tls", "websocket", "unix")
+        ),
+    ],
 )
 def test_conformance(
     start: Callable[..., Any],
