@@ -13,7 +13,7 @@ BESIDE  = gateway-demo gateway-testkit rsio-check
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test long lowest simulate weeks mutants pressure check format bench docs lock release clean
+.PHONY: help demo demo-cluster test long lowest simulate weeks mutants pressure test-clients check format bench docs lock release clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
@@ -24,6 +24,7 @@ help:
 	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
+	@echo "make test-clients  the RS.io client for the JVM, with the TCK of Reactive Streams"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
 	@echo "make lock    renews requirements/, what the image installs"
@@ -122,6 +123,9 @@ mutants: $(VENV)/.test
 # Beside each other: they wait.
 pressure: $(VENV)/.test
 	@PRESSURE=full $(PYTEST) -n 5 tests/integration/test_go_lumber.py $(ARGS)
+
+test-clients:
+	@mvn -f clients/java --batch-mode --no-transfer-progress verify $(ARGS)
 
 check: $(VENV)/.check
 	@$(VENV)/bin/ruff format --check .
