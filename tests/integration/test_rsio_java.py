@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ from typing import Any
 import pytest
 
 import programs
-from daemons import listener
+from daemons import listener, tls
 from deadlines import environment, eventually, finish
 from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
 
-PROJECT = Path(__file__).parents[2] / "clients" / "java"
+ROOT = Path(__file__).parents[2]
+PROJECT = ROOT / "clients" / "java"
 COUNT = 16_000
 STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
 
@@ -110,3 +113,76 @@ def test_with_a_daemon_that_is_killed(
     assert [event["payload"]["n"] for event in events] == [*range(COUNT)] * 2
     assert [event["seq"] for event in events] == list(range(1, 2 * COUNT + 1))
     assert stored() == 2 * COUNT
+
+
+EACH = 2000
+WAYS = {
+    "tcp": ("send", "tcp://localhost:{plain}", {"COMPRESSED": "yes"}),
+    "tls": ("send", "tls://localhost:{sealed}", {}),
+    "ws": ("send", "ws://localhost:{plain}/rsio", {}),
+    "wss": ("pack", "wss://localhost:{sealed}/rsio", {}),
+}
+
+
+@pytest.mark.slow
+def test_over_every_transport(
+    start: Callable[..., Any],
+    authority: Any,
+    program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """What goes over TCP in blocks, over TLS and WebSocket, packed too, is stored once
+    and in order; a server whose certificate nobody signed gets nothing.
+    """
+    more = {"websocket": {"path": "/rsio"}, "options": {"publish": ["events"]}}
+    daemon = start(
+        listeners=[
+            listener("plain", "rsio", **more),
+            listener("sealed", "rsio", tls=tls(authority.issue("localhost")), **more),
+        ]
+    )
+    ports = {name: daemon.address(name)[1] for name in ("plain", "sealed")}
+    running = [
+        program(
+            "Tool", how, where.format(**ports), name, EACH, CA=authority.ca, **extra
+        )
+        for name, (how, where, extra) in WAYS.items()
+    ]
+    for one in running:
+        output, errors = finish(one)
+        assert one.returncode == 0, errors
+        assert output == f"{EACH} acknowledged\n"
+    where = WAYS["tls"][1].format(**ports)
+    stranger = program("Tool", "receive", where, "events?from=1", 1)
+    eventually(lambda: "handshake" in daemon.log.lower(), "it is refused")
+    assert stranger.poll() is None, "it goes on trying"
+    daemon.settled()
+    found: dict[str, list[int]] = {}
+    for row in daemon.rows():
+        payload = row["payload"]
+        packed = len(payload) == 8 and payload[:1] == b"\0"
+        number = int.from_bytes(payload) if packed else json.loads(payload)["n"]
+        found.setdefault(row["session"], []).append(number)
+    assert Counter(map(tuple, found.values())) == {tuple(range(EACH)): len(WAYS)}
+
+
+def test_the_page_as_it_stands(
+    start: Callable[..., Any], java: list[str], tmp_path: Path
+) -> None:
+    """The programs of docs/rsio.md compile and run, but for the gateway's address: what
+    the one sends the other reads.
+    """
+    daemon = start(listeners=[STREAMS])
+    port = daemon.address("streams")[1]
+    page = (ROOT / "docs" / "rsio.md").read_text()
+    said = []
+    shown = re.findall(r"```java\n(.*?)```", page, re.DOTALL)
+    for text, name in zip(shown, ("Send", "Read"), strict=True):
+        file = tmp_path / f"{name}.java"
+        file.write_text(text.replace("gw.example:7400", f"127.0.0.1:{port}"))
+        done = subprocess.run(
+            [*java, file], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said[0] == ""
+    assert json.loads(said[1])["payload"] == {"kWh": 17.5}
