@@ -7,7 +7,7 @@ file in which the Spark job reports.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -152,7 +152,7 @@ def collect(
     settings: config.Config,
     storage: Storage,
     lake: LakeWatch,
-    listeners: Iterable[Source],
+    listeners: Sequence[Source],
     growth: float | None,
     *,
     phase: str | None,
@@ -173,7 +173,6 @@ def collect(
     uploads, has_job = spool.uploads, lake.has_job
     published, committed = spool.published_lsn, lake.committed_lsn
     arrived = committed if has_job else published
-    sources = list(listeners)
     audited = lake.audited
     return Facts(
         phase=phase,
@@ -186,10 +185,10 @@ def collect(
         unpublished=lake.age_behind(max(published, committed)),
         uncommitted=lake.age_behind(committed) if has_job else None,
         newest=lake.newest_age(arrived),
-        listeners=lake.listener_ages(arrived, [one.name for one in sources]),
+        listeners=lake.listener_ages(arrived, [one.name for one in listeners]),
         durable_lsn=max(journal.durable_lsn, published),
-        connections=sum(one.connections for one in sources),
-        addresses={one.name: one.address for one in sources},
+        connections=sum(one.connections for one in listeners),
+        addresses={one.name: one.address for one in listeners},
         waiting_bytes=spool.levels.spool.bytes + spool.backlog_bytes,
         limit_bytes=settings.spool.max_bytes,
         free_bytes=room_bytes(storage, settings.spool.after),
@@ -197,7 +196,7 @@ def collect(
         job=lake.job if has_job else None,
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
-        certificates=_left([*sources, *filter(None, [admin])], now),
+        certificates=_left([*listeners, *filter(None, [admin])], now),
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,

@@ -203,7 +203,7 @@ class Running:
                 self.settings,
                 opened.storage,
                 opened.lake,
-                opened.listeners,
+                [*opened.listeners],
                 self._growth.rate,
                 phase=None if stopping else self._phase,
                 stopping=stopping,
