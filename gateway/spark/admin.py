@@ -95,83 +95,54 @@ class Numbers(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """What prometheus_client asks for at each scrape."""
-        told = self._told()
+        told, now = self._told(), time.time()
         words = told.words
-        waiting = told.waiting_seconds(time.time())
-        gauges: dict[str, tuple[str, float | None]] = {
-            "gateway_spark_up": ("1 while the Spark job runs, or starts.", told.up),
-            "gateway_spark_ready": (
-                "1 while it takes batches.",
-                told.why_not_ready is None,
-            ),
-            "gateway_spark_waiting_seconds": (
-                "Age of the oldest file that is in no table.",
-                waiting,
-            ),
-            "gateway_spark_waiting_files": (
-                "Files that are in no table.",
-                words.get("spool_files"),
-            ),
-            "gateway_spark_failures": (
-                "How often it ended, unasked, since its last batch.",
-                words.get("failures"),
-            ),
-            "gateway_spark_last_batch_timestamp_seconds": (
-                "When it committed last, since the epoch.",
-                words.get("last_batch_at"),
-            ),
-            "gateway_spark_last_batch_seconds": (
-                "How long its last batch took.",
-                words.get("last_batch_seconds"),
-            ),
-            "gateway_spark_holes": (
-                "Files that it could not read and moved aside.",
-                len(words.get("holes") or ()),
-            ),
-            "gateway_spark_clock_ahead_seconds": (
-                "How far the clock has leapt, while no day expires by that.",
-                words.get("clock_ahead_seconds"),
-            ),
-            "gateway_spark_expiry_failed": (
-                "1 if days that are too old could not be removed.",
-                words.get("expiry_problem") is not None,
-            ),
-            "gateway_lake_deletions_unfinished": (
-                "Deletions that have begun, and something of which is left.",
-                words.get("deletions_unfinished"),
-            ),
-        }
-        for one in self._audited().figures(time.time()):
-            if isinstance(one.value, (int, float)):
-                gauges[one.metric] = one.text, one.value
-        for name, (text, value) in gauges.items():
-            if value is not None:
+        gauges = [
+            ("gateway_spark_up", "1 while the Spark job runs, or starts.", told.up),
+            ("gateway_spark_ready", "1 while it takes batches.",
+             told.why_not_ready is None),
+            ("gateway_spark_waiting_seconds",
+             "Age of the oldest file that is in no table.", told.waiting_seconds(now)),
+            ("gateway_spark_waiting_files", "Files that are in no table.",
+             words.get("spool_files")),
+            ("gateway_spark_failures", "How often it ended, unasked, since its last batch.",
+             words.get("failures")),
+            ("gateway_spark_last_batch_timestamp_seconds",
+             "When it committed last, since the epoch.", words.get("last_batch_at")),
+            ("gateway_spark_last_batch_seconds", "How long its last batch took.",
+             words.get("last_batch_seconds")),
+            ("gateway_spark_holes", "Files that it could not read and moved aside.",
+             len(words.get("holes") or ())),
+            ("gateway_spark_clock_ahead_seconds",
+             "How far the clock has leapt, while no day expires by that.",
+             words.get("clock_ahead_seconds")),
+            ("gateway_spark_expiry_failed",
+             "1 if days that are too old could not be removed.",
+             words.get("expiry_problem") is not None),
+            ("gateway_lake_deletions_unfinished",
+             "Deletions that have begun, and something of which is left.",
+             words.get("deletions_unfinished")),
+            *((one.metric, one.text, one.value) for one in self._audited().figures(now)),
+        ]  # fmt: skip
+        for name, text, value in gauges:
+            if isinstance(value, (int, float)):
                 yield GaugeMetricFamily(name, text, float(value))
         for name, text in (
             ("spark_rows", "Rows that it has committed since its start."),
-            (
-                "spark_misfits",
-                "Rows with a value that did not fit its column, since then.",
-            ),
+            ("spark_misfits", "Rows with a value that did not fit its column, since then."),
             ("lake_expired_events", "Events of days that spark.retention has removed."),
             ("lake_deleted_events", "Events that gateway spark delete has taken out."),
-        ):
+        ):  # fmt: skip
             count = float(words.get(name.partition("_")[2]) or 0)
             yield CounterMetricFamily(f"gateway_{name}", text, count)
-        days = CounterMetricFamily(
-            "gateway_lake_expired_days",
-            "Days that spark.retention has removed from a table.",
-            labels=["table"],
-        )
+        about = "Days that spark.retention has removed from a table."
+        days = CounterMetricFamily("gateway_lake_expired_days", about, labels=["table"])
         for table, count in (words.get("expired_days") or {}).items():
             days.add_metric([table], float(count))
         if days.samples:
             yield days
-        lsns = GaugeMetricFamily(
-            "gateway_lake_committed_lsn",
-            "The newest event of a node that is in a table.",
-            labels=["node"],
-        )
+        about = "The newest event of a node that is in a table."
+        lsns = GaugeMetricFamily("gateway_lake_committed_lsn", about, labels=["node"])
         for node, lsn in (words.get("committed_lsn") or {}).items():
             lsns.add_metric([node], float(lsn))
         yield lsns

@@ -166,9 +166,7 @@ def start(
         given = dict(SparkConf().getAll())
     own = {"spark.sql.warehouse.dir": warehouse.absolute().as_uri()}
     chosen = settings(spark, given, {**own, **(more or {})}, classes)
-    builder = SparkSession.builder
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.config(map=dict(chosen))
     if noise is not None and not submitted and SparkContext._gateway is None:  # noqa: SLF001
         with _anew(noise) as out:
             try:
