@@ -112,9 +112,10 @@ lowest: .venv-lowest/spark-classes.jsa
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
 
-# In each a week of Pravega's streams passes, with other chances.
+# In each a week of Pravega's streams passes, or a crowd has one, with other chances.
 weeks: $(VENV)/.test
-	@WEEKS=20 $(PYTEST) -n 2 tests/protocols/pravega/controller/test_week.py $(ARGS)
+	@WEEKS=20 $(PYTEST) -n 2 tests/protocols/pravega/controller/test_week.py \
+		tests/protocols/pravega/controller/test_crowd.py $(ARGS)
 
 # WORDS=… only those whose file, name or tests have one of these in them.
 mutants: $(VENV)/.test
