@@ -39,7 +39,8 @@ _FILES_AT_START = 100
 _LAG = "Age of the oldest event that is in no table."
 
 _OF_TABLES = (
-    Statistic("lag_seconds", _LAG, None, card="oldest event not in a table, seconds"),
+    Statistic("lag_seconds", _LAG, None, card="oldest event not in a table",
+              unit="seconds"),
     Statistic("lag_by_node", _LAG, None, "gateway_lake_lag_seconds", "node"),
     Statistic("committed_lsn", "The newest event that is in a table.", None,
               "gateway_lake_committed_lsn", card="newest lsn in a table"),
@@ -56,10 +57,11 @@ _OF_TABLES = (
 _OF_JOB = (
     Statistic("up", "1 while the Spark job reports that it runs.", None, "gateway_spark_up",
               card="running"),
+    Statistic("starting", "1 while it comes to that.", None),
     Statistic("last_batch_at", "When the job committed last, since the epoch.", None,
               "gateway_spark_last_batch_timestamp_seconds", card="last batch", unit="time"),
     Statistic("last_batch_seconds", "How long the job's last batch took.", None,
-              "gateway_spark_last_batch_seconds", card="it took, seconds"),
+              "gateway_spark_last_batch_seconds", card="it took", unit="seconds"),
     Statistic("rows", "Rows that the job has committed since its start.", None,
               "gateway_spark_rows_total", counter=True, card="rows since its start"),
     Statistic("misfits", "Rows with a value that did not fit its column, since its start.",
@@ -275,8 +277,13 @@ class LakeWatch:
             },
         )
         holes = len(told.get("holes") or ())
-        failed = told.get("expiry_problem") is not None
-        known = {**told, "up": self.up, "holes": holes, "expiry_failed": failed}
+        known = {
+            **told,
+            "up": self.up,
+            "starting": self.up and told.get("state") == "starting",
+            "holes": holes,
+            "expiry_failed": told.get("expiry_problem") is not None,
+        }
         yield _section("spark", "Spark job", _OF_JOB, known)
 
     def _read(self) -> None:

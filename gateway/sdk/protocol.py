@@ -198,7 +198,7 @@ class Statistic:
     """It only grows."""
     card: str = ""
     """Its name on the live page; empty: not shown there."""
-    unit: typing.Literal["", "bytes", "time"] = ""
+    unit: typing.Literal["", "bytes", "seconds", "time"] = ""
     """How the live page writes it; a time is in seconds since the epoch."""
 
     def __post_init__(self) -> None:

@@ -185,6 +185,16 @@ def test_what_the_job_says(world: World) -> None:
     assert world.job == Job(state="3", silent_seconds=world.now)
 
 
+def test_a_job_that_starts(world: World) -> None:
+    """It is up, and the page says that it starts; one that was killed in it does not."""
+    world.say(state="starting")
+    assert (world.seen()["spark"]["up"], world.seen()["spark"]["starting"]) == (1, 1)
+    world.now += SILENT
+    assert (world.seen()["spark"]["up"], world.seen()["spark"]["starting"]) == (0, 0)
+    world.say(state="running")
+    assert world.seen()["spark"]["starting"] == 0
+
+
 def test_a_silent_job_is_down(world: World) -> None:
     """Well within a minute, and also if it said goodbye."""
     world.say()

@@ -45,6 +45,7 @@ function written(value, unit) {
   if (value === null) return "not since the start";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (unit === "bytes") return size(value);
+  if (unit === "seconds") return duration(value);
   if (unit === "time") return ago(Date.now() / 1000 - value);
   return count(value);
 }

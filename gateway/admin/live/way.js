@@ -25,7 +25,7 @@ function tell(place, values) {
 function spark({ spark, freshness }, goal) {
   if (goal === "spool") return { spark: "none", "spark-unit": "spool.after: keep", took: none, last: none };
   return {
-    spark: spark.up ? "runs" : spark.last_batch_at === null && !spark.rows ? "never seen" : "silent",
+    spark: spark.up ? (spark.starting ? "starts" : "runs") : spark.last_batch_at === null && !spark.rows ? "never seen" : "silent",
     "spark-unit": freshness?.held_by === "commit" ? "a batch is under way" : "job",
     took: duration(spark.last_batch_seconds),
     last: spark.last_batch_at === null ? none : ago(Date.now() / 1000 - spark.last_batch_at),
