@@ -28,6 +28,7 @@ from twisted.web.client import BrowserLikePolicyForHTTPS
 from gateway.admin.gateways import Row, row_of, silent
 from gateway.admin.status import Probe
 from gateway.config.model import Admin
+from gateway.sdk.command import reason
 from gateway.sdk.http_client import Backend, Reply, Unreachable
 from gateway.sdk.outgoing import certificates, credentials
 from gateway.sdk.protocol import Answer
@@ -208,7 +209,7 @@ class Others:
 
     def _failed(self, why: Any, other: _Other) -> None:
         why.trap(Unreachable)
-        self._say(other, str(why.value))
+        self._say(other, reason(str(why.value)))
 
     def _say(self, other: _Other, why: str) -> None:
         before = other.row

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet import error
 from twisted.internet.task import Clock
 from twisted.web.client import ResponseNeverReceived
 
@@ -24,6 +25,7 @@ from gateway.config.model import Admin
 from gateway.daemon.others import EVERY_SECONDS, Others
 from gateway_testkit.certificates import Authority
 
+REFUSED = error.ConnectionRefusedError("111: Connection refused")
 PEERS = ["gw-2:8080", "https://gw-3:8443"]
 
 
@@ -132,6 +134,7 @@ def test_one_that_hangs_is_said_and_asked_once_at_a_time(world: World) -> None:
         (lambda agent: agent.answer(200, {}), "neither a gateway nor a job"),
         (lambda agent: agent.answer(200, b"x" * (5 << 20)), "answers with more than"),
         (lambda agent: agent.fail(ResponseNeverReceived([])), "does not answer"),
+        (lambda agent: agent.fail(REFUSED), "not answer (connection refused)."),
     ],
 )
 def test_rubbish_is_said(
