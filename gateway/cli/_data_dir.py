@@ -84,7 +84,11 @@ def places(args: argparse.Namespace) -> Directories:
         try:
             config = load(name)
         except Unreadable as why:
-            hint = "" if args.config else "; say --config FILE or --data-dir DIR"
+            hint = (
+                ""
+                if args.config
+                else ", nor a gateway.yaml here; say --config FILE or --data-dir DIR"
+            )
             raise WrongUse(f"{why}{hint}") from None
         found, root = Directories.of(config), config.data_dir
         key = f"{name}: data_dir: {root}"

@@ -172,7 +172,12 @@ def write(path: Path, text: str, stands_for: Mapping[str, str] | None = None) ->
     elsewhere.
     """
     with path.open("x", encoding="utf-8") as new:
-        new.write(text)
+        try:
+            new.write(text)
+            new.flush()
+        except OSError:  # a full disk: what is not whole would be in the way
+            path.unlink()
+            raise
     if path.name != "gateway.yaml":
         return
     from gateway import config

@@ -805,7 +805,8 @@ def start(options: argparse.Namespace) -> int:
     try:
         config = load(options.config)
     except Invalid as why:
-        sys.stderr.write(f"{why}\n")
+        hint = "" if options.config.exists() else "; say --config FILE"
+        sys.stderr.write(f"gateway spark: {why}{hint}\n")
         return 2
     progress.start_logging(config.logging)
     stop, started = threading.Event(), threading.Event()

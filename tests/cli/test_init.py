@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import yaml
 import gateway_syslog
 from deadlines import ROOT
 from gateway import cli, config, plugins
+from gateway.cli.init import write
 from gateway.config import json_schema
 from gateway.plugins import installed
 from gateway_testkit.certificates import Authority
@@ -128,6 +130,18 @@ def test_nothing_is_overwritten(
     assert cli.main(words) == 2
     assert f"{tmp_path}/compose.yaml is there already" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["compose.yaml"]
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    """What is not whole is not left behind, where the next start would read it."""
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, most[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            write(tmp_path / "gateway.yaml", "x" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_name_that_can_not_be(
