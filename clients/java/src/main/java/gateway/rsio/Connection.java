@@ -61,6 +61,9 @@ final class Connection {
         } catch (InterruptedException why) {
             lost("interrupted");
             Thread.currentThread().interrupt();
+        } catch (RuntimeException why) { // of the program's code that `afterwards` calls
+            lost(why.toString());
+            throw why;
         } finally {
             transport.close();
             afterwards.run();

@@ -92,7 +92,7 @@ final class Outbox {
      * behind `base` elements. Of one that did, see {@link #stored}.
      */
     void demanded(long base, long count) {
-        confirm(Math.min(base + count, sent));
+        confirm(Math.min(Session.sum(base, count), sent));
     }
 
     /** The subscriber has the publisher's first `offset` elements safe; whether it can be so. */
@@ -106,7 +106,7 @@ final class Outbox {
 
     /** As {@link #stored}, counted from the beginning of a stream. */
     boolean storedOfStream(long base, long count) {
-        if (base + count > sent) {
+        if (Session.sum(base, count) > sent) {
             return false;
         }
         confirm(base + count);

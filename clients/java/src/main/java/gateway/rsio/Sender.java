@@ -252,13 +252,18 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
                 why = converse(rsio.open());
             } catch (IOException gone) {
                 why = gone.toString();
+            } catch (RuntimeException broken) { // upstream's request broke 3.16
+                fail(broken);
+                return;
             }
             lock.lock();
             try {
                 session = null;
                 connection = null;
                 stream = null;
-                trouble = why;
+                if (!why.isEmpty()) {
+                    trouble = why;
+                }
             } finally {
                 lock.unlock();
             }
@@ -321,7 +326,6 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
                 throw new Source.Refused("E416 " + why);
             }
             trouble = "";
-            pause.succeeded();
             return stream;
         }
     }
@@ -370,28 +374,42 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
         @Override
         public void requested(long more) {
             demand = Session.sum(demand, more);
+            long before = outbox.confirmed();
             if (window < 0) {
                 window = more;
             } else {
                 granted = Session.sum(granted, more);
                 outbox.demanded(base, granted);
             }
+            progress(before);
+        }
+
+        /** Only what is acknowledged counts: a peer may cancel the same element again and again. */
+        private void progress(long before) {
+            if (outbox.confirmed() > before) {
+                pause.succeeded();
+            }
         }
 
         @Override
         public void stored(long offset) {
+            long before = outbox.confirmed();
             boolean possible = resumes ? outbox.stored(offset) : outbox.storedOfStream(base, offset);
             if (!possible) {
                 refused = new RsioException.CannotResume(
                         "told that " + offset + " elements are stored, more than were sent");
             }
+            progress(before);
         }
 
         @Override
         public void ended() {
             boolean leaves = session.state() == Session.State.OPEN;
             if (stream == this && leaves && refused == null) {
-                session.goodbye(""); // all is stored; or the peer cancelled: connect again
+                if (!over()) { // nothing is over but this stream: connect again
+                    trouble = "the peer has cancelled the stream; is an element above its limit?";
+                }
+                session.goodbye("");
             }
         }
     }

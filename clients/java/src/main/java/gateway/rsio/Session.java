@@ -159,6 +159,9 @@ final class Session {
         if (inflater != null) {
             inflater.end();
         }
+        if (deflater != null) {
+            deflater.end();
+        }
     }
 
     /** Puts into `output`, which is empty, what is to be written now. */

@@ -297,6 +297,39 @@ class ConnectionTest {
         assertTrue(((Throwable) why).getMessage().contains("1000"));
     }
 
+    /** A peer that cancels because of an element gets no further one, and the sender says so. */
+    @Test
+    void anElementAboveThePeersLimit() throws Exception {
+        Upstream upstream = new Upstream();
+        Sender sender = rsio().name("meter-17").sender("events");
+        upstream.subscribe(sender);
+        sender.onNext(ByteBuffer.wrap("one".getBytes()));
+        sender.onNext(ByteBuffer.allocate((1 << 20) + 1));
+        sender.onNext(ByteBuffer.wrap("three".getBytes()));
+        eventually("it says why", () -> sender.trouble().contains("cancelled"));
+        eventually("what is before it", () -> sender.acknowledged() == 1);
+        assertEquals(2, sender.unacknowledged().size());
+        assertEquals(List.of("one"), server.taken());
+        sender.close();
+        assertInstanceOf(RsioException.class, end(sender));
+    }
+
+    /** What a program's own code throws ends what it was called for, and is not lost. */
+    @Test
+    void anUpstreamThatBreaks() throws Exception {
+        Sender sender = rsio().sender("events");
+        sender.onSubscribe(new Subscription() {
+            @Override
+            public void request(long more) {
+                throw new IllegalStateException("broken");
+            }
+
+            @Override
+            public void cancel() {}
+        });
+        assertInstanceOf(IllegalStateException.class, end(sender));
+    }
+
     /** A sender waits for a peer that is not there yet, and says what keeps it. */
     @Test
     void theServerComesLater() throws Exception {

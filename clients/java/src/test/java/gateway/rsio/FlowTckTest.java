@@ -14,7 +14,7 @@ public class FlowTckTest extends FlowPublisherVerification<ByteBuffer> {
     private SmallServer server;
 
     public FlowTckTest() {
-        super(new TestEnvironment(10_000, 200), 1_000);
+        super(new TestEnvironment(3_000, 200), 1_000);
     }
 
     @BeforeClass

@@ -13,7 +13,7 @@ public class PublisherTckTest extends PublisherVerification<ByteBuffer> {
     private SmallServer server;
 
     public PublisherTckTest() {
-        super(new TestEnvironment(10_000, 200), 1_000);
+        super(new TestEnvironment(3_000, 200), 1_000);
     }
 
     @BeforeClass

@@ -13,7 +13,7 @@ public class SubscriberTckTest extends SubscriberBlackboxVerification<ByteBuffer
     private SmallServer server;
 
     public SubscriberTckTest() {
-        super(new TestEnvironment(10_000, 200));
+        super(new TestEnvironment(3_000, 200));
     }
 
     @BeforeClass
