@@ -134,7 +134,7 @@ class Job:
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
         self._compactor = self._new_compactor(spark, open_day=open_day)
-        self._gone = Gone(self._lake)
+        self._gone = sink.gone if isinstance(sink.gone, Gone) else Gone(self._lake)
         self._finish_at = time.monotonic() + _FINISH
         """When deletions of which something was left are gone on with."""
         self._available_now = False

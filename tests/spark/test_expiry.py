@@ -107,7 +107,11 @@ def test_whole_days_go_and_the_audit_knows(
     assert list(expire(lake, Lake(), FIRST)) == []
     [written] = deletions(lake)
     assert written.reason == "spark.retention"
-    assert len(Gone(lake)()) == 60
+    gone = Gone(lake)
+    assert len(gone()) == 60
+    counts = gone.counts()
+    assert (counts["expired_days"], counts["expired_events"]) == ({"events": 3}, 60)
+    assert (counts["deleted_events"], counts["deletions_unfinished"]) == (0, 0)
 
 
 def test_all_days_of_a_node_may_have_gone(lake: Path, tmp_path: Path) -> None:
