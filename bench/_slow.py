@@ -40,6 +40,10 @@ class SlowServer:
         ready.set()
         await stop.wait()
         server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     async def _connected(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
