@@ -79,6 +79,8 @@ class DeltaTable:
         self._partitions = partitions
         self._seen = -1
         """Up to this version nobody has set the table back unnoticed."""
+        self._added = -1
+        """The version that the last `append` has made."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
@@ -132,6 +134,7 @@ class DeltaTable:
         if not made:
             raise taken(self.name, ledger)
         self._seen = version + 1 if version + 1 in made else version
+        self._added = max(made)
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """See `commits.Table`."""
@@ -159,6 +162,24 @@ class DeltaTable:
     def rows(self) -> DataFrame:
         """See `commits.Table`."""
         return self._spark.read.format("delta").load(self.name)
+
+    def added(self) -> DataFrame:
+        """See `commits.Table`."""
+        from pyspark.sql import DataFrame
+
+        log, snapshot = self._now()
+        others = (getattr(log, f"getChanges$default${number}")() for number in (2, 3))
+        actions = log.getChanges(self._added, *others).next()._2()  # noqa: SLF001
+        java: Any = self._spark._jvm  # noqa: SLF001
+        made = map(actions.apply, range(actions.size()))
+        files = [one for one in made if one.getClass().getSimpleName() == "AddFile"]
+        none = java.scala.Option.empty()
+        found = log.createDataFrame(
+            *(snapshot, java.PythonUtils.toSeq(files), False, none)
+        )
+        # Which is that of the stream, while a batch is taken.
+        session = type(self._spark)(self._spark.sparkContext, found.sparkSession())
+        return DataFrame(found, session)
 
     def state(self) -> Mapping[str, str]:
         """See `commits.Table`."""
@@ -240,17 +261,21 @@ class DeltaTable:
 
     def _state(self) -> tuple[int, int | None]:
         """Its version, -1 where there is no table; and the last `txnVersion` of ours."""
-        log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
-        pair = log.forTableWithSnapshot(
-            self._spark._jsparkSession,  # noqa: SLF001
-            self.name,
-        )
-        snapshot = pair._2()  # noqa: SLF001 - Scala's second of two
+        _, snapshot = self._now()
         version = int(snapshot.version())
         if version < 0:
             return version, None
         number: Any = snapshot.transactions().get(APP)
         return version, int(number.get()) if number.isDefined() else None
+
+    def _now(self) -> tuple[Any, Any]:
+        """Its log, and what that makes of it now; of Java."""
+        log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
+        pair = log.forTableWithSnapshot(
+            self._spark._jsparkSession,  # noqa: SLF001
+            self.name,
+        )
+        return pair._1(), pair._2()  # noqa: SLF001 - Scala's names
 
     def _check_set_back(self, version: int) -> None:
         """Raise `Broken` if that was done up to *version*, since we have looked last."""

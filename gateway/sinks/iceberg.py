@@ -229,6 +229,18 @@ class IcebergTable:
         self._spark.sql(f"REFRESH TABLE {self.name}")
         return self._spark.table(self.name)
 
+    def added(self) -> DataFrame:
+        """See `commits.Table`."""
+        line = self._line(self._table())
+        mine = next(one for one in line if _number(one) == self._last)
+        if mine.parentId() is None:
+            return self.rows()
+        self._spark.sql(f"REFRESH TABLE {self.name}")
+        between = self._spark.read.option("start-snapshot-id", str(mine.parentId()))
+        return between.option("end-snapshot-id", str(mine.snapshotId())).table(
+            self.name
+        )
+
     def state(self) -> Mapping[str, str]:
         """See `commits.Table`."""
         if self._fields is None:

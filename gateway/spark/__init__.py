@@ -2,7 +2,8 @@
 
     source       the stream of a spool directory, for any job
     inbox        copies of the files of a spool in a bucket
-    s3a          how a job of one's own reads one that is in a bucket
+    s3a          how a job of one's own, or a cluster's task, reads one that is in a bucket
+    known_files  rows of files that nobody has to look for
     tables       which columns the tables have
     columns      those that are taken out of the JSON or the channel
     times        instants that senders write, as timestamps

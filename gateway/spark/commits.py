@@ -10,8 +10,9 @@ Each commit also has a number, the ledger's `sequence`, which the format admits 
 refused, and stops.
 
 One table has all events: flawed ones are the rows with a `flaw`.  `stats` is a table of
-its own with a ledger of its own.  It is made from the events after their commit; what a
-crash has left out is counted at the next start, in the table itself.
+its own with a ledger of its own.  It is made from the events after their commit, out of the
+few columns that it takes of the files that this has made: those of the spool are read once.
+What a crash has left out is counted at the next start, in the table itself.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ class Table(Protocol):
 
     def rows(self) -> DataFrame:
         """All rows of the table."""
+
+    def added(self) -> DataFrame:
+        """The rows of the last `append`, of its own files alone."""
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """Put what *make* makes of the rows of *day* into their place, with its new columns,
@@ -291,7 +295,7 @@ class CommitSink(Sink):
             after = self.ledger.after(self._checkpoint.query, batch, took, names)
             types = {**self.ledger.types, **self.types}
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
-            self._add_counts(self._read(plan), fresh)
+            self._add_counts(self._events.added(), fresh)
             self._point("counted")
         self.seconds = time.monotonic() - begun
         self._done(Committed(batch, len(fresh), len(files)))

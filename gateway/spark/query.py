@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from gateway.spark import alike, heap, s3a, tables
+from gateway.spark import alike, heap, known_files, s3a, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.columns import Columns
 from gateway.spark.ledger import Broken, SpoolFile
@@ -41,6 +41,12 @@ _LARGE_BYTES = 4096
 
 #: Bytes of the spool for which a batch gets one more task, and one more file.
 _TASK_BYTES = 8 << 20
+
+#: No batch is written by more, wherever executors come from.
+_MANY_TASKS = 1000
+
+_PARALLELISM = "spark.default.parallelism"
+_DYNAMIC = "spark.dynamicAllocation"
 
 _LOOK = 0.05
 _PATIENCE = 30.0
@@ -204,20 +210,19 @@ def reader(
     spool: Path,
     body: str,
     columns: Columns,
-    place: Callable[[str], str] | None = None,
+    folder: str | None = None,
 ) -> Callable[[Plan], DataFrame]:
     """What reads a batch's files by itself, for sinks that need the rows as a plan.
 
     Those of the stream are computed whole, whichever columns are asked for.  A file that
-    is gone is an error here.  *place* says where tasks find a file, by its name, if not
-    in *spool*.  A column `table` says which table a row is for.
+    is gone is an error here.  *folder* is where tasks find the files, a URL, if not in
+    *spool*, which has their copies.  A column `table` says which table a row is for.
     """
 
     def part(files: Sequence[SpoolFile]) -> DataFrame:
-        paths = [
-            place(file.name) if place else url(spool / file.name) for file in files
-        ]
-        return tables.named(spark.read.schema(SCHEMA_DDL).parquet(*paths), files)
+        sizes = {file.name: (spool / file.name).stat().st_size for file in files}
+        found = known_files.rows(spark, folder or url(spool), sizes, SCHEMA_DDL)
+        return tables.named(found, files)
 
     def read(plan: Plan) -> DataFrame:
         heap.fit(spark, plan.row_bytes)
@@ -236,9 +241,9 @@ def reader(
 
 def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame]:
     """What reads a batch for one table that has all events, wherever its tasks run."""
-    place = s3a.place_for_tasks(config, spark)
+    folder = s3a.folder_for_tasks(config, spark)
     columns = Columns(config.spark.columns)
-    read = reader(spark, spool_of(config), config.spark.body, columns, place)
+    read = reader(spark, spool_of(config), config.spark.body, columns, folder)
     return lambda plan: read(plan).drop("table")
 
 
@@ -274,6 +279,18 @@ def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:
     """How many write a batch."""
     if plan.row_bytes > heap.ALONE_BYTES:
         return 1
-    most = max(1, int(spark.sparkContext.defaultParallelism))
     size = sum((spool / file.name).stat().st_size for file in plan.files)
-    return min(most, 1 + size // _TASK_BYTES)
+    return min(_most_tasks(spark.sparkContext), 1 + size // _TASK_BYTES)
+
+
+def _most_tasks(context: Any) -> int:
+    """As many as run at once; where Spark starts executors by the tasks that wait, as many
+    as it may start: by those that it has it would start none.
+    """
+    now = max(1, int(context.defaultParallelism))  # of the executors of this moment
+    given = context.getConf()
+    if given.contains(_PARALLELISM) or given.get(f"{_DYNAMIC}.enabled") != "true":
+        return now
+    executors = int(given.get(f"{_DYNAMIC}.maxExecutors", str(_MANY_TASKS)))
+    cores = int(given.get("spark.executor.cores", "1"))
+    return max(now, min(executors * cores, _MANY_TASKS))

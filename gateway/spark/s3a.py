@@ -18,7 +18,7 @@ from gateway.spark import formats
 from gateway.spark.ledger import Broken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pydantic import SecretStr
 
@@ -38,6 +38,9 @@ _BUNDLE = "software.amazon.awssdk:bundle"
 _BESIDE = tuple(f"{one}-2." for one in _MODULES)
 _S3A = "spark.hadoop.fs.s3a."
 _CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+#: A file is read whole, by one request for each 8 MiB; else by three, of which two are for
+#: its footer.
+_WHOLE = {"enabled": "true", "block.count": "2"}
 
 
 class UnknownSpark(ValueError):
@@ -55,7 +58,7 @@ def settings(spool: model.Spool, spark_version: str) -> Mapping[str, str]:
     return {
         "spark.jars.packages": _packages(spark_version),
         "spark.jars.excludes": _BUNDLE,
-        **_reached(spool.s3),
+        **_reached(spool.s3, spool.bucket.bucket),
     }
 
 
@@ -85,8 +88,8 @@ def for_tasks(config: Any, spark_version: str) -> Mapping[str, str]:
     return found
 
 
-def place_for_tasks(config: Any, spark: Any) -> Callable[[str], str] | None:
-    """The address of a spool file, by its name, for the tasks of this session.
+def folder_for_tasks(config: Any, spark: Any) -> str | None:
+    """Where the tasks of this session find the spool's files, a URL.
 
     None where they can read the driver's disk.  Raises `Broken` where they can not read
     the bucket either.
@@ -104,7 +107,7 @@ def place_for_tasks(config: Any, spark: Any) -> Callable[[str], str] | None:
             f" spark-submit --packages {packages} --exclude-packages {_BUNDLE}"
         ) from None
     folder: str = config.spool.bucket.hadoop
-    return lambda name: f"{folder}/{name}"
+    return folder
 
 
 def _elsewhere(config: Any, master: str) -> bool:
@@ -129,7 +132,7 @@ def _packages(spark_version: str) -> str:
     return ",".join([f"org.apache.hadoop:hadoop-aws:{hadoop}", *modules])
 
 
-def _reached(s3: model.S3) -> Mapping[str, str]:
+def _reached(s3: model.S3, bucket: str) -> Mapping[str, str]:
     endpoint = s3.endpoint or ""
     chosen = {
         "endpoint": s3.endpoint,
@@ -138,6 +141,7 @@ def _reached(s3: model.S3) -> Mapping[str, str]:
         "connection.ssl.enabled": "false" if endpoint.startswith("http://") else "true",
         "access.key": _plain(s3.access_key_id),
         "secret.key": _plain(s3.secret_access_key),
+        **{f"bucket.{bucket}.prefetch.{key}": one for key, one in _WHOLE.items()},
     }
     return {f"{_S3A}{key}": one for key, one in chosen.items() if one is not None}
 

@@ -1,6 +1,7 @@
 """A small S3 server in memory, for the client that speaks to real ones.
 
-It knows conditional PUTs of both kinds, listings from a name on, and the faults that a test sets.
+It knows conditional PUTs of both kinds, listings from a name on, ranges, and the faults that a
+test sets.
 """
 
 from __future__ import annotations
@@ -87,12 +88,21 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_DELETE = do_POST = do_HEAD = _serve  # noqa: N815
 
     def _send(self, status: int, body: bytes = b"", put: bytes | None = None) -> None:
+        tag, part = _tag(body if put is None else put), ""
+        if status == 200 and (wanted := self.headers.get("range")):
+            first, last = wanted.removeprefix("bytes=").split("-")
+            end = min(int(last), len(body) - 1)
+            part = f"bytes {first}-{end}/{len(body)}"
+            status, body = 206, body[int(first) : end + 1]
         self.send_response(status)
-        self.send_header("ETag", _tag(body if put is None else put))
+        self.send_header("ETag", tag)
         self.send_header("Last-Modified", "Sun, 22 Nov 2026 00:00:00 GMT")
         self.send_header("Content-Length", str(len(body)))
+        if part:
+            self.send_header("Content-Range", part)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _answered(self, body: bytes) -> tuple[int, bytes]:
         url = urllib.parse.urlsplit(self.path)

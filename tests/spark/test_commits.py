@@ -27,10 +27,12 @@ import pytest
 
 from deadlines import eventually
 from gateway.audit import audit
+from gateway.config import model
+from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column
 from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark import job, session
+from gateway.spark import job, s3a, session
 from gateway.spark.commits import CommitSink, opened
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.formats import Format, merged
@@ -39,7 +41,9 @@ from gateway.spark.ledger import Broken, Hole, Ranges
 from gateway.spark.partition import Busy
 from gateway.spark.sink import Committed, Parts
 from gateway.store.directories import Directories
+from gateway_testkit.settings import options_of
 from played_spark import PowerCut, Stream
+from small_s3 import SmallS3, small_s3
 
 KINDS: dict[str, Format] = {"delta": delta, "iceberg": iceberg}
 
@@ -62,7 +66,14 @@ LOST = {
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def server() -> Iterator[SmallS3]:
+    """A bucket that the session reaches."""
+    with small_s3() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator[Any]:
     """One session for both formats, and a catalog in SQLite."""
     home = tmp_path_factory.mktemp("catalog")
     more: dict[str, str] = {}
@@ -81,6 +92,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             f"{catalog}.warehouse": f"file://{home}/sqlite",
         },
     )
+    spool = options_of(
+        model.Spool,
+        directory=BucketUrl("bucket", "spool"),
+        s3=options_of(
+            model.S3,
+            endpoint=server.url,
+            region="eu",
+            access_key_id="k",
+            secret_access_key="s",
+        ),
+    )
+    more = merged(more, s3a.settings(spool, pyspark.__version__))
     asked = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
     try:
         running = session.start(asked, home / "warehouse", more)
@@ -168,6 +191,26 @@ def test_the_whole_job(world: World, tmp_path: Path) -> None:
     assert (rows[31].status, rows[33].status) == (None, 404)
     assert rows[1].host == "host-1"
     assert world.spool.names() == []
+
+
+def test_a_cluster_reads_each_file_of_a_bucket_once(
+    world: World, server: SmallS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events and counts of a batch by one read of its files, whose names and sizes are known:
+    no request but those of the tasks, and nobody looks at what else is there."""
+    monkeypatch.setattr("gateway.spark.s3a._elsewhere", lambda config, master: True)
+    world.spool.path = world.spool.path.rename(tmp_path / "data" / "inbox")
+    world.config.spool.bucket = BucketUrl("bucket", "spool")
+    for path in world.spool.path.iterdir():
+        server.objects[f"bucket/spool/{path.name}"] = path.read_bytes()
+    server.objects["bucket/spool/events-gw-1-1.parquet"] = b"nobody asks for it"
+    asked: Counter[tuple[str, str]] = Counter()
+    server.before = lambda method, path: asked.update([(method, path)])
+    world.run(1, files=3)
+    names = [f"/bucket/spool/{name}" for name in world.spool.names()]
+    assert asked == {(method, name): 1 for name in names for method in ("HEAD", "GET")}
+    world.config.spool.bucket = None
+    world.check_complete()
 
 
 def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gateway.spark import session
-from gateway.spark.source import SCHEMA_DDL, gateway_stream, limit_of
+from gateway.spark import known_files, session
+from gateway.spark.source import SCHEMA_DDL, gateway_stream, limit_of, url
 
 
 @pytest.mark.spark
@@ -35,6 +35,33 @@ def test_the_schema_is_the_events(
         assert row.pop("attributes") == dict(sent.pop("attributes"))
         sent["received_at"] = sent["received_at"].replace(tzinfo=None)
         assert row == sent
+
+
+def test_files_that_are_known_are_read_alone(spark: Any, spool: Any) -> None:
+    """With the types and bytes that Spark's own reader gives, and of their folder nothing else;
+    one batch is not taken for another of the same folder, whose rows somebody keeps."""
+    for first in (1, 11, 21):
+        spool.events("gw", first, 10)
+    names = spool.names()
+
+    def rows(*names: str) -> Any:
+        sizes = {name: (spool.path / name).stat().st_size for name in names}
+        return known_files.rows(spark, url(spool.path), sizes, SCHEMA_DDL)
+
+    usual = spark.read.schema(SCHEMA_DDL).parquet(
+        *(url(spool.path / name) for name in names[:2])
+    )
+    first = rows(*names[:2]).cache()
+    try:
+        assert first.schema == usual.schema
+        assert sorted(first.collect()) == sorted(usual.collect())
+        assert {row.lsn for row in rows(names[2]).collect()} == {*range(21, 31)}
+    finally:
+        first.unpersist()
+    found = rows(*names)
+    (spool.path / names[1]).unlink()
+    with pytest.raises(Exception, match=names[1]):
+        found.collect()
 
 
 @pytest.mark.parametrize("name", ["a*", "a?", "a[b]", "{a,b}", "a:b"])

@@ -1,0 +1,69 @@
+"""How many tasks a batch has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gateway.spark import query
+from gateway.spark.ledger import SpoolFile
+from gateway.spark.sink import Plan
+from gateway.store.names import file_name
+
+
+class Conf(dict[str, str]):
+    """What Spark was started with."""
+
+    contains = dict.__contains__
+
+
+def spark(cores: int, **more: Any) -> Any:
+    """A session whose executors have so many cores now."""
+    conf = Conf({f"spark.{key.replace('_', '.')}": one for key, one in more.items()})
+    context = SimpleNamespace(defaultParallelism=cores, getConf=lambda: conf)
+    return SimpleNamespace(sparkContext=context)
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    """Of one file that would give work to nine."""
+    name = file_name("gw", 1, 9)
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(8 * query._TASK_BYTES)
+    found = SpoolFile.parse(name)
+    assert found is not None
+    return Plan([found])
+
+
+def test_a_batch_has_tasks_by_its_size_and_by_the_cores_of_that_moment(
+    tmp_path: Path, plan: Plan
+) -> None:
+    """Executors come and go while the job runs: each batch looks anew."""
+    running = spark(2)
+    assert query._tasks(running, tmp_path, plan) == 2
+    running.sparkContext.defaultParallelism = 8
+    assert query._tasks(running, tmp_path, plan) == 8
+    running.sparkContext.defaultParallelism = 32
+    assert query._tasks(running, tmp_path, plan) == 9
+
+
+@pytest.mark.parametrize(
+    ("given", "tasks"),
+    [
+        ({}, 9),
+        ({"dynamicAllocation_maxExecutors": "3"}, 3),
+        ({"dynamicAllocation_maxExecutors": "3", "executor_cores": "2"}, 6),
+        ({"default_parallelism": "2"}, 2),
+        ({"dynamicAllocation_enabled": "false"}, 2),
+    ],
+)
+def test_executors_that_are_started_by_tasks_that_wait_get_some(
+    tmp_path: Path, plan: Plan, given: dict[str, str], tasks: int
+) -> None:
+    """With dynamic allocation there may be none, and Spark says two cores: two tasks would
+    never be more.  What somebody has set counts."""
+    running = spark(2, **{"dynamicAllocation_enabled": "true", **given})
+    assert query._tasks(running, tmp_path, plan) == tasks
