@@ -137,7 +137,8 @@ final class Session {
         consuming.end("we have said goodbye");
     }
 
-    private void violated(String reason) {
+    /** Ends the conversation, without waiting for an answer. */
+    void violated(String reason) {
         String coded = uses(5) && !reason.matches("E\\d+ (?s:.*)") ? "E400 " + reason : reason;
         say(Message.text(Type.GOODBYE, 0, coded));
         end(coded);
@@ -220,11 +221,6 @@ final class Session {
         } catch (Violation reason) {
             violated(reason.getMessage());
         }
-    }
-
-    /** The token, or hello, did not come in time. */
-    void late() {
-        violated("no hello, or no token, in time");
     }
 
     /** Elements went either way: as many more control messages are fine. */

@@ -25,6 +25,8 @@ import java.util.concurrent.locks.ReentrantLock;
 final class SmallServer implements AutoCloseable {
     private static final int WINDOW = 100;
     private static final int ELEMENT_BYTES = 1 << 20;
+    /** What is in the kernel a reader in Python has to read, before it sees what we answered. */
+    private static final int SEND_BYTES = 1 << 16;
     private static final long TICK_NANOS = 100_000_000L;
     private static final List<String> PUBLISHERS = List.of("events", "more");
     private static final long[] EXTENSIONS = {1, 2, 3, 4, 5, 6, 7};
@@ -97,6 +99,7 @@ final class SmallServer implements AutoCloseable {
         try {
             while (true) {
                 Socket socket = listening.accept();
+                socket.setSendBufferSize(SEND_BYTES);
                 daemon(() -> serve(socket));
             }
         } catch (IOException closed) {
@@ -157,7 +160,7 @@ final class SmallServer implements AutoCloseable {
                     boolean new_ = state == Session.State.GREETING
                             || state == Session.State.UNIDENTIFIED;
                     if (new_ && System.nanoTime() - began > helloMilliseconds * 1_000_000L) {
-                        session.late();
+                        session.violated("no hello, or no token, in time");
                         try {
                             transport.patience(1);
                             transport.end();
@@ -237,7 +240,7 @@ final class SmallServer implements AutoCloseable {
 
         private void takenOver(String publisher, boolean fenced) {
             if (fenced) {
-                session.goodbye("E412 another life of this sender began later");
+                session.violated("E412 another life of this sender began later");
             }
             for (Taking each : takings) {
                 if (each.publisher.equals(publisher)) {
