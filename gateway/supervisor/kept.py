@@ -7,6 +7,7 @@ starting ──► over                                 a *vital* one that can n
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import signal
@@ -206,8 +207,14 @@ class Kept:
         self._signal("KILL")
 
     def _signal(self, name: str) -> None:
-        if self._transport is not None:
-            self._transport.signalProcess(name)
+        if self._transport is None:
+            return
+        if name == "KILL":
+            # It leads a group once it is `child`.  Its Java may be what hangs, and the next
+            # life would wait for that.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._transport.pid, signal.SIGKILL)
+        self._transport.signalProcess(name)
 
     def _over(self) -> None:
         self.state = State.OVER

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import json
+import select
 import shutil
 import threading
 from collections import deque
@@ -144,7 +145,11 @@ class _Pen:
         """False if nobody will ever read it."""
         try:
             while data:
-                data = data[self._out.write(data) :]
+                written: int | None = self._out.write(data)
+                if written is None:  # another program has made it non-blocking
+                    select.select((), (self._out,), ())
+                else:
+                    data = data[written:]
         except OSError as why:
             return why.errno not in (errno.EPIPE, errno.EIO)  # EIO: a closed terminal
         return True

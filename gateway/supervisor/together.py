@@ -107,8 +107,8 @@ class Together:
         """Until it is stopped, or can not go on; returns the exit status."""
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run()
-        self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._log.close()  # raises BrokenPipeError where the terminal is gone
         return self.status
 
     def _hear_signals(self) -> None:

@@ -30,6 +30,8 @@ class Pipe:
 class Child:
     """One life of the process, as its transport."""
 
+    pid = 4711
+
     def __init__(self, life: Any) -> None:
         self._life = life
         self.pipes: dict[int, Pipe] = {}
@@ -82,6 +84,19 @@ class World(Clock):
 
     def over(self, kept: Kept) -> None:
         self.ended.append(kept)
+
+
+@pytest.fixture(autouse=True)
+def groups(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Groups of processes that were sent a signal; there are none, in truth."""
+    found: list[tuple[int, int]] = []
+
+    def kill(group: int, number: int) -> None:
+        found.append((group, number))
+        raise ProcessLookupError
+
+    monkeypatch.setattr(kept.os, "killpg", kill)
+    return found
 
 
 def test_each_pause_is_longer_and_none_longer_than_a_minute() -> None:
@@ -232,6 +247,20 @@ def test_one_that_hangs(up: bool) -> None:
         world.kept.look()
         world.advance(2)
         assert len(world.children) == life + 1
+
+
+def test_what_hangs_goes_with_all_that_it_has_started(
+    groups: list[tuple[int, int]],
+) -> None:
+    """The Java of a job that hangs may be what does, and would keep the next one waiting."""
+    world = World()
+    world.kept.heard()
+    for _ in range(59):
+        world.kept.look()
+    assert groups == []
+    world.kept.look()
+    assert groups == [(Child.pid, signal.SIGKILL)]
+    assert world.children[-1].signals == ["KILL"]  # and if it leads no group yet
 
 
 def test_one_that_is_stopping_has_its_own_time() -> None:

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,30 @@ def test_a_reader_who_does_not_read() -> None:
             assert said.startswith(f"{number} xxx")
             number += 1
     assert number == 40
+
+
+def test_a_reader_who_does_not_read_what_must_not_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another program may have made the terminal so: there is no try before there is room."""
+
+    class Full(io.BytesIO):
+        tries = 0
+
+        def write(self, data: Any) -> Any:
+            self.tries += 1
+            if self.tries > 2:
+                raise BrokenPipeError
+            return None if self.tries == 1 else super().write(data)
+
+    out = Full()
+    waits: list[Any] = []
+    monkeypatch.setattr(log.select, "select", lambda *given: waits.append(given[1]))
+    one = Log(out, as_json=False)
+    one.line("takes events", "gateway")
+    assert written(one, out) == "gateway | takes events\n"
+    assert waits == [(out,)]
+    one.close()
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPIPE])
