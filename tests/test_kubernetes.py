@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -310,7 +311,7 @@ def test_the_operator_starts_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     monkeypatch.setenv("GATEWAY_ADMIN_TOKEN", "t0k")
     found = config.load(OPERATOR / "gateway.yaml")
-    volume, application = objects(OPERATOR)
+    volume, application, policy = objects(OPERATOR)
     spec = application["spec"]
     for part, known in _APPLICATION.items():
         assert (spec[part] if part else spec).keys() <= known, part
@@ -337,6 +338,17 @@ def test_the_operator_starts_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     assert port["containerPort"] == found.spark.admin.listen.port
     labels = of_kind("StatefulSet")["gateway-job"]["spec"]["selector"]["matchLabels"]
     assert spec["driver"]["labels"] == labels
+    # Under the policy of these labels alone it could not talk to its executors.
+    more = policy["spec"]
+    assert more["podSelector"]["matchLabels"] == labels
+    executors = {"podSelector": {"matchLabels": {"spark-role": "executor"}}}
+    assert more["ingress"] == [{"from": [executors]}]
+    talks, *asks = more["egress"]
+    assert talks == {"to": [executors]}
+    catalog = urlsplit(found.spark.conf["spark.sql.catalog.lake.uri"]).port
+    assert [port["port"] for one in asks for port in one["ports"]] == [
+        443, 6443, catalog
+    ]  # fmt: skip
     for part in ("driver", "executor"):
         harmless = spec[part]["securityContext"]
         assert harmless["runAsNonRoot"] is True
