@@ -18,6 +18,7 @@ from gateway.spark import job, orders, requeue
 from gateway.spark.compact import compact
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.handover import settle
+from gateway.spark.java import NoJava
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.partition import Busy
@@ -131,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
             raise WrongUse(f"{named} for {action}")
     try:
         return _ACTIONS[args.action](args)
-    except (Broken, Busy, Locked, BucketError) as why:
+    except (Broken, Busy, Locked, BucketError, NoJava, job.Failed) as why:
         return _failed(args, why)
 
 
@@ -153,7 +154,11 @@ def _able(args: argparse.Namespace, ability: Ability) -> tuple[Config, Kind]:
 
 @contextlib.contextmanager
 def _session(config: Config) -> Iterator[SparkSession]:
-    spark = job.start_session(config)
+    """Raises `job.Failed`, `NoJava`, and what `job.start_session` raises."""
+    try:
+        spark = job.start_session(config)
+    except ModuleNotFoundError as why:
+        raise job.lacking(config, why) from why
     try:
         yield spark
     finally:

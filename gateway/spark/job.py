@@ -651,15 +651,18 @@ def _work(
             session.end_java()
         raise
     except ModuleNotFoundError as why:
-        raise Failed(
-            f"no Python package {why.name}: pip install"
-            f" 'gateway[{kind_of(config.spark.sink).extra}]'"
-        ) from why
+        raise lacking(config, why) from why
     except (Broken, HandOverFailed, java.NoJava, OSError, ValueError) as why:
         raise Failed(_reason(why)) from why
     finally:
         if mine is not None:
             _quietly(mine.stop)
+
+
+def lacking(config: Any, why: ModuleNotFoundError) -> Failed:
+    """What to install where a package is not there."""
+    extra = kind_of(config.spark.sink).extra
+    return Failed(f"no Python package {why.name}: pip install 'gateway[{extra}]'")
 
 
 def _noise(config: Any) -> Path:

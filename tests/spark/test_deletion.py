@@ -30,6 +30,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.cli import main
 from gateway.event import SCHEMA
 from gateway.feeds import columns
+from gateway.spark import java
 from gateway.spark.blot import blotted
 from gateway.spark.compact import compact
 from gateway.spark.deletion import (
@@ -663,6 +664,30 @@ def test_the_command_asks_for_what_it_needs(
         assert why in capsys.readouterr().err
     assert main(["spark", "compact", "--where", "true", *config]) == 2
     assert "are for delete" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["delete", "--where", "true", "--reason", "x"], ["backfill"]]
+)
+def test_the_command_says_that_spark_or_java_is_not_there(
+    words: list[str],
+    settings_file: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a line, as the job says it."""
+    command = ["spark", *words, "--config", str(settings_file())]
+
+    def find(*_: object) -> Any:
+        raise java.NoJava("no Java 17 here")
+
+    monkeypatch.setattr(java, "find", find)
+    assert main(command) == 1
+    assert capsys.readouterr().out == "no Java 17 here\n"
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    assert main(command) == 1
+    told = capsys.readouterr().out
+    assert told == "no Python package pyspark: pip install 'gateway[spark]'\n"
 
 
 @pytest.mark.spark
