@@ -489,7 +489,7 @@ CONDITIONS: tuple[Condition, ...] = (
         expr="gateway_clock_ahead_seconds > 0 or gateway_spark_clock_ahead_seconds > 0",
         summary="A clock has leapt by more than three days; for a day nothing is removed for its age by what it shows.",
         advice="compare it with another one, and set it if it is ahead (chrony, systemd-timesyncd)",
-        more="Then restart the gateway: days of the tables, files of the archive and events of streams are removed by it for good. If gateway or job was off for so long, there is nothing to do.",
+        more="There is a day for that: then days of the tables, files of the archive and events of streams are removed by what it shows, for good. Restart the gateway once it is set. If gateway or job was off for so long, there is nothing to do.",
         runbook="docs/symptoms.md#when-a-clock-is-wrong",
     ),
     Condition(
