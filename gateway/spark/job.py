@@ -501,14 +501,17 @@ class Job:
             lambda file: self._disk.modified(self._spool / file.name),
         )
 
-    def say(self) -> None:
-        """Report what was committed since the last time."""
+    def say(self, *, last: bool = False) -> None:
+        """Report what was committed since the last time.  The *last* word says what is left
+        in the spool, also where all of that was reported before it was cleaned.
+        """
         new, self._committed = self._committed, []
+        if new or last:
+            self._health.tables(self._sink.ledger, self._waiting())
         if not new:
             return
         rows = sum(done.rows for done in new)
         self._rows += rows
-        self._health.tables(self._sink.ledger, self._waiting())
         self._report(
             {
                 "batch": new[-1].batch,
@@ -709,7 +712,7 @@ def _loop(
                 job.maintain()
         job.stop()
         job.clean()
-        job.say()
+        job.say(last=True)
     except (Py4JJavaError, PySparkException) as why:
         _quietly(job.stop)
         raise Failed(_reason(why)) from why

@@ -463,6 +463,29 @@ def test_events_that_come_again_are_left_out(
     assert spool.names() == []
 
 
+def test_the_last_word_is_of_the_spool_as_it_is_left(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the last batch is reported before its files are taken away."""
+    over = job.Job.over
+
+    def reported(self: job.Job) -> bool:
+        ended = over(self)
+        if ended:
+            self.say()
+        return ended
+
+    monkeypatch.setattr(job.Job, "over", reported)
+    spool.events("gw", 1, 10)
+    run_once()
+    assert spool.names() == []
+    told = json.loads((config.data_dir / "lake/.gateway/health.json").read_bytes())
+    assert (told["rows"], told["spool_files"], told["oldest_file"]) == (10, 0, None)
+
+
 def test_the_job_leaves_word(
     run_once: Callable[[], object], spool: Any, config: SimpleNamespace
 ) -> None:
