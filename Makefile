@@ -159,4 +159,4 @@ release: $(VENV)/.release
 	@$(PY) release $(ARGS)
 
 clean:
-	rm -rf site dist $(VENV) .venv-lowest .venv-cluster demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site dist $(VENV) .venv-lowest .venv-cluster clients/java/target demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
