@@ -498,6 +498,9 @@ class Claim:
         """The journal has an incarnation now, which goes on behind an lsn; the bucket is
         told, now if it answers, or by the next look.
 
+        Raises `BucketError` where it does not answer and has never heard of this directory:
+        if that were lost before the next look, nobody could miss what it had acknowledged.
+
         *here*: see `_Life`; *acknowledged* says how far it is, in any thread.
         """
         with self._looking:
@@ -509,8 +512,19 @@ class Claim:
                 self._lost = self._meanwhile()
                 self.held = self._lost is None
             if self.held:
-                with contextlib.suppress(BucketError):
+                try:
                     self.look()
+                except BucketError as why:
+                    if not self._was_heard_of(own):
+                        raise BucketError(
+                            f"{self.bucket.url} has to know of {self.me} before this"
+                            f" acknowledges anything as node {self.node}: {why}"
+                        ) from None
+
+    def _was_heard_of(self, own: Incarnation) -> bool:
+        """Whether the word said of this directory how far it was, when the name was taken."""
+        before = None if self.found is None else self.found.reached
+        return before is not None and before.incarnation in (own.id, *own.earlier)
 
     def begin(self) -> None:
         """Look now and then, in a thread."""

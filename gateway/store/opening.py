@@ -234,7 +234,8 @@ def _ask(start: Start, mark: Mark, here: int, in_tables: int) -> Asked:
     bucket, node, unclaimed = start.bucket, start.node, start.standing.unclaimed
     if bucket is None:
         return Asked()
-    new = not (mark.given or any(_ours_in(start.journal, start.disk)))
+    # Whether it is known to have given an lsn: a start that ended before that told nobody.
+    new = not (mark.given or here or any(_segments_in(start.journal, start.disk)))
     if new and unclaimed is not None:
         raise BucketError(
             f"{start.journal} is new, so it has to be known who has node {node} of "
@@ -549,10 +550,16 @@ def _publisher(settled: _Settled) -> Publisher:
 
 def _ours_in(journal: Path, disk: Disk) -> Iterator[str]:
     """The names of the files there that make a journal."""
-    fixed = (*CATALOG, *incarnation.INCARNATION)
+    yield from _segments_in(journal, disk)
+    for name in (*CATALOG, *incarnation.INCARNATION):
+        if disk.is_file(journal / name):
+            yield name
+
+
+def _segments_in(journal: Path, disk: Disk) -> Iterator[str]:
+    """Those of its segments."""
     for name in disk.names(journal):
-        ours = parse_name(name.removesuffix(DAMAGED)) or name in fixed
-        if ours and disk.is_file(journal / name):
+        if parse_name(name.removesuffix(DAMAGED)) and disk.is_file(journal / name):
             yield name
 
 

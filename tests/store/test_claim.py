@@ -122,6 +122,29 @@ def test_the_first_has_it(gateway: Callable[..., Claim], time: Time) -> None:
     assert time.now == 0
 
 
+def test_nobody_serves_whom_the_bucket_has_never_heard_of(
+    bucket: MemoryBucket, gateway: Callable[..., Claim]
+) -> None:
+    """A new directory that is lost before the word has its incarnation would be missed by
+    nobody.  One that was heard of goes on while the bucket is away.
+    """
+
+    def away(request: str, name: str) -> None:
+        raise BucketError(f"{request} {name}: 503 SlowDown")
+
+    first = gateway()
+    first.take()
+    bucket.fault = away
+    with pytest.raises(BucketError, match=r"has to know of pid 7 on a .*503 SlowDown"):
+        open_journal(first, "5f0c", 0)
+    bucket.fault = lambda request, name: None
+    open_journal(first, "5f0c", 0)
+    again = gateway("a", "5f0c")
+    assert again.take() is None
+    bucket.fault = away
+    open_journal(again, "5f0c", 0)
+
+
 def test_a_second_one_is_refused_with_both_names(
     gateway: Callable[..., Claim], time: Time, logged: list[dict[str, object]]
 ) -> None:

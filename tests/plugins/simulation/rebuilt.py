@@ -220,6 +220,9 @@ class _Life:
             in_thread=self.reactor.in_thread,
         )
         self.storage = storage = opened.recover({})
+        uploads = storage.spool.uploads
+        assert uploads is not None
+        uploads._random = world.chance.random
         storage.start()
         self._check()
         storage.ready.addCallback(self._take_senders)
