@@ -191,9 +191,12 @@ def start(
     return session
 
 
+_NO_REASONS = ("WARNING", "Error occurred during initialization of VM")
+
+
 def _why(noise: Path) -> str:
     lines = noise.read_text(errors="replace").splitlines()
-    said = [line.strip() for line in lines if not line.startswith("WARNING")]
+    said = [line.strip() for line in lines if not line.startswith(_NO_REASONS)]
     first = next(filter(None, said), "nothing")[:_WORDS_CHARACTERS]
     return f"Java ended before Spark could begin, and said: {first} ({noise})"
 

@@ -167,9 +167,8 @@ def test_a_damaged_state_file_stops_the_start(prepare: Callable[..., Any]) -> No
 
 
 def test_who_has_nothing_to_remember_keeps_nothing(start: Callable[..., Any]) -> None:
-    """With Lumberjack alone there is the journal's mark, and no protocol's state."""
+    """With Lumberjack alone there is what the store keeps, and no protocol's state."""
     daemon = start()
     daemon.terminate()
-    assert [path.name for path in (daemon.data / "state" / "gw-1").iterdir()] == [
-        "mark"
-    ]
+    kept = {path.name for path in (daemon.data / "state" / "gw-1").iterdir()}
+    assert kept == {"mark", "removal-clock"}

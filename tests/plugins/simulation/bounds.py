@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "CountedJournal"]
 
+_AGAIN_SECONDS = 60.0
 _COUNTING_SHARE = 50
 _READ_WHEN_FULL = frozenset(("pomelo", "pravega", "rsio"))
 _ONE_BATCH_WHEN_FULL = frozenset(("pomelo", "pravega"))
@@ -212,7 +213,10 @@ class Bounds:
         if most is None:
             return
         files = self._sizes(self._world.directories.archive)
-        if self._looked is not None and not troubled:
+        if troubled:  # what could not be read, and is needed, is tried again later
+            again = self._world.now + _AGAIN_SECONDS
+            self._counts_from = max(self._counts_from, again)
+        elif self._looked is not None:
             left = sum(size for name, size in files.items() if name in self._looked)
             if left > most:
                 raise self._exceeded("spool.archive_bytes", left, most)
