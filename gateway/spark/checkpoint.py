@@ -47,6 +47,15 @@ class Checkpoint:
         """The last batch that Spark has committed, -1 before the first."""
         return max(self._numbers(self.path / "commits"), default=-1)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a batch stands in it.  Until then nothing rests on it.
+
+        Spark refuses one without a batch whose `offsets` are not empty, for ever, and
+        leaves such a one when it is killed while it writes the first.
+        """
+        return bool(self._numbers(self.path / "offsets"))
+
     def offset(self, batch: int) -> int:
         """The last entry of the source log that belongs to *batch* or one before."""
         if batch < 0:

@@ -84,6 +84,7 @@ class Query:
             self.checkpoint.log_bytes() > LOG_BYTES
             or self._waits_for_a_hole()
             or self._was_elsewhere()
+            or not self.checkpoint.begun
         ):
             self.checkpoint.retire()
         self._begin()

@@ -44,6 +44,16 @@ def test_nothing_yet(logs: Callable[[str], Any]) -> None:
     assert checkpoint.files(-1, -1) == []
 
 
+def test_it_has_begun_with_its_first_batch(log: Any, checkpoint: Checkpoint) -> None:
+    """What a kill leaves of offsets that were being written is no batch."""
+    log.source(0, [name(0)])
+    (log.path / "offsets").mkdir()
+    (log.path / "offsets" / ".0.34348642.tmp").touch()
+    assert not checkpoint.begun
+    log.offset(0, 0)
+    assert checkpoint.begun
+
+
 def test_batches_are_not_entries(log: Any, checkpoint: Checkpoint) -> None:
     """A batch has the files of the entries that its offset adds: none, one or many."""
     for entry in range(4):

@@ -149,6 +149,22 @@ def test_a_lost_checkpoint_doubles_nothing(
     assert spool.names() == []
 
 
+def test_killed_while_it_writes_its_first_offsets(
+    run_once: Callable[[], object],
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+) -> None:
+    """Spark refuses what that leaves, for ever.  The job begins anew."""
+    offsets = config.data_dir / "checkpoint" / "events" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.34348642.tmp").touch()
+    (offsets.parent / "metadata").write_text('{"id":"34348642"}')
+    spool.events("gw", 1, 10)
+    run_once()
+    assert lake_events() == spool.produced
+
+
 def test_windows_add_up(
     run_once: Callable[[], object],
     spool: Any,
