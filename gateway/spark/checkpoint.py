@@ -159,6 +159,8 @@ class Checkpoint:
     def _lines(self, path: Path) -> list[str]:
         """What is in a log, its version checked and taken off."""
         version, *lines = self._disk.read(path).decode().splitlines() or [""]
+        if not version:  # a power cut: Spark does not sync
+            raise Broken(f"{path}: cut short; remove {self.path}")
         if version != "v1":
             raise Broken(f"{path}: log version {version!r}, this job reads v1")
         return lines

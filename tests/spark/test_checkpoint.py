@@ -114,6 +114,14 @@ def test_damaged_offsets_are_an_error(
         checkpoint.offset(0)
 
 
+def test_a_log_that_a_power_cut_has_emptied(log: Any, checkpoint: Checkpoint) -> None:
+    """Whoever looks for files of another directory is told what to do, too."""
+    log.source(0, [name(0)])
+    (log.path / "sources" / "0" / "0").write_text("")
+    with pytest.raises(Broken, match=rf"0: cut short; remove {log.path}$"):
+        checkpoint.directories()
+
+
 def test_a_foreign_file_is_an_error(log: Any, checkpoint: Checkpoint) -> None:
     """Without lsns in its name a file's events can not be counted."""
     log.source(0, ["events-mine.parquet"])
