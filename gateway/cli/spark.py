@@ -333,7 +333,8 @@ def _told(one: NodeState) -> str:
 
 def _requeue(args: argparse.Namespace) -> int:
     config, disk = _config(args), Lake()
-    moved, kept = requeue.files(config.data_dir / "poison", spool_of(config), disk)
+    poison, bucket = config.data_dir / "poison", s3.bucket_of(config.spool)
+    moved, kept = requeue.files(poison, spool_of(config), disk, bucket)
     for name in moved:
         _say(args, f"{name}: back in the spool", {"file": name, "moved": True})
     for name, why in kept.items():

@@ -25,6 +25,7 @@ backlog of many pages is not listed at each look: a listing leaps over it, to wh
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
@@ -38,6 +39,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
 from attrs import define
 
 from gateway.sdk.disk import Disk
@@ -332,7 +334,7 @@ class Inbox:
         self, after: str, before: dict[str, dict[str, _Object]]
     ) -> Generator[_Object, None, str | None]:
         """The files whose names come after *after*, until one is met that many of its node
-        were seen with *before*: then those, and the last of their names.
+        were seen with *before*: then those from it on, and the last of their names.
         """
         for one in self._bucket.list("events-", after):
             if (file := SpoolFile.parse(one.name)) is None:
@@ -342,9 +344,13 @@ class Inbox:
             earlier = before.get(file.node, {})
             if len(earlier) >= _LEAP_OBJECTS and found.is_same(earlier.get(one.name)):
                 del before[file.node]
-                mine.update(earlier)
-                yield from list(earlier.values())
-                return max(earlier)
+                # What comes before it was listed now, as it is.
+                still = {
+                    name: seen for name, seen in earlier.items() if name >= one.name
+                }
+                mine.update(still)
+                yield from still.values()
+                return max(still)
             mine[one.name] = found
             yield found
         return None
@@ -386,6 +392,27 @@ class Inbox:
                 *(len(missing), node, first, last, now - since, self._bucket.url),
             )
         self._missed &= self._lacking.keys()
+
+    def mend(self, files: Iterable[SpoolFile]) -> list[str]:
+        """Put back the objects of *files* that are no longer what was fetched, as a cluster's
+        tasks read them; their names.  Raises OSError, `BucketError`.
+        """
+        mended = []
+        for file in files:
+            if not self._disk.exists(self._folder / file.name):
+                continue
+            copy = self._disk.read(self._folder / file.name)
+            with contextlib.suppress(NotThere):
+                if self._bucket.read(file.name) == copy:
+                    continue
+            if put_back(self._bucket, file.name, copy):
+                mended.append(file.name)
+                _log.error(
+                    "%s/%s was gone, or was another than it was when it was fetched: it is"
+                    " put back from %s. Somebody, or a lifecycle rule, changes what is there",
+                    *(self._bucket.url, file.name, self._folder),
+                )
+        return mended
 
     def _size(self, name: str) -> int:
         try:
@@ -587,3 +614,22 @@ def take_out(bucket: Bucket, name: str, *, archived: bool) -> None:
         except NotThere:
             return
     bucket.remove(name)
+
+
+def put_back(bucket: Bucket, name: str, data: bytes) -> bool:
+    """Have the object of a spool file be *data*, where it is gone or damaged: a cluster's
+    tasks read it, and it goes to the archive.
+
+    False: it has other events, of another incarnation.  Raises `BucketError`.
+    """
+    try:
+        there, tag = bucket.read_tagged(name)
+    except NotThere:
+        bucket.create(name, data)
+        return True
+    by, mine = (footers.incarnation_of(pa.BufferReader(each)) for each in (there, data))
+    if by not in ("", mine):
+        return False
+    if there != data:
+        bucket.swap(name, data, tag)
+    return True

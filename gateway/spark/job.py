@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
 import sys
@@ -47,6 +48,7 @@ from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.spark.upkeep import Upkeep
 from gateway.store import deleted, removal_clock
+from gateway.store.bucket import BucketError
 from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
@@ -65,6 +67,7 @@ _SAY = 2.0
 _INBOX_BATCHES = 4  # of a bucket's files are here at once
 _DAYS = 5.0  # that commits of Delta and Iceberg are kept, unless they are many
 _FINISH = 600.0  # between attempts at a deletion of which something is left
+_FINISH_TIMES = 10  # or so many times as long as it took: meanwhile there is no batch
 _PATIENCE = 30.0  # for the Java of a killed job to be gone
 
 
@@ -130,6 +133,8 @@ class Job:
         )
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox()
+        self._elsewhere = s3a.folder_for_tasks(config, spark) is not None
+        """Whether tasks read the bucket, and not the copies here."""
         self._upkeep = self._new_upkeep(kind, spark)
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
@@ -296,6 +301,9 @@ class Job:
             names.append(hole.file)
         if names:
             self._health.say(last_error=f"moved aside: {', '.join(names)}")
+        elif self._inbox is not None and self._elsewhere:
+            with contextlib.suppress(BucketError):  # then *why* says it better
+                names = self._inbox.mend(self._sink.batch_files)
         return bool(names)
 
     def _one_by_one(self, why: Exception) -> bool:
@@ -428,13 +436,15 @@ class Job:
         others = self._expiry, self._compactor, self._upkeep
         if any(one is not None and one.busy for one in others):
             return True
-        self._finish_at = time.monotonic() + _FINISH
+        begun = time.monotonic()
         self._query.stop()
         self.clean()  # or files that are done would seem to wait
         with self._health.at("deleting events"), self._sink.between_batches():
             answers = [orders.obey(path, self._disk, self._delete) for path in ordered]
             if not ordered:
                 answers.append(orders.attempt(self._delete, orders.Order()))
+        ended = time.monotonic()
+        self._finish_at = ended + max(_FINISH, _FINISH_TIMES * (ended - begun))
         for answer in answers:
             for text, _ in answer.said:
                 _log.log(logging.WARNING if answer.status else logging.INFO, "%s", text)

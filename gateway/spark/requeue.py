@@ -1,6 +1,7 @@
 """Puts events through again that were set aside: spool files, and rows of quarantine.
 
-A file of `poison/` that can be read now goes back into the spool, for the job to take.
+A file of `poison/` that can be read now goes back into the spool, for the job to take, and
+into the bucket that this is a copy of.
 Rows of `quarantine` whose payload is fine after all, or whose flaw the operator accepts,
 become rows of `events`; all others are made anew with today's columns.  Old files go
 before the new ones get their names: a reader may miss a row for a moment, and never sees
@@ -22,11 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark import footers, heap, stats
+from gateway.spark.inbox import put_back
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import alone
 from gateway.spark.poison import flaw_of
+from gateway.store.bucket import Bucket
 from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:
@@ -47,10 +50,12 @@ class Requeued:
 
 
 def files(
-    poison: Path, spool: Path, disk: LakeDisk
+    poison: Path, spool: Path, disk: LakeDisk, bucket: Bucket | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Move files that can be read now back into *spool*: their names; those that stay, and
-    why.
+    """Move files that can be read now back into *spool*, whose files are copies of those in
+    *bucket*: their names; those that stay, and why.
+
+    Raises OSError, `BucketError` for one.
     """
     moved: list[str] = []
     kept: dict[str, str] = {}
@@ -65,6 +70,9 @@ def files(
         if disk.exists(spool / name):
             # A node that was rebuilt has given the name again, to other events.
             kept[name] = "another file of this name waits for the job; try again then"
+            continue
+        if bucket and not put_back(bucket, name, disk.read(poison / name)):
+            kept[name] = f"{bucket.url}/{name} is a file of another incarnation"
             continue
         disk.rename(poison / name, spool / name)
         disk.unlink(poison / f"{name}.json")

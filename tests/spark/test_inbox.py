@@ -355,6 +355,33 @@ def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world: World) ->
     assert "read" not in {one for one, _ in world.bucket.requests}
 
 
+def test_objects_that_tasks_can_not_read_are_put_back(world: World) -> None:
+    """Which a lifecycle rule has removed, or somebody has damaged, after they were fetched."""
+    names = [world.put(n, n) for n in (1, 2, 3, 4)]
+    inbox = world.inbox()
+    inbox.look()
+    before = dict(world.bucket.objects)
+    del world.bucket.objects[names[0]]
+    world.bucket.objects[names[1]] = b"x" * 99
+    (world.folder / names[3]).unlink()
+    del world.bucket.objects[names[3]]
+    files = [file for name in names if (file := SpoolFile.parse(name))]
+    assert inbox.mend(files) == names[:2]
+    assert inbox.mend(files) == []
+    assert world.bucket.objects == {name: before[name] for name in names[:3]}
+
+
+def test_what_is_not_leapt_over_is_as_it_was_listed(world: World) -> None:
+    """The first one of a long backlog is another one now, and the second is gone."""
+    names = [world.put(n, n) for n in range(1, 1502)]
+    inbox = world.inbox(most_bytes=0)
+    inbox.look()
+    world.bucket.objects[names[0]] = b"x" * 90
+    del world.bucket.objects[names[1]]
+    found = [one.file.name for one in inbox._objects()]
+    assert found == [names[0], *names[2:]]
+
+
 @pytest.mark.parametrize("gateways", [1, 200])
 def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
     """Seconds of a look are rounds of requests: a server answers after tens of milliseconds,

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from gateway.sdk.command import WrongUse
 from gateway.spark import job, query
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.lakedisk import Lake
-from gateway.spark.orders import Order
+from gateway.spark.orders import Answer, Order
 from gateway.store.deleted import deletions, unfinished
 from gateway.store.directories import Directories
 from gateway.store.lock import lock
@@ -615,6 +616,51 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
         running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
     report = audit(Directories.under(config.data_dir))
     assert (report.complete, report.deleted) == (True, 5)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_batch_comes_again_with_objects_that_were_put_back(elsewhere: bool) -> None:
+    """The copies here are fine, but tasks of a cluster do not read them."""
+    asked: list[object] = []
+    works: Any = job.Job.__new__(job.Job)
+    works._sweep = list
+    works._poison = SimpleNamespace(examine=lambda files: [])
+    works._sink = SimpleNamespace(batch_files=["one"])
+    works._inbox = SimpleNamespace(mend=lambda files: asked.append(files) or ["one"])
+    works._elsewhere = elsewhere
+    assert works._move_aside(OSError("no such object")) is elsewhere
+    assert asked == ([["one"]] if elsewhere else [])
+
+
+def test_deletions_that_take_long_leave_time_for_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an event in the last file of a node that is gone something is left for ever, and each
+    attempt lists the archive: it may take an hour, and batches must get nine of ten."""
+    now = [0.0]
+    attempts: list[float] = []
+
+    def attempt(do: object, order: Order) -> Answer:
+        attempts.append(now[0])
+        now[0] += 3600.0
+        return Answer([])
+
+    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(job.orders, "attempt", attempt)
+    ends: Any = job.Job.__new__(job.Job)
+    ends._lake, ends._disk = tmp_path, Lake()
+    ends._gone = SimpleNamespace(counts=lambda: {"deletions_unfinished": 1})
+    ends._expiry = ends._compactor = SimpleNamespace(busy=False)
+    ends._upkeep, ends._finish_at, ends._available_now = None, 600.0, False
+    ends._query = SimpleNamespace(stop=lambda: None, start=lambda available_now: None)
+    ends._health = SimpleNamespace(at=lambda doing: nullcontext())
+    ends._sink = SimpleNamespace(between_batches=nullcontext)
+    ends.clean = ends._new_cleaner = lambda: None
+    for _ in range(100_000):
+        ends._deletions()
+        now[0] += 1.0
+    assert len(attempts) == 3
+    assert attempts[0] == 600.0
 
 
 def test_a_path_that_spark_can_not_read_is_refused(

@@ -18,6 +18,7 @@ from gateway.spark import requeue
 from gateway.spark.compact import compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.partition import Busy
+from gateway_testkit.bucket import MemoryBucket
 from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark
@@ -181,3 +182,25 @@ def test_a_mended_file_takes_no_other_ones_place(spool: Any, tmp_path: Path) -> 
     assert old.read_bytes() == waiting
     old.unlink()
     assert requeue.files(poison, spool.path, Lake()) == ([old.name], {})
+
+
+def test_a_mended_file_is_mended_in_the_bucket(spool: Any, tmp_path: Path) -> None:
+    """The tasks of a cluster read that, and the archive gets it; but not in place of another
+    incarnation's, which has other events."""
+    poison, bucket = tmp_path / "poison", MemoryBucket()
+    poison.mkdir()
+    mended = [
+        spool.put("gw", lsn, [b"one"], incarnation="aaaa") for lsn in (1, 2, 3, 4)
+    ]
+    other = spool.put("gx", 3, [b"new"], incarnation="bbbb").read_bytes()
+    there = (b"PAR1 cut short", mended[1].read_bytes(), other)
+    for path, data in zip(mended, there, strict=False):
+        bucket.objects[path.name] = data
+    for path in mended:
+        shutil.move(path, poison / path.name)
+    moved, kept = requeue.files(poison, spool.path, Lake(), bucket)
+    assert moved == [mended[0].name, mended[1].name, mended[3].name]
+    assert "another incarnation" in kept[mended[2].name]
+    for name in moved:
+        assert bucket.objects[name] == (spool.path / name).read_bytes()
+    assert bucket.objects[mended[2].name] == other
