@@ -79,8 +79,8 @@ class DeltaTable:
         self._partitions = partitions
         self._seen = -1
         """Up to this version nobody has set the table back unnoticed."""
-        self._added = -1
-        """The version that the last `append` has made."""
+        self._added = 0, -1
+        """From which version on the last `append` is, and its number."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
@@ -134,7 +134,7 @@ class DeltaTable:
         if not made:
             raise taken(self.name, ledger)
         self._seen = version + 1 if version + 1 in made else version
-        self._added = max(made)
+        self._added = version + 1, ledger.sequence
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """See `commits.Table`."""
@@ -168,11 +168,8 @@ class DeltaTable:
         from pyspark.sql import DataFrame
 
         log, snapshot = self._now()
-        others = (getattr(log, f"getChanges$default${number}")() for number in (2, 3))
-        actions = log.getChanges(self._added, *others).next()._2()  # noqa: SLF001
         java: Any = self._spark._jvm  # noqa: SLF001
-        made = map(actions.apply, range(actions.size()))
-        files = [one for one in made if one.getClass().getSimpleName() == "AddFile"]
+        files = self._files_of(log, *self._added)
         none = java.scala.Option.empty()
         found = log.createDataFrame(
             *(snapshot, java.PythonUtils.toSeq(files), False, none)
@@ -180,6 +177,25 @@ class DeltaTable:
         # Which is that of the stream, while a batch is taken.
         session = type(self._spark)(self._spark.sparkContext, found.sparkSession())
         return DataFrame(found, session)
+
+    @staticmethod
+    def _files_of(log: Any, version: int, number: int) -> list[Any]:
+        """Those of the commit with our *number*, which is *version* or a later one: others
+        commit beside us, and Delta's own compaction (`autoCompact`) right behind.
+        """
+        others = (getattr(log, f"getChanges$default${which}")() for which in (2, 3))
+        commits = log.getChanges(version, *others)
+        while commits.hasNext():
+            actions = commits.next()._2()  # noqa: SLF001 - Scala's second of two
+            by: dict[str, list[Any]] = {"SetTransaction": [], "AddFile": []}
+            for one in map(actions.apply, range(actions.size())):
+                by.setdefault(one.getClass().getSimpleName(), []).append(one)
+            if any(
+                one.appId() == APP and one.version() == number
+                for one in by["SetTransaction"]
+            ):
+                return by["AddFile"]
+        raise Broken(f"the log of {log.dataPath()} has no commit {number} of ours")
 
     def state(self) -> Mapping[str, str]:
         """See `commits.Table`."""

@@ -63,7 +63,11 @@ from gateway.store.lake import INTERNAL
 from gateway.store.names import Named, kept_name, parse_file_name, parse_kept_name
 
 _TABLES = ("events", "quarantine")
-_LITERAL = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|\b\d[\w.]*\b")
+_LITERAL = re.compile(
+    r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
+    r"""|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|\b\d[\w.]*\b""",
+    re.DOTALL | re.IGNORECASE,
+)
 _NAMES = ("node", "incarnation", "lsn")
 _LOOKS = 5
 """Files may move while one looks: so often, until none is left with an event."""
@@ -205,7 +209,7 @@ def delete(
             back = None
             if not folders:
                 back = (
-                    kind.counts_back(config, spark, asked.condition)
+                    kind.counts_back(config, spark, found.events)
                     if ledger.committed
                     else []
                 )
@@ -548,12 +552,14 @@ def carry_out(
             _from_folders(places.lake, disk, events, record.id, rewrite, point)
             _take_back(places.lake, disk, record, point)
     wanted = _Wanted(events)
+    waiting = True
     for _ in range(_LOOKS):
+        # Before the last look: what goes to the archive meanwhile is found there.
+        waiting = any(_events_of(path, wanted) for path in _published(places.spool))
+        waiting = waiting or _waits_in_bucket(places.bucket, wanted)
         record, count = _from_files(places, disk, record, wanted, point)
         if not count:
             break
-    waiting = any(_events_of(path, wanted) for path in _published(places.spool))
-    waiting = waiting or _waits_in_bucket(places.bucket, wanted)
     record = msgspec.structs.replace(record, done=not waiting)
     deleted.save(disk, places.lake, record)
     point("done")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gateway.sdk.section import Place
     from gateway.spark.commits import Table
     from gateway.spark.lakedisk import LakeDisk
+    from gateway.spark.ledger import Ranges
     from gateway.spark.sink import Parts, Sink
     from gateway.store.deleted import Deletion
 
@@ -156,22 +157,27 @@ class Format(Kind):
                 held.release()
 
     def counts_back(
-        self, config: Any, spark: Any, condition: str
+        self, config: Any, spark: Any, wanted: Ranges
     ) -> list[tuple[str, pa.Table]]:
-        """What the counts of the rows of which that is true take back, in one table."""
+        """What the counts of the rows of these events take back, in one table."""
         import pyarrow as pa
 
         from gateway.spark import tables
+        from gateway.spark.deletion import as_sql
 
         events, _ = self.tables(config, spark)
-        rows = tables.counted(events.rows().where(condition), config.spark.stats_window)
         names = ("window_start", "window_end")
-        plain = rows.selectExpr(
-            *(f"unix_micros({name}) AS {name}" for name in names),
-            *("listener", "channel", "protocol", "cast(date AS string) AS date"),
-            *(f"-{name} AS {name}" for name in ("events", "payload_bytes", "flawed")),
-        )
-        found = [row.asDict() for row in plain.collect()]
+        found = []
+        # By name: by a condition with the time in it, they might be others by now.
+        for condition in as_sql(wanted):
+            mine = events.rows().where(condition)
+            rows = tables.counted(mine, config.spark.stats_window)
+            plain = rows.selectExpr(
+                *(f"unix_micros({name}) AS {name}" for name in names),
+                *("listener", "channel", "protocol", "cast(date AS string) AS date"),
+                *(f"-{one} AS {one}" for one in ("events", "payload_bytes", "flawed")),
+            )
+            found += [row.asDict() for row in plain.collect()]
         return [("", pa.Table.from_pylist(found))] if found else []
 
     def check_counted(self, config: Any, spark: Any) -> None:

@@ -5,8 +5,9 @@
     lake/.gateway/orders/ID.told     what came of it, for whoever waits (`gateway spark delete`)
 
 The condition says whose events these are: it stands there until the order is done.  A job
-that dies with one does not begin it again, as it may have died of it; what it had written
-down before goes on with the next `gateway spark delete`.
+that dies with one does not begin it again, as it may have died of it.  What it had written
+down goes on with the next `gateway spark delete`; whether it had come so far nobody knows,
+so whoever asked is told to ask again.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def dropped(lake: Path, disk: Disk) -> Iterator[str]:
     """
     for path in _folder(lake).glob("*.begun"):
         text = (
-            "the job has ended while it deleted: gateway spark delete goes on with it"
+            "the job has ended while it deleted: ask for it again, with the same --where."
+            " What it had written down is gone on with then, and what is left is found"
         )
         _tell(path, disk, Answer([(text, {"error": text})], 1))
         yield text
@@ -117,7 +119,8 @@ def obey(path: Path, disk: Disk, do: Do) -> Answer:
 
 def attempt(do: Do, order: Order) -> Answer:
     """*do* it; the job goes on however that ends, unless it took Java with it."""
-    from pyspark.errors import AnalysisException, ParseException
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
 
     said: list[tuple[str, dict[str, Any]]] = []
     try:
@@ -125,6 +128,13 @@ def attempt(do: Do, order: Order) -> Answer:
     except (AnalysisException, ParseException) as why:
         said.append((f"--where: {str(why).strip().splitlines()[0]}", {}))
         return Answer(said, WRONG_USE)
+    except (
+        PySparkException,
+        Py4JJavaError,
+    ) as why:  # as of a cast that some row refuses
+        text = " ".join(str(why).strip().splitlines()[:3])[:1000]
+        said.append((text, {"error": text}))
+        return Answer(said, 1)
     except (Broken, Busy, OSError, ValueError) as why:
         said.append((str(why), {"error": str(why)}))
         return Answer(said, 1)

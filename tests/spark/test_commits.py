@@ -316,6 +316,23 @@ def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
     assert (found["minValues"]["lsn"], found["maxValues"]["lsn"]) == (1, SIZE)
 
 
+@pytest.mark.parametrize("world", [of("delta")], indirect=True)
+def test_deltas_own_compaction_has_nothing_counted_twice(world: World) -> None:
+    """It is a commit of the same session, right behind that of a batch, and of all batches."""
+    own = "spark.databricks.delta.autoCompact"
+    settings = {f"{own}.enabled": "true", f"{own}.minNumFiles": "2"}
+    for key, value in settings.items():
+        world.spark.conf.set(key, value)
+    try:
+        world.run(3)
+    finally:
+        for key in settings:
+            world.spark.conf.unset(key)
+    history = world.spark.sql(f"DESCRIBE HISTORY delta.`{world.events().name}`")
+    assert "OPTIMIZE" in {row.operation for row in history.collect()}
+    world.check_complete()
+
+
 @pytest.mark.parametrize(
     ("point", "checkpoint"), [("committed", "lost"), ("counted", "kept")]
 )
@@ -815,6 +832,17 @@ def test_a_lost_ledger_of_counts_that_stay_longer(
         patch.setattr(type(stats), "_ledger", of_stats)
         with pytest.raises(Broken, match="it counts 0 events of 30, on days that both"):
             world.sink().recover()
+
+
+def test_counts_are_taken_back_of_the_rows_that_go(world: World) -> None:
+    """Though the condition is true of other rows a moment later, as one with the time of day."""
+    world.config.spool.s3 = None
+    world.run(3)
+    said = Asked("rand() < 0.5", "case 1")
+    list(delete(world.config, world.spark, Lake(), said))
+    events, stats = world.kind.tables(world.config, world.spark)
+    counted = stats.rows().groupBy().sum("events").collect()[0][0]
+    assert counted == events.rows().count() < 3 * SIZE
 
 
 @pytest.mark.parametrize("cut", [None, "deleted", "counted"])

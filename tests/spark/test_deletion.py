@@ -526,6 +526,48 @@ def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
     assert table["flaw"].to_pylist()[0] == "deleted"
 
 
+def test_what_goes_to_the_archive_at_the_last_look_is_not_done(places: Places) -> None:
+    """A job's own thread moves objects meanwhile: whatever it does between two requests, what
+    is called done is blotted out."""
+    name = name_of(31)
+
+    class Moving(Bucket):
+        moved = False
+
+        def list(self, begin: str, after: str = "") -> Any:
+            yield from [*super().list(begin, after)]
+            if begin.startswith("_archive") and not self.moved:
+                self.moved = True
+                self.objects[f"_archive/{name}"] = self.objects.pop(name)
+
+    bucket: Any = Moving({name: (places.archive / name).read_bytes()})
+    there = dataclasses.replace(places, archive=places.poison, bucket=bucket)
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(31)), MINUTE)
+    record = carry_out(there, Lake(), record)
+    assert bucket.moved
+    if not record.done:
+        record = carry_out(there, Lake(), record)
+    assert record.done
+    table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name}"]))
+    assert table["flaw"].to_pylist()[0] == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("where", "shape"),
+    [
+        ("uid = 'ann' AND lsn > 7", "uid = ? AND lsn > ?"),
+        (r"uid = 'O\'Hara'", "uid = ?"),
+        ("uid = 'O''Hara' OR host = 'b'", "uid = ? OR host = ?"),
+        (r'uid = "a\"nn" OR true', "uid = ? OR true"),
+        (r"peer RLIKE r'^1\' OR uid = 'ann'", "peer RLIKE ? OR uid = ?"),
+        ("body LIKE '%\nann\n%'", "body LIKE ?"),
+    ],
+)
+def test_a_shape_has_no_text_of_the_condition(where: str, shape: str) -> None:
+    """However Spark lets it be spelled."""
+    assert Asked(where, "request 4711").shape == shape
+
+
 KILLED = """
 import os, signal, sys
 from datetime import timedelta

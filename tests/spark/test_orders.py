@@ -12,6 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import (
+    NumberFormatException,
+    PySparkException,
+    SparkRuntimeException,
+)
 
 from gateway.cli import spark
 from gateway.sdk.command import WrongUse
@@ -70,9 +75,27 @@ def test_what_can_not_be_done_is_answered(lake: Path) -> None:
     assert answer.status == 1
 
 
+@pytest.mark.parametrize("error", [NumberFormatException, SparkRuntimeException])
+def test_a_row_that_the_condition_refuses_does_not_end_the_job(
+    lake: Path, error: type[PySparkException]
+) -> None:
+    """`cast(uid AS int) = 7` is a condition, and fails where a uid is no number."""
+    path = orders.place(lake, Lake(), Order(ASKED))
+
+    def do(order: Order) -> Said:
+        raise error("[CAST_INVALID_INPUT] 'x' is no INT.\nHint\n== SQL ==\nmore")
+        yield
+
+    orders.obey(path, Lake(), do)
+    answer = orders.answer_to(path)
+    assert answer is not None
+    text = "[CAST_INVALID_INPUT] 'x' is no INT. Hint == SQL =="
+    assert (answer.said, answer.status) == ([(text, {"error": text})], 1)
+
+
 def test_an_order_that_a_job_died_with(lake: Path) -> None:
-    """Is not begun again, as it may be why; who waits is told.  An answer that nobody took goes
-    after a day."""
+    """Is not begun again, as it may be why; who waits is told to ask again, as nothing may be
+    written down.  An answer that nobody took goes after a day."""
     path = orders.place(lake, Lake(), Order(ASKED))
 
     def die(order: Order) -> Said:
@@ -82,7 +105,8 @@ def test_an_order_that_a_job_died_with(lake: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         orders.obey(path, Lake(), die)
     assert orders.waiting(lake) == []
-    assert len([*orders.dropped(lake, Lake())]) == 1
+    [said] = orders.dropped(lake, Lake())
+    assert "ask for it again" in said
     [told] = path.parent.iterdir()
     assert b"ann" not in told.read_bytes()
     assert [*orders.dropped(lake, Lake())] == []
