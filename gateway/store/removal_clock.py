@@ -28,6 +28,8 @@ NAME = "removal-clock"
 """Of its file."""
 _MOST_SECONDS = 3 * 86400.0
 _STANDS_SECONDS = 86400.0
+_PAUSE_SECONDS = 100 * 86400.0
+"""Between two runs of what runs once a quarter; one that shows so much more has leapt again."""
 _WRITE_SECONDS = 3600.0
 
 
@@ -43,11 +45,10 @@ class Seen(msgspec.Struct, frozen=True):
         """What is known once it shows *wall*."""
         if wall <= self.at + _MOST_SECONDS:
             return Seen(wall)
-        if not self.leapt_to or wall < self.leapt_to:
+        stood = wall - self.leapt_to
+        if not self.leapt_to or not 0 <= stood < _PAUSE_SECONDS:
             return Seen(self.at, wall)
-        if wall - self.leapt_to >= _STANDS_SECONDS:
-            return Seen(wall)
-        return self
+        return Seen(wall) if stood >= _STANDS_SECONDS else self
 
     def time(self, wall: float) -> float:
         """The time to go by, when it shows *wall*, which is known."""

@@ -91,6 +91,20 @@ def test_a_clock_that_is_set_right_leaves_nothing(world: World) -> None:
     assert world.look(1) == 600 + DAY + YEAR
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_clock_that_leaps_twice_has_to_stand_as_well(
+    world: World, restarted: bool
+) -> None:
+    """One without a battery shows another year at each start."""
+    world.look()
+    for _ in range(2):
+        assert world.look(YEAR) == 0
+        if restarted:
+            world.restart()
+    assert world.look(DAY - 1) == DAY - 1
+    assert world.look(1) == 2 * YEAR + DAY
+
+
 def test_jobs_that_run_once_a_week_come_on(world: World) -> None:
     """Each second one goes by the clock."""
     seen = []

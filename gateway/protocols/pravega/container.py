@@ -39,6 +39,8 @@ PROTOCOL = "pravega"
 
 _UNHURRIED = 64
 """So many changes are submitted in one turn that nobody waits for."""
+_LEAP_SECONDS = 3 * 86400.0
+"""A start at which writers should have been forgotten so long ago may have a wrong clock."""
 
 
 class Reader(Protocol):
@@ -115,7 +117,8 @@ class Container:
         """*recent_bytes* is the size of the tail cache.
 
         A writer that writes nothing for *writer_retention* seconds is forgotten, at the
-        latest after as much time again.
+        latest after as much time again.  Both count anew where a start finds the clock far
+        ahead, or behind: what a forgotten one sends again is there twice.
         """
         self.state = Segments()
         self._synchronizers_are_rows = synchronizers_are_rows
@@ -182,7 +185,9 @@ class Container:
             for name in self.state.transients()
             if name in self.state.segments
         )
-        if not self.state.writers_forgotten_at:
+        last = self.state.writers_forgotten_at
+        ago = self.clock.seconds() - last / 1000
+        if not (last and 0 <= ago <= self._retention + _LEAP_SECONDS):
             self.state.writers_forgotten_at = self.now
         self._forget_later()
 

@@ -90,6 +90,33 @@ def test_retention_counts_over_restarts(make_store: Callable[..., Any]) -> None:
     assert call.getTime() - again.clock.seconds() == 50
 
 
+@pytest.mark.parametrize("later", [365 * 86400.0, -86400.0])
+def test_a_start_with_a_wrong_clock_forgets_nobody(
+    make_store: Callable[..., Any], later: float
+) -> None:
+    """What a writer sends again, that nobody acknowledged, would be there twice; its time
+    counts from that start on, also where the clock was ahead before and is right now.
+    """
+    store = make_store(writer_retention=100.0)
+    store.clock.advance(2 * 86400.0)
+    store.container.start()
+    peer = store.peer()
+    peer.setup(writer=X)
+    peer.ask(bare(b"", 1, X))
+    store.clock.advance(100)
+    store.store()
+    state = snapshot.restore(snapshot.save(store.container.state))
+    again = make_store(writer_retention=100.0, state=state)
+    again.clock.advance(store.clock.seconds() + later)
+    again.container.start()
+    again.clock.advance(50)
+    again.store()
+    assert again.peer().setup(writer=X) == 1
+    again.clock.advance(50)
+    again.store()
+    assert again.peer().setup(writer=X) == NEVER
+
+
 def test_a_snapshot_of_what_was_not_stored_fails(store: Any) -> None:
     """Nobody waits for ever for a state that will never be durable."""
     store.peer().setup()

@@ -13,15 +13,15 @@ written in an hour, at most, or a quarter of a megabyte of a segment.  Only trun
 deletes: it is durable, and readers see it like anybody's.
 
 Times are those of the clock at the gateway's start.  One that was years ahead then would
-make all streams old at once: what it shows more than three days after the last write counts
-once it was so for a day, unless the clock was set back since.
+make all streams old at once: what it shows more than three days after the last write before
+it leapt counts once it was so for a day, unless the clock was set back since.
 """
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from attrs import define
 from twisted.logger import Logger
@@ -65,17 +65,16 @@ class Retention:
         self._policies: dict[tuple[str, str], tuple[bytes, tuple[int, int, int]]] = {}
         """What was decoded of each stream's configuration, and of which."""
         self._leap = self._leapt_at = 0
-        """Milliseconds that the clock is ahead of the last write before our start, if they
-        do not count, and what it showed then.
+        """Milliseconds that the clock has leapt after a write, if they do not count, and
+        what it showed then.
         """
 
     def start(self) -> None:
         """Begin; the container is restored, and nothing was written since."""
         container = self._catalog.container
-        times = [each.written_at for each in container.state.segments.values()]
-        newest = max(times, default=0)
-        if newest and container.now - newest > _LEAP_MILLISECONDS:
-            self._leap, self._leapt_at = container.now - newest, container.now
+        before, since = _around_a_leap(container.state.segments.values(), container.now)
+        if before and since - before > _LEAP_MILLISECONDS:
+            self._leap, self._leapt_at = since - before, since
             self._log.warn(
                 "The clock shows {days} days after the newest write to any segment: for a day"
                 " streams keep by time so much more. If it is ahead, set it, and restart the"
@@ -192,6 +191,22 @@ class Retention:
     def _by_time(self, segments: Sequence[Segment], milliseconds: int) -> list[int]:
         cutoff = self._cutoff(milliseconds)
         return [segment.offset_before(cutoff) for segment in segments]
+
+
+def _around_a_leap(segments: Iterable[Segment], now: int) -> tuple[int, int]:
+    """The last time of a write that is a day old, 0 if there is none, and the first one
+    since, now if there is none: an earlier run may have written by the same wrong clock.
+    """
+    before, since, a_day_ago = 0, now, now - _STANDS_MILLISECONDS
+    for each in segments:
+        times = each.mark_times or ()
+        at = bisect_right(times, a_day_ago)
+        for written in (each.written_at, *times[max(0, at - 1) : at + 1]):
+            if written <= a_day_ago:
+                before = max(before, written)
+            else:
+                since = min(since, written)
+    return before, since
 
 
 def _read_by_all(

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
+from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import rounds
 from gateway.protocols.pravega.controller.names import segment
 from pravega_messages import decode, new
@@ -123,6 +125,28 @@ def test_a_start_with_a_clock_that_is_a_year_ahead(
     assert world.kept() == (3 if set_right else 0)
     world.hours(80, writing=False)
     assert world.kept() == 0, "older than a hundred hours, however one counts"
+
+
+def test_a_second_start_with_a_clock_that_is_a_year_ahead(
+    world: World, make_service: Make
+) -> None:
+    """What was written since the first one proves nothing: the day counts from there on."""
+    world.policy(TIME, 100 * HOUR * 1000)
+    world.hours(3)
+    ahead = 365 * 24 * HOUR
+    for runs, later in enumerate((ahead, 1), 1):
+        clock = Clock()
+        clock.advance(world.service.clock.seconds() + later)
+        state = snapshot.restore(snapshot.save(world.state))
+        world.service = make_service(state=state, clock=clock)
+        world.state = world.service.container.state
+        world.service.controller._retention._wall_clock = clock.seconds
+        world.hours(11)
+        assert world.kept() == 3 + 11 * runs
+    world.hours(2)
+    assert world.kept() == 3 + 24
+    world.hours(1)
+    assert world.kept() == 25
 
 
 def test_a_pause_keeps_nothing_longer(world: World) -> None:
