@@ -81,7 +81,11 @@ class PomeloService(Service):
     def _open_outbox(self, path: Path, options: OutboxOptions) -> None:
         context, disk = self._context, self._context.disk
         pushed = PushedNames(
-            path / ".pushed", options.remember, options.remember_files, disk
+            path / ".pushed",
+            options.remember,
+            options.remember_files,
+            disk,
+            context.reactor.seconds,
         )
         folder = Folder(
             path,

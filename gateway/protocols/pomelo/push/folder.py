@@ -241,8 +241,8 @@ class Folder:
         file = self._open(path)
         written_at = os.fstat(file.fileno()).st_mtime  # `_finish` changes it
         try:
-            if (at := self._pushed.when(name)) is not None:
-                self._pass_over(path, at)
+            if (ago := self._pushed.ago(name)) is not None:
+                self._pass_over(path, ago)
                 file.close()
                 return None
             for _ in read(file, path.name, self._file_bytes):
@@ -255,14 +255,14 @@ class Folder:
         rows = read(file, path.name, self._file_bytes)
         return File(_shown(str(inside)), file, rows, written_at)
 
-    def _pass_over(self, path: Path, at: float) -> None:
-        """Move it away unread: a file of its name was pushed."""
+    def _pass_over(self, path: Path, ago: float) -> None:
+        """Move it away unread: a file of its name was pushed so many seconds ago."""
         self.repeated += 1
         self._log.warn(
             "outbox: {name} is not pushed: a file of this name was, {seconds} s ago "
             "(options.outbox.remember)",
             name=_shown(str(path.relative_to(self._path))),
-            seconds=round(time.time() - at),
+            seconds=round(ago),
         )
         self._remove(path, self._move(path))
 

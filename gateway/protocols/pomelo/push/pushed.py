@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -26,6 +25,8 @@ from gateway.sdk.disk import Disk, File, replace_file
 from gateway.sdk.summed import decode, encode
 
 _SPARE_LINES = 1000
+_LEAP_SECONDS = 3 * 86400.0
+"""A start at which the last push is so long ago may have a clock that is ahead."""
 
 
 class _Line(msgspec.Struct):
@@ -36,13 +37,16 @@ class _Line(msgspec.Struct):
 
 @define(eq=False, slots=False)
 class PushedNames:
-    """Remembers names for *seconds*, and *most* of them; its methods block."""
+    """Remembers names for *seconds*, and *most* of them; its methods block.
+
+    *clock* begins at the time of the start, in seconds since the epoch, and does not leap.
+    """
 
     _path: Path
     _seconds: float
     _most: int
     _disk: Disk
-    _clock: Callable[[], float] = time.time
+    _clock: Callable[[], float]
 
     def __attrs_post_init__(self) -> None:
         self._names: dict[str, float] = {}
@@ -55,10 +59,12 @@ class PushedNames:
     def __len__(self) -> int:
         return len(self._names)
 
-    def when(self, name: str) -> float | None:
-        """When a file of this name was pushed; None if it was not, as far as is known."""
+    def ago(self, name: str) -> float | None:
+        """For how many seconds a file of this name has been pushed; None if it was not, as
+        far as is known.
+        """
         at = self._names.get(name)
-        return None if at is None or self._is_over(at) else at
+        return None if at is None or self._is_over(at) else self._clock() - at
 
     def open(self) -> None:
         """Read what is there.  Raises OSError; then nothing may be pushed."""
@@ -66,10 +72,19 @@ class PushedNames:
             data, readable = self._read()
             lines = data.split(b"\n")[:-1]
             found = [line for text in lines if (line := _line(text)) is not None]
-            self._names = {line.name: line.at for line in found}
+            self._names = self._times(found)
             # Of what can not be read nobody knows how many lines there were.
             self.damaged = max(len(lines) - len(found), 0 if readable else 1)
         self._write_anew()
+
+    def _times(self, lines: list[_Line]) -> dict[str, float]:
+        """When each counts as pushed; the clock of this start, or an earlier one, may have
+        been wrong: rather a name is remembered for too long.
+        """
+        now = self._clock()
+        pause = now - max((line.at for line in lines), default=now)
+        later = pause if pause > _LEAP_SECONDS else 0.0
+        return {line.name: min(line.at + later, now) for line in lines}
 
     def _read(self) -> tuple[bytes, bool]:
         """What is there, and whether the disk gave back all of it."""

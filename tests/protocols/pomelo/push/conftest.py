@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def open_folder(tmp_path: Path) -> Callable[..., Folder]:
         disk: Disk | None = None, retention: float = 0.0, remember: float = DAY
     ) -> Folder:
         path, disk = tmp_path / "outbox", disk or RealDisk()
-        pushed = PushedNames(path / ".pushed", remember, 1000, disk)
+        pushed = PushedNames(path / ".pushed", remember, 1000, disk, time.time)
         found = Folder(path, pushed, disk, retention=retention, file_bytes=1 << 16)
         found.prepare()
         return found

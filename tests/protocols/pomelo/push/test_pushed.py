@@ -55,7 +55,7 @@ def test_power_cuts(disk: RecordingDisk) -> None:
                 continue
             found = opened(left)
             for name in moment.marks:
-                assert found.when(str(name)) is not None, story
+                assert found.ago(str(name)) is not None, story
             assert len(found) <= len(moment.marks) + 1, story
             cuts += 1
     assert cuts > 20
@@ -69,13 +69,13 @@ def test_a_disk_that_fails(disk: RecordingDisk) -> None:
         disk.fault = Fault(1, calls=frozenset([call]))
         with pytest.raises(OSError, match="Errno"):
             names.add("b")
-        assert names.when("b") is None
+        assert names.ago("b") is None
         disk.fault = None
     names.add("c")
     found = opened(RecordingDisk.after_kill(disk.moments[-1]))
-    assert found.when("a") is not None
-    assert found.when("c") is not None
-    assert found.when("b") is None
+    assert found.ago("a") is not None
+    assert found.ago("c") is not None
+    assert found.ago("b") is None
 
 
 @pytest.mark.parametrize("call", ["write", "sync"])
@@ -87,8 +87,8 @@ def test_what_is_not_noted_is_not_noted(disk: RecordingDisk, call: str) -> None:
     with pytest.raises(OSError, match="Errno"):
         names.add("b")
     found = opened(RecordingDisk.after_kill(disk.moments[-1]))
-    assert found.when("a") is not None
-    assert found.when("b") is None
+    assert found.ago("a") is not None
+    assert found.ago("b") is None
 
 
 def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
@@ -98,14 +98,32 @@ def test_time_and_number_are_bounded(disk: RecordingDisk) -> None:
     for name in "abcd":
         names.add(name)
         clock.now += 1
-    assert [name for name in "abcd" if names.when(name) is not None] == ["b", "c", "d"]
+    assert [name for name in "abcd" if names.ago(name) is not None] == ["b", "c", "d"]
     clock.now += DAY - 2
     names.forget()
     assert len(names) == 1
-    assert names.when("d") is not None
+    assert names.ago("d") is not None
     assert len(opened(disk, 3, clock)) == 1
     clock.now += 2
-    assert names.when("d") is None
+    assert names.ago("d") is None
+
+
+@pytest.mark.parametrize("leap", [365 * DAY, -365 * DAY])
+def test_a_start_with_a_wrong_clock_forgets_nothing(
+    disk: RecordingDisk, leap: float
+) -> None:
+    """Nor the next one, with one that is right again; and a name that was pushed by one that
+    is ahead is remembered for no longer than others.
+    """
+    clock = Clock()
+    opened(disk, clock=clock).add("a")
+    clock.now += leap
+    opened(disk, clock=clock).add("b")
+    clock.now -= leap
+    names = opened(disk, clock=clock)
+    assert None not in (names.ago("a"), names.ago("b"))
+    clock.now += DAY
+    assert (names.ago("a"), names.ago("b")) == (None, None)
 
 
 def test_the_file_does_not_grow_without_end(disk: RecordingDisk) -> None:
@@ -129,7 +147,7 @@ def test_damage_costs_the_names_that_it_hits(disk: RecordingDisk) -> None:
     disk.create(PATH).write([content])
     found = opened(disk)
     assert (len(found), found.damaged) == (2, 1)
-    assert found.when("carol") is not None
+    assert found.ago("carol") is not None
 
 
 class BadSector(RealDisk):
