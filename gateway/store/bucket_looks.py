@@ -48,7 +48,8 @@ class BucketLooks:
             except BucketError as why:
                 self._failed(str(why))
             except Exception as why:
-                self._log.failure("A look at the bucket")
+                if self.problem is None:
+                    self._log.failure("A look at the bucket")
                 self._failed(f"{type(why).__name__}: {why}")
             with self._condition:
                 if not self._stopping:

@@ -317,13 +317,14 @@ class Consumers:
             )
         self.behind = behind
 
-    def leaves(self, name: str) -> None:
-        """The file of that name has gone."""
+    def leaves(self, name: str) -> Sequence[str]:
+        """The file of that name has gone; who has not read it, and missed none before."""
         if not self.names or (file := parse_file_name(name)) is None:
-            return
-        self.behind = {
-            one: found
-            if self._said[one].has_seen(file)
-            else replace(found, missed_files=found.missed_files + 1)
-            for one, found in self.behind.items()
+            return ()
+        missing = [one for one in self.behind if not self._said[one].has_seen(file)]
+        before = self.behind
+        self.behind = dict(before) | {
+            one: replace(before[one], missed_files=before[one].missed_files + 1)
+            for one in missing
         }
+        return [one for one in missing if not before[one].missed_files]

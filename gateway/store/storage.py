@@ -398,8 +398,6 @@ class OpenedStorage:
         consumers: Consumers,
     ) -> Spool:
         directories, found = self.settings.directories, self.found
-        machine, state = self.machine, directories.state_of(self.settings.node)
-        seen = StateFile(state / removal_clock.NAME, Seen, machine.disk)
         return Spool(
             directories.spool,
             directories.archive,
@@ -410,16 +408,21 @@ class OpenedStorage:
             owners,
             self.room,
             self.settings.spool,
-            machine,
+            self.machine,
             self.reactor,
             published_lsn=found.published_lsn,
             retained=retained,
             uploads=uploads,
             consumers=consumers,
-            removal_clock=RemovalClock(
-                seen, self.callbacks.noticed, clock=machine.clock
-            ),
+            removal_clock=self.removal_clock("", self.callbacks.noticed),
         )
+
+    def removal_clock(self, which: str, told: Callable[[str], None]) -> RemovalClock:
+        """By which what is old goes; *which* makes the name of its file another one."""
+        settings, machine = self.settings, self.machine
+        state = settings.directories.state_of(settings.node)
+        file = StateFile(state / f"{removal_clock.NAME}{which}", Seen, machine.disk)
+        return RemovalClock(file, told, clock=machine.clock)
 
     def _consumers(self) -> Consumers:
         directory, disk = self.settings.directories.consumers, self.machine.disk
@@ -536,7 +539,8 @@ class Storage:
                 settings.node,
                 spool.consumers,
                 settings.spool.retention,
-                machine.clock,
+                # Of its own, as another thread asks it; the archive's tells of a leap.
+                opened.removal_clock("-bucket", lambda _: None),
             )
             return BucketLooks(
                 self._consumed.look,

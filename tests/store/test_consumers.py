@@ -136,7 +136,7 @@ def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
 
 def test_how_far_each_is_behind(tmp_path: Path) -> None:
     """Files, bytes, age, and what stays for it beyond its time; what one has read does not
-    count, nor who has never come for less than all.
+    count, nor who has never come for less than all; the first file that one misses is told.
     """
     places = {one: FileMarks(tmp_path, one, RealDisk()) for one in ("fast", "never")}
     places["fast"].change(lambda mark: mark.with_done([name(1), name(2)]))
@@ -150,9 +150,10 @@ def test_how_far_each_is_behind(tmp_path: Path) -> None:
         "never": Behind(3, 25, 2 * HOUR, 1, 10),
     }
     assert not consumers.all_have(name(1))
-    consumers.leaves(name(1))
+    assert consumers.leaves(name(1)) == ["never"]
+    assert consumers.leaves(name(2)) == []
     assert consumers.behind["fast"].missed_files == 0
-    assert consumers.behind["never"].missed_files == 1
+    assert consumers.behind["never"].missed_files == 2
 
 
 def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:

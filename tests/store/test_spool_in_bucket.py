@@ -8,6 +8,7 @@ import random
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -24,13 +25,17 @@ from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Stored
 from gateway.store.bucket import BucketError
+from gateway.store.consumers import ObjectMarks
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
 from gateway.store.in_bucket import newest_below
 from gateway.store.job_word import JobBacklog, JobWriter
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
+from gateway.store.removal_clock import Seen
 from gateway.store.s3 import S3
+from gateway.store.statefile import StateFile
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
 from small_s3 import small_s3
@@ -183,6 +188,31 @@ def test_a_silent_job_is_behind_by_what_came_since(bucket: MemoryBucket) -> None
     bucket.objects[".gateway-job"] = b"of another version"
     backlog.look()
     assert backlog.files == 0
+
+
+def test_a_clock_that_has_leapt_removes_no_object(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """Which consumers have read, and which stays for `spool.retention` all the same."""
+    disk, name = RealDisk(), file_name("gw", 1, 1)
+    state = Directories.under(tmp_path).state_of("gw")
+    disk.make_directory(state)
+    before = StateFile(state / "removal-clock-bucket", Seen, disk)
+    before.write(Seen(1.0))
+    ours: Any = {"ack": "journal", "after": "keep", "consumers": ["mine"]}
+    node = Node(tmp_path, bucket, **ours).start()
+    for lsn, payload in enumerate((b"a", b"b"), 1):
+        node.sent(payload)
+        node.reactor.run(lambda lsn=lsn: node.storage.spool.published_lsn == lsn)
+    ObjectMarks(bucket, "mine").change(lambda mark: mark.with_done([name]))
+    assert node.storage._consumed is not None
+    assert node.storage._consumed.look() == 0
+    node.stop()
+    before.path.unlink()
+    node = Node(tmp_path, bucket, **ours).start()
+    node.reactor.run(lambda: name not in bucket.objects)
+    node.stop()
+    assert events(bucket) == {2: b"b"}
 
 
 def test_senders_wait_until_what_was_left_is_in_the_bucket(

@@ -7,7 +7,6 @@ one stays, as a gateway that lost its disk goes on behind it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from attrs import define
@@ -29,13 +28,15 @@ class BucketExpiry:
     _node: str
     _consumers: Consumers
     retention: float
-    _clock: Callable[[], float] = time.time
+    _clock: Callable[[], float]
+    """By which they are old: one that does not leap."""
 
     def look(self) -> int:
         """Remove what may go; how many objects went.  Raises `BucketError`; blocks."""
-        consumers, now = self._consumers, self._clock()
+        consumers = self._consumers
         if not consumers.names:
             return 0
+        now = self._clock()
         consumers.look()
         there = objects_of(self._bucket, self._node)
         ages = ((one.name, one.bytes, now - one.modified) for one in there)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from attrs import define
+from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
 from gateway.store.consumers import Consumers
@@ -63,6 +64,8 @@ class Expiry:
 
     *consumers* None: there are none.
     """
+
+    _log = Logger()
 
     _archive: Path
     _disk: Disk
@@ -184,8 +187,15 @@ class Expiry:
 
     def _unlink(self, path: Path) -> None:
         self._disk.unlink(path)
-        if self._consumers is not None:
-            self._consumers.leaves(path.name)
+        if self._consumers is None:
+            return
+        for name in self._consumers.leaves(path.name):
+            self._log.error(
+                "Consumer {name} misses {file}, and maybe others: it had to leave the "
+                "archive before it was read",
+                name=name,
+                file=path.name,
+            )
 
     def _remove_due(self) -> None:
         """As far as there is time."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,10 +139,10 @@ def test_what_was_read_stays_for_its_time_too(tmp_path: Path, read: Read) -> Non
 
 
 def test_what_was_read_goes_first_where_there_is_too_much(
-    tmp_path: Path, read: Read
+    tmp_path: Path, read: Read, logged: list[dict[str, Any]]
 ) -> None:
-    """Then the oldest that a consumer still needs, which is counted: a consumer that never
-    comes does not fill the disk.
+    """Then the oldest that a consumer still needs, which is counted, and the first of them
+    logged: a consumer that never comes does not fill the disk.
     """
     world = World(tmp_path / "archive", most_bytes=20, consumers=read.consumers)
     for lsn in (1, 2, 3, 4):
@@ -151,6 +152,7 @@ def test_what_was_read_goes_first_where_there_is_too_much(
     world.expiry.run(40)
     assert world.left() == [2, 4]
     assert read.consumers.behind["mine"].missed_files == 1
+    assert [one["file"] for one in logged] == [file_name("gw", 1, 1)]
 
 
 def test_what_was_read_makes_room_first(tmp_path: Path, read: Read) -> None:
