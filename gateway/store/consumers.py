@@ -92,6 +92,14 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
         return Mark(self.done, batch, _joined({}, names))
 
 
+def _unreadable(path: str, name: str) -> Unreadable:
+    return Unreadable(
+        f"{path} is damaged: nothing that consumer {name} has read is known, and all files "
+        "stay; remove it, and say what its checkpoint has, which it does not read again: "
+        f"gateway spool done {name} --checkpoint DIR"
+    )
+
+
 def _covers(of: Mapping[str, Spans], file: Named) -> bool:
     spans = of.get(file.node, ())
     at = bisect_right(spans, file.first, key=itemgetter(0)) - 1
@@ -145,10 +153,7 @@ class FileMarks:
         """See `Marks`."""
         found, damaged = self._file.read()
         if damaged is not None:
-            raise Unreadable(
-                f"{self.directory / self.name} is damaged: nothing that consumer "
-                f"{self.name} has read is known, and all files stay; remove it"
-            )
+            raise _unreadable(str(self.directory / self.name), self.name)
         return found
 
     def change(self, how: Callable[[Mark], Mark]) -> Mark:
@@ -215,10 +220,7 @@ class ObjectMarks:
         except NotThere:
             return None
         if (mark := summed.decode(data[:-1], Mark)) is None:
-            raise Unreadable(
-                f"{self.bucket.url}/{self._object} is damaged: nothing that consumer "
-                f"{self.name} has read is known, and all files stay; remove it"
-            )
+            raise _unreadable(f"{self.bucket.url}/{self._object}", self.name)
         return mark, tag
 
 
@@ -250,7 +252,7 @@ class Behind:
     missed_files: int = 0
     """Those that have gone since the start, for want of room, and it had not read them."""
     has_come: bool = False
-    """It has ever said what it has read."""
+    """It has ever said what it has read, or that is not known."""
     problem: str | None = None
     """Why that is not known, if so."""
 
@@ -281,7 +283,8 @@ class Consumers:
             except (OSError, msgspec.DecodeError) as why:
                 problem = str(why)
             before = self.behind.get(name, Behind())
-            behind[name] = replace(before, has_come=mark is not None, problem=problem)
+            come = mark is not None or problem is not None
+            behind[name] = replace(before, has_come=come, problem=problem)
             said[name] = mark or Mark()
         self._said, self.behind = said, behind
 

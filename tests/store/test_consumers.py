@@ -120,7 +120,9 @@ def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
 
 
 def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
-    """Nobody knows what was read; it is said which file, and what to do."""
+    """Nobody knows what was read, nor that nothing was; it is said which file, and what to
+    do: without its mark a query says nothing of what its checkpoint has.
+    """
     places = FileMarks(tmp_path, "mine", RealDisk())
     places.change(lambda mark: mark.with_done([name(1)]))
     consumers = Consumers(lambda _: places, ["mine"])
@@ -130,6 +132,8 @@ def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:
     consumers.look()
     assert not consumers.all_have(name(1))
     assert "mine is damaged" in (consumers.behind["mine"].problem or "")
+    assert "spool done mine --checkpoint" in (consumers.behind["mine"].problem or "")
+    assert consumers.behind["mine"].has_come
     with pytest.raises(Unreadable, match="remove it"):
         places.change(lambda mark: mark)
 
