@@ -76,7 +76,7 @@ class Retention:
         if before and since - before > _LEAP_MILLISECONDS:
             self._leap, self._leapt_at = since - before, since
             self._log.warn(
-                "The clock shows {days} days after the newest write to any segment: for a day"
+                "The clock went on by {days} days without a write to any segment: for a day"
                 " streams keep by time so much more. If it is ahead, set it, and restart the"
                 " gateway",
                 days=self._leap // 86_400_000,
