@@ -486,16 +486,14 @@ def test_the_last_word_is_of_the_spool_as_it_is_left(
     config: SimpleNamespace,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also where the last batch is reported before its files are taken away."""
-    over = job.Job.over
+    """Also where the last batch is reported before Spark itself is done with it."""
+    note = job.Job._note
 
-    def reported(self: job.Job) -> bool:
-        ended = over(self)
-        if ended:
-            self.say()
-        return ended
+    def reported(self: job.Job, committed: Any) -> None:
+        note(self, committed)
+        self.say()
 
-    monkeypatch.setattr(job.Job, "over", reported)
+    monkeypatch.setattr(job.Job, "_note", reported)
     spool.events("gw", 1, 10)
     run_once()
     assert spool.names() == []
