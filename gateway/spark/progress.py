@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from gateway.spoken import many
@@ -60,9 +61,15 @@ def start_logging(settings: Any) -> None:
     ours.propagate = False
     for name in ("py4j", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    # Of a command that a stop cuts short it tells the root.
+    logging.getLogger().addFilter(_is_not_of_py4j)
     # So do its threads, and what it lets go of.
     sys.unraisablehook = _unless_of_py4j(sys.unraisablehook)
     threading.excepthook = _unless_of_py4j(threading.excepthook)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _unless_of_py4j(hook: Callable[[Any], object]) -> Callable[[Any], None]:
