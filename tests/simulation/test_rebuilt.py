@@ -14,6 +14,7 @@ import pytest
 
 from gateway.audit.incarnations import Lives
 from gateway.spark import footers
+from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
 from gateway.store import lineage
 from gateway.store.claim import Claim
@@ -90,6 +91,18 @@ def trust_listings(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Inbox, "_is_in", is_in)
 
 
+def overlook_names_that_are_given_again(patch: pytest.MonkeyPatch) -> None:
+    """Spark takes each path once."""
+    original = Cleaner.run
+
+    def run(self: Any) -> Any:
+        gone = original(self)
+        self.overlooked = []
+        return gone
+
+    patch.setattr(Cleaner, "run", run)
+
+
 def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """The audit takes it for granted that who has ended had told all."""
     patch.setattr(Lives, "vouched", lambda *_: True)
@@ -102,6 +115,7 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
         (forget_what_was_heard, (4, 5, 7)),
         (say_too_little, (17, 25)),
         (trust_listings, (1, 2)),
+        (overlook_names_that_are_given_again, (603, 783)),
         (vouch_for_everybody, (0, 17, 25)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
