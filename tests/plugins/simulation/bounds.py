@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Bounds", "CountedJournal"]
 
 _AGAIN_SECONDS = 60.0
+"""What can not be removed is looked at again after so long, or `spool.retention`."""
 _COUNTING_SHARE = 50
 _READ_WHEN_FULL = frozenset(("pomelo", "pravega", "rsio"))
 _ONE_BATCH_WHEN_FULL = frozenset(("pomelo", "pravega"))
@@ -213,9 +214,9 @@ class Bounds:
         if most is None:
             return
         files = self._sizes(self._world.directories.archive)
-        if troubled:  # what could not be read, and is needed, is tried again later
-            again = self._world.now + _AGAIN_SECONDS
-            self._counts_from = max(self._counts_from, again)
+        if troubled:
+            again = min(_AGAIN_SECONDS, self._settings.spool.retention)
+            self._counts_from = max(self._counts_from, self._world.now + again)
         elif self._looked is not None:
             left = sum(size for name, size in files.items() if name in self._looked)
             if left > most:
