@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -29,6 +29,7 @@ from gateway.sdk.disk import Disk
 from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed, NotThere
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.lake import joined
 from gateway.store.names import Named, parse_file_name
 from gateway.store.s3 import bucket_of
 from gateway.store.statefile import StateFile
@@ -84,7 +85,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
             return self
         done = dict(self.done)
         for node, spans in self.in_hand.items():
-            done[node] = _with(done.get(node, ()), spans)
+            done[node] = (*joined((*done.get(node, ()), *spans)),)
         return Mark(done, self.batch)
 
     def with_worked(self, batch: int, names: Iterable[str]) -> Mark:
@@ -114,19 +115,8 @@ def _joined(of: Mapping[str, Spans], names: Iterable[str]) -> dict[str, Spans]:
         more.setdefault(file.node, []).append((file.first, file.last))
     found = dict(of)
     for node, spans in more.items():
-        found[node] = _with(found.get(node, ()), spans)
+        found[node] = (*joined((*found.get(node, ()), *spans)),)
     return found
-
-
-def _with(spans: Spans, more: Iterable[tuple[int, int]]) -> Spans:
-    found = list(spans)
-    for first, last in more:
-        # Those that touch it are neighbours.
-        low = bisect_left(found, first - 1, key=itemgetter(1))
-        high = bisect_right(found, last + 1, key=itemgetter(0))
-        touched = [(first, last), *found[low:high]]
-        found[low:high] = [(min(touched)[0], max(one[1] for one in touched))]
-    return tuple(found)
 
 
 class Marks(Protocol):

@@ -147,10 +147,13 @@ def together(incarnations: Mapping[str, Iterable[tuple[int, int]]]) -> Spans:
 
     No count of events: two incarnations may have given one lsn.
     """
+    return joined(span for spans in incarnations.values() for span in spans)
+
+
+def joined(spans: Iterable[tuple[int, int]]) -> Spans:
+    """The same lsns, as few spans, in order."""
     found: Spans = []
-    for first, last in sorted(
-        span for spans in incarnations.values() for span in spans
-    ):
+    for first, last in sorted(spans):
         if found and first <= found[-1][1] + 1:
             found[-1] = found[-1][0], max(last, found[-1][1])
         else:
