@@ -524,7 +524,7 @@ class Claim:
     def _was_heard_of(self, own: Incarnation) -> bool:
         """Whether the word said of this directory how far it was, when the name was taken."""
         before = None if self.found is None else self.found.reached
-        return before is not None and before.incarnation in (own.id, *own.earlier)
+        return before is not None and before.is_of(own)
 
     def begin(self) -> None:
         """Look now and then, in a thread."""

@@ -94,8 +94,11 @@ class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def is_behind(self, own: Incarnation, here: int) -> bool:
         """Whether it is of *own*, or before it, and nothing behind lsn *here*."""
-        mine = self.incarnation in (own.id, *own.earlier)
-        return mine and (self.lsn <= here or self.lsn < self.since)
+        return self.is_of(own) and (self.lsn <= here or self.lsn < self.since)
+
+    def is_of(self, own: Incarnation) -> bool:
+        """Whether it is of the directory of *own*, by this or an earlier incarnation."""
+        return self.incarnation in (own.id, *own.earlier)
 
     @property
     def all_told(self) -> bool:
