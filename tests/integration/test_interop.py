@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+import kit
 import programs
 from daemons import listener
 from deadlines import environment, eventually, finish
-from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
 
 INTEROP = Path(__file__).parents[2] / "interop"
 COUNT = 16_000
@@ -42,17 +42,7 @@ def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
     """It passes all tests of the definition, and none is left out."""
     served = program("server.js", HELLO_MS="500")
-    assert served.stdout is not None
-    port = int(served.stdout.readline())
-    target = Target(lambda: over_tcp("127.0.0.1", port), patience=60)
-    target.hello_seconds = 0.5
-    survey(target)
-    bad = [
-        (one.test.name, one.outcome.value, one.why)
-        for one in run(target, chosen(target))
-        if one.outcome is not Outcome.PASSED
-    ]
-    assert bad == []
+    assert kit.failures(served, hello_seconds=0.5) == []
 
 
 @pytest.mark.slow

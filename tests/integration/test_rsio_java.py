@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+import kit
 import programs
 from daemons import listener, tls
 from deadlines import environment, eventually, finish
-from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "java"
@@ -66,17 +66,7 @@ def program(java: list[str]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("SmallServer", HELLO_MS="1500")
-    assert served.stdout is not None
-    port = int(served.stdout.readline())
-    target = Target(lambda: over_tcp("127.0.0.1", port), patience=60)
-    target.hello_seconds = 1.5
-    survey(target)
-    bad = [
-        (one.test.name, one.outcome.value, one.why)
-        for one in run(target, chosen(target))
-        if one.outcome is not Outcome.PASSED
-    ]
-    assert bad == []
+    assert kit.failures(served, hello_seconds=1.5) == []
 
 
 @pytest.mark.slow
