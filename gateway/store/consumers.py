@@ -222,9 +222,15 @@ def marks_of(config: Config, name: str) -> Marks:
     if name not in config.spool.consumers:
         there = ", ".join(config.spool.consumers) or "none"
         raise ValueError(f"{name} is not in spool.consumers, which has {there}")
-    if (bucket := bucket_of(config.spool)) is not None:
+    directory = Directories.of(config).consumers
+    return marks_at(bucket_of(config.spool), directory, RealDisk(), name)
+
+
+def marks_at(bucket: Bucket | None, directory: Path, disk: Disk, name: str) -> Marks:
+    """Likewise of the consumer *name*: in the bucket of the spool, if that is one."""
+    if bucket is not None:
         return ObjectMarks(bucket, name)
-    return FileMarks(Directories.of(config).consumers, name, RealDisk())
+    return FileMarks(directory, name, disk)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from gateway.store.bucket import Bucket
 from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.claim import REQUEST_SECONDS, Claim, Standing, claimed
-from gateway.store.consumers import Consumers, FileMarks, Marks, ObjectMarks
+from gateway.store.consumers import Consumers, marks_at
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
@@ -426,13 +426,7 @@ class OpenedStorage:
 
     def _consumers(self) -> Consumers:
         directory, disk = self.settings.directories.consumers, self.machine.disk
-        bucket = self.bucket
-
-        def marks(name: str) -> Marks:
-            if bucket is None:
-                return FileMarks(directory, name, disk)
-            return ObjectMarks(bucket, name)
-
+        marks = partial(marks_at, self.bucket, directory, disk)
         return Consumers(marks, self.settings.spool.consumers)
 
     def _find_kept(self) -> int:
