@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ class Fleet:
     def __init__(self, gate: Any, **who: Any) -> None:
         self.gate, self._who = gate, who
         self.endpoints: list[Endpoint] = []
+        self.senders: list[Sender] = []
         self.acknowledged: list[bytes] = []
         self.told: list[Exception] = []
 
@@ -37,8 +38,15 @@ class Fleet:
             return connect(self.endpoints[-1], clock=self.gate.clock, **options)
 
         made = Sender(again, clock=self.gate.clock)
+        self.senders.append(made)
         made.start()
         return made
+
+    def stop(self) -> None:
+        """All its senders."""
+        stopped = [sender.stop() for sender in self.senders]
+        self.settle()
+        assert all(each.called for each in stopped)
 
     def send(self, sender: Sender, element: bytes) -> None:
         """Give it an element; it is acknowledged, or the sender is told otherwise."""
@@ -66,6 +74,20 @@ class Fleet:
             endpoint.transport.loseConnection()
 
 
+@pytest.fixture
+def make_fleet() -> Iterator[Callable[..., Fleet]]:
+    """Fleets whose senders stop when the test is over."""
+    made: list[Fleet] = []
+
+    def make(gate: Any, **who: Any) -> Fleet:
+        made.append(Fleet(gate, **who))
+        return made[-1]
+
+    yield make
+    for fleet in made:
+        fleet.stop()
+
+
 def _elements_named() -> Iterator[bytes]:
     number = 0
     while True:
@@ -84,11 +106,11 @@ def _each_once(fleet: Fleet, gate: Any) -> None:
     "who", [{"name": "m"}, {"token": "s"}, {"name": "m", "token": "s"}]
 )
 def test_live_senders_of_one_name(
-    make_gate: Any, count: int, who: dict[str, str]
+    make_gate: Any, make_fleet: Callable[..., Fleet], count: int, who: dict[str, str]
 ) -> None:
     """All but the last are told, and nothing that one of them has acknowledged is lost."""
     gate = make_gate(tokens={"meters": "s"} if "token" in who else {})
-    fleet, elements = Fleet(gate, **who), _elements_named()
+    fleet, elements = make_fleet(gate, **who), _elements_named()
     senders = []
     for _ in range(count):
         senders.append(fleet.sender())
@@ -107,10 +129,12 @@ def test_live_senders_of_one_name(
     ]  # fmt: skip
 
 
-def test_a_fleet_with_one_token(make_gate: Any) -> None:
+def test_a_fleet_with_one_token(
+    make_gate: Any, make_fleet: Callable[..., Fleet]
+) -> None:
     """With a name for each, all publish side by side."""
     gate = make_gate(tokens={"meters": "s"})
-    fleet, elements = Fleet(gate, token="s"), _elements_named()
+    fleet, elements = make_fleet(gate, token="s"), _elements_named()
     senders = [fleet.sender(name=f"m{n}") for n in range(10)]
     for _ in range(3):
         for each in senders:
@@ -121,11 +145,11 @@ def test_a_fleet_with_one_token(make_gate: Any) -> None:
     assert all(one.connections == 1 for one in senders)
 
 
-def test_rolling_restarts(gate: Any) -> None:
+def test_rolling_restarts(gate: Any, make_fleet: Callable[..., Fleet]) -> None:
     """The old one runs until the new one has begun, sixty times; and the gateway loses
     connections all the while.
     """
-    fleet, elements = Fleet(gate, name="meter"), _elements_named()
+    fleet, elements = make_fleet(gate, name="meter"), _elements_named()
     old = fleet.sender()
     for n in range(60):
         fleet.send(old, next(elements))
