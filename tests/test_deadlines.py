@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import deadlines
-from deadlines import Deadline, eventually, finish, run
+from deadlines import Deadline, eventually, excerpt, finish, next_line, run
+from programs import running
 
 SPIN = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: pass"
 
@@ -47,6 +48,71 @@ def test_what_a_program_is_told_and_says_is_not_lost() -> None:
     """However long it takes, and however much that is."""
     code = "import sys, time; time.sleep(2.5); print(len(sys.stdin.read()))"
     assert run(sys.executable, "-c", code, stdin="x" * 200_000).stdout == "200000\n"
+
+
+def test_a_word_that_does_not_come(tmp_path: Path) -> None:
+    """What its threads do is asked for, and shown with what it said, and what its log says."""
+    code = """if True:
+        import faulthandler, signal, time
+        def waits_for_ever():
+            print("begun", flush=True)
+            time.sleep(1000)
+        faulthandler.register(signal.SIGQUIT)
+        waits_for_ever()
+    """
+    log = tmp_path / "log"
+    with running() as start, log.open("w") as errors:
+        program = start(sys.executable, "-c", code, stderr=errors)
+        assert next_line(program) == "begun\n"
+        with pytest.raises(pytest.fail.Exception, match="in waits_for_ever"):
+            next_line(program, 0.1, log)
+        assert program.returncode is not None
+
+
+def test_what_follows_a_line_is_not_lost() -> None:
+    """Lines that came together are given one by one; then there is no more."""
+    with running() as start:
+        program = start("sh", "-c", "printf '1\\n2\\n3'")
+        assert next_line(program) == "1\n"
+        assert next_line(program) == "2\n"
+        assert finish(program)[0] == "3"
+    with running() as start:
+        program = start("sh", "-c", "printf 3")
+        assert [next_line(program), next_line(program)] == ["3", ""]
+
+
+@pytest.mark.parametrize("into_a_log", [True, False])
+def test_who_says_too_much_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, into_a_log: bool
+) -> None:
+    """… long before its deadline; the beginning and the end are shown, not all of it."""
+    monkeypatch.setattr(deadlines, "_MOST_SAID_BYTES", 1 << 20)
+    log = tmp_path / "log"
+    where = "1>&2" if into_a_log else ""
+    code = f"exec {where}; echo the cause; yes | head -c 4000000; exec sleep 1000"
+    with running() as start, log.open("w") as errors:
+        program = start("sh", "-c", code, stderr=errors)
+        with pytest.raises(pytest.fail.Exception, match="the cause") as failed:
+            finish(program, 1000, log)
+    assert "bytes" in str(failed.value)
+    assert len(str(failed.value)) < 1 << 16
+
+
+def test_an_excerpt_is_whole_or_says_what_it_leaves_out(tmp_path: Path) -> None:
+    """Of text, of bytes and of a file alike."""
+    file = tmp_path / "log"
+    for size in (0, 1, 8 << 10, 16 << 10, (16 << 10) + 1, 1 << 20):
+        text = "".join(map(str, range(size)))[:size]
+        file.write_text(text)
+        shown = excerpt(text)
+        assert excerpt(text.encode()) == excerpt(file) == shown
+        if size <= 16 << 10:
+            assert shown == text
+        else:
+            begin, told, end = shown.split("\n")
+            assert f" {size - (16 << 10)} bytes" in told
+            assert (text.startswith(begin), text.endswith(end)) == (True, True)
+            assert len(begin + end) == 16 << 10
 
 
 def test_the_limit_of_a_test_is_kept(tmp_path: Path) -> None:

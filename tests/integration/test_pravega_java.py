@@ -6,14 +6,13 @@ What it does, and what must come of each call, is in `java_client/PravegaClient.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from deadlines import Deadline
-from programs import ask_registry, built_once, program
+from deadlines import excerpt, finish, next_line
+from programs import ask_registry, built_once, program, running
 
 pytestmark = pytest.mark.needs_maven
 
@@ -46,10 +45,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         program(need)
     home = built_once(tmp_path_factory, PROJECT, build)
     jars = (home / "jars").read_text().strip()
-    # For a program that runs a few seconds; its log has what goes wrong.
+    # For a program that runs a few seconds; its log has what goes wrong.  A writer that
+    # flushes a sealed segment warns without a pause until it has its successors.
     options = (
         "-Xmx1536m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         " -Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        " -Dorg.slf4j.simpleLogger.log"
+        ".io.pravega.client.stream.impl.EventStreamWriterImpl=error"
     )
     path = f"{home}{os.pathsep}{jars}"
     return ["java", *options.split(), "-cp", path, "PravegaClient"]
@@ -76,6 +78,7 @@ class Streams:
         prepare: Callable[..., Any],
         free_port: Callable[[], int],
         java: list[str],
+        start: Callable[..., subprocess.Popen[str]],
         **more: Any,
     ) -> None:
         self.controller = free_port()
@@ -90,7 +93,8 @@ class Streams:
         }
         self.daemon = prepare(listeners=[listener], spool=spool)
         self.daemon.start()
-        self._java = java
+        *self._java, self._name = java
+        self._start = start
         self._log = self.daemon.config.with_name("java.log")
 
     def begin(
@@ -102,43 +106,35 @@ class Streams:
     ) -> Any:
         """Start the program; the first word says what it is to do."""
         uri = f"{scheme}://localhost:{self.controller}"
-        return subprocess.Popen(
-            [
-                *self._java[:-1],
-                *(f"-D{name}={value}" for name, value in properties.items()),
-                self._java[-1],
-                what,
-                uri,
-                *map(str, more),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log.open("w"),
-            text=True,
-        )
+        options = (f"-D{name}={value}" for name, value in properties.items())
+        words = (*self._java, *options, self._name, what, uri, *more)
+        with self._log.open("w") as log:
+            return self._start(*words, stdin=subprocess.PIPE, stderr=log)
 
     def log(self) -> str:
         """What the program said of its errors."""
-        return self._log.read_text()
+        return excerpt(self._log)
 
     def run(self, what: str, *more: object, **how: Any) -> list[bytes]:
         """What the tables have when the program has ended, as it must."""
         return self.finished(self.begin(what, *more, **how))
 
+    def hear(self, program: subprocess.Popen[str], line: str) -> None:
+        """It says this next."""
+        assert next_line(program, SECONDS, self._log) == f"{line}\n", self.log()
+
+    def tell(self, program: subprocess.Popen[str], line: str) -> None:
+        """Say this to it; one that has ended heeds nothing."""
+        assert program.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            program.stdin.write(f"{line}\n")
+            program.stdin.flush()
+
     def said(self, program: subprocess.Popen[str], told: str = "") -> str:
-        """All its output, once it has ended; it is *told* this before."""
-        deadline = Deadline(SECONDS)
-        more: str | None = told
-        while deadline.left() > 0:
-            try:
-                return program.communicate(more, timeout=1.0)[0]
-            except subprocess.TimeoutExpired:
-                more = None
-        program.send_signal(signal.SIGQUIT)
-        time.sleep(1)
-        program.kill()
-        said, _ = program.communicate()
-        pytest.fail(f"in {SECONDS:g} s no end: {said}\n{self.log()}")
+        """The rest of its output, once it has ended; it is *told* this before."""
+        if told:
+            self.tell(program, told)
+        return finish(program, SECONDS, self._log)[0]
 
     def finished(self, program: subprocess.Popen[str], told: str = "") -> list[bytes]:
         said = self.said(program, told)
@@ -156,9 +152,10 @@ class Streams:
 @pytest.fixture
 def serve(
     prepare: Callable[..., Any], free_port: Callable[[], int], java: list[str]
-) -> Callable[..., Streams]:
+) -> Iterator[Callable[..., Streams]]:
     """Start a daemon; *more* are settings of its Pravega listener."""
-    return lambda **more: Streams(prepare, free_port, java, **more)
+    with running() as start:
+        yield lambda **more: Streams(prepare, free_port, java, start, **more)
 
 
 def numbered(what: str, count: int) -> list[bytes]:
@@ -300,7 +297,7 @@ def test_three_teams_that_may_do_different_things(
     users = dict.fromkeys(("boss", "writer", "billing"), "secret")
     streams = serve(options={"users": users, "access": rules})
     program = streams.begin("access", "boss", "secret")
-    assert program.stdout.readline() == "written\n", streams.log()
+    streams.hear(program, "written")
     daemon = streams.daemon
     settings = json.loads(daemon.config.read_text())
     settings["listeners"][0]["options"]["access"][1]["write"] = ["s/others"]
@@ -309,7 +306,7 @@ def test_three_teams_that_may_do_different_things(
     eventually(
         lambda: "access" in str(daemon.status()["reload"]["changed"]), "the reload"
     )
-    rows = streams.finished(program, "go on\n")
+    rows = streams.finished(program, "go on")
     assert rows == numbered("order", 11)
     for told in (
         "'billing' may not write 's/orders'",
@@ -327,7 +324,7 @@ def test_killed_in_between(
     """
     streams = serve()
     program = streams.begin("killed")
-    assert program.stdout.readline() == "writing\n"
+    streams.hear(program, "writing")
     daemon = streams.daemon
     for _ in range(2):
         before = daemon.status()["journal"]["durable_lsn"]
@@ -338,10 +335,9 @@ def test_killed_in_between(
         daemon.kill()
         daemon.start()
         # One that waits for an answer gives up after 30 s: not both kills are for one.
-        program.stdin.write("read?\n")
-        program.stdin.flush()
-        assert program.stdout.readline() == "read\n", streams.log()
-    stored = streams.finished(program, "enough\n")
+        streams.tell(program, "read?")
+        streams.hear(program, "read")
+    stored = streams.finished(program, "enough")
     assert len(stored) > 1000
     assert Counter(stored) == Counter(numbered("event", len(stored)))
 
@@ -358,8 +354,8 @@ def test_many_at_one_stream(
     """
     streams = serve()
     daemon, program = streams.daemon, streams.begin("crowd")
-    assert program.stdout.readline() == "writing\n", streams.log()
-    for word in ("silent", "lose", "leave", "back"):
+    streams.hear(program, "writing")
+    for word in ("lose", "silent", "leave", "back"):
         before = daemon.status()["journal"]["durable_lsn"]
         eventually(
             lambda: daemon.status()["journal"]["durable_lsn"] > before + 500,  # noqa: B023
@@ -367,10 +363,9 @@ def test_many_at_one_stream(
         )
         daemon.kill()
         daemon.start()
-        program.stdin.write(f"{word}\n")
-        program.stdin.flush()
-        assert program.stdout.readline() == f"{word}\n", streams.log()
-    stored = streams.finished(program, "enough\n")
+        streams.tell(program, word)
+        streams.hear(program, word)
+    stored = streams.finished(program, "enough")
     assert len(stored) > 2000
     assert max(Counter(stored).values()) == 1
 
@@ -408,9 +403,8 @@ def test_a_group_that_is_never_empty(
     daemon, rounds = streams.daemon, 4
     program = streams.begin("joined")
     for round_ in range(rounds):
-        program.stdin.write("join\n")
-        program.stdin.flush()
-        assert program.stdout.readline() == f"read {20 * (round_ + 1)}\n", streams.log()
+        streams.tell(program, "join")
+        streams.hear(program, f"read {20 * (round_ + 1)}")
         daemon.settled()
 
         def gone() -> bool:
@@ -420,7 +414,7 @@ def test_a_group_that_is_never_empty(
         eventually(gone, "every file leaves the archive")
         daemon.kill()
         daemon.start()
-    said = streams.said(program, "enough\n")
+    said = streams.said(program, "enough")
     assert (program.returncode, said) == (0, f"events {20 * rounds}\n"), streams.log()
 
 

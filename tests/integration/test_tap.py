@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from daemons import Daemon, listener
-from deadlines import environment, eventually, finish
+from deadlines import environment, eventually, finish, next_line
 from gateway.protocols.rsio.client import StreamFailed
 from gateway.protocols.rsio.client.on_asyncio import connect
 from seaweeds import settings_of
@@ -93,12 +93,11 @@ def test_all_events_from_the_first_on(gate: Gate) -> None:
     gate.daemon.settled()
     gate.send(3000)
     reading = gate.tap("--from", 1, "--count", 7000)
-    assert reading.stdout is not None
-    first = reading.stdout.readline()
+    first = next_line(reading)
     gate.send(1000)
-    rest = reading.stdout.read()
-    assert status(reading) == 0
-    assert lsns(first + rest) == list(range(1, 7001))
+    rest, errors = finish(reading)
+    assert reading.returncode == 0, errors
+    assert lsns(first.encode() + rest) == list(range(1, 7001))
 
 
 def test_all_events_where_the_spool_is_a_bucket(
@@ -143,8 +142,7 @@ def test_interrupted(gate: Gate) -> None:
     """^C ends it at once, without a trace, and the gateway lets go."""
     gate.send(1)
     tap = gate.tap("--from", 1)
-    assert tap.stdout is not None
-    tap.stdout.readline()
+    next_line(tap)
     tap.send_signal(signal.SIGINT)
     _, errors = finish(tap)
     assert (tap.returncode, errors) == (130, b"")
@@ -155,7 +153,7 @@ def test_a_reader_that_stops(gate: Gate) -> None:
     gate.send(5000)
     tap = gate.tap("--from", 1)
     assert tap.stdout is not None
-    tap.stdout.readline()
+    next_line(tap)
     tap.stdout.close()
     assert status(tap) == 141
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -33,7 +34,9 @@ __all__ = [
     "Deadline",
     "environment",
     "eventually",
+    "excerpt",
     "finish",
+    "next_line",
     "rest",
     "run",
 ]
@@ -48,6 +51,11 @@ _SELDOM = 200
 seconds."""
 _SLOWEST = 5
 """However busy the machine, so many times the fair seconds are enough."""
+_MOST_SAID_BYTES = 64 << 20
+"""Who says more is in a loop that says so."""
+_SHOWN = 8 << 10
+"""So much is shown of the beginning of what a program said, and of its end."""
+_DUMP_SECONDS = 1.0
 
 T = TypeVar("T")
 Text = TypeVar("Text", str, bytes)
@@ -124,6 +132,7 @@ class Deadline:
     """So many fair seconds from now."""
 
     def __init__(self, seconds: float = PATIENCE) -> None:
+        self.seconds = seconds
         self._fair_end = _clock.now() + seconds
         self._end = time.monotonic() + seconds * _SLOWEST
 
@@ -150,17 +159,78 @@ def rest(seconds: float) -> None:
 
 
 def finish(
-    process: subprocess.Popen[Text], seconds: float = PATIENCE
+    process: subprocess.Popen[Text],
+    seconds: float = PATIENCE,
+    log: Path | None = None,
 ) -> tuple[Text, Text]:
-    """The rest of a program's output and errors, once it has ended by itself."""
+    """The rest of a program's output and errors, once it has ended by itself.
+
+    *log* is the file that its errors go to, if they do.
+    """
     deadline = Deadline(seconds)
     while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             return process.communicate(timeout=1.0)
-        if deadline.left() <= 0:
-            process.kill()
-            said = process.communicate()
-            pytest.fail(f"in {seconds:g} s not ended: {process.args}\n{said}")
+        except subprocess.TimeoutExpired as waiting:
+            said = len(waiting.output or b"") + len(waiting.stderr or b"")
+        _end_what_hangs(process, deadline, said, log)
+
+
+def next_line(
+    process: subprocess.Popen[Text],
+    seconds: float = PATIENCE,
+    log: Path | None = None,
+) -> str:
+    """The next line that a program says, with its end; "" once it says no more."""
+    assert process.stdout is not None
+    deadline, line = Deadline(seconds), b""
+    awaited = select.poll()
+    awaited.register(process.stdout, select.POLLIN)
+    while not line.endswith(b"\n"):
+        _end_what_hangs(process, deadline, len(line), log)
+        if awaited.poll(1000):
+            # Not a byte more is taken: what follows is for `finish`.
+            taken = os.read(process.stdout.fileno(), 1)
+            if not taken:
+                break
+            line += taken
+    return line.decode()
+
+
+def _end_what_hangs(
+    process: subprocess.Popen[Any], deadline: Deadline, said: int, log: Path | None
+) -> None:
+    """End a program that took too long or says too much, and fail with what it said."""
+    said += log.stat().st_size if log is not None else 0
+    if deadline.left() > 0 and said <= _MOST_SAID_BYTES:
+        return
+    process.send_signal(signal.SIGQUIT)  # Java and Go say what their threads do
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_DUMP_SECONDS)
+    process.kill()
+    texts = [each for each in (*process.communicate(), log) if each is not None]
+    why = f"{deadline.seconds:g} s" if said <= _MOST_SAID_BYTES else f"{said} bytes"
+    shown = "\n".join(map(excerpt, texts))
+    pytest.fail(f"after {why} not done: {process.args}\n{shown}")
+
+
+def excerpt(said: str | bytes | Path) -> str:
+    """The beginning and the end of what was said, be it in a file."""
+    if isinstance(said, Path):
+        with said.open("rb") as file:
+            left = os.fstat(file.fileno()).st_size - 2 * _SHOWN
+            begin = file.read(_SHOWN)
+            file.seek(max(left, 0), os.SEEK_CUR)
+            end = file.read()
+    else:
+        data = said.encode() if isinstance(said, str) else said
+        left, begin, end = (
+            len(data) - 2 * _SHOWN,
+            data[:_SHOWN],
+            data[_SHOWN:][-_SHOWN:],
+        )
+    between = f"\n... {left} bytes ...\n" if left > 0 else ""
+    return begin.decode(errors="replace") + between + end.decode(errors="replace")
 
 
 def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
+from deadlines import next_line
 from rsio_check import Outcome, Target, chosen, over_tcp, run, survey
 
 
@@ -14,8 +15,7 @@ def failures(
 
     It says its port first, and waits for so long for the hello of a peer.
     """
-    assert served.stdout is not None
-    port = int(served.stdout.readline())
+    port = int(next_line(served))
     target = Target(lambda: over_tcp("127.0.0.1", port), patience=60)
     target.hello_seconds = hello_seconds
     survey(target)

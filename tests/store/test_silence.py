@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deadlines import eventually, rest
+from deadlines import eventually, next_line, rest
 from gateway.store.silence import Silence
 
 
@@ -102,8 +102,7 @@ def reading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     (tmp_path / "reading.py").write_text(_READING)
     command = [sys.executable, tmp_path / "reading.py"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
+        assert next_line(process) == "started\n"
         yield process
         process.kill()
 
