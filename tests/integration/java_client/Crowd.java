@@ -54,6 +54,7 @@ final class Crowd {
   private final Map<String, String> readBy = new HashMap<>();
   private final Set<String> lost = new HashSet<>();
   private int equal = 2;
+  private boolean nested;
   private volatile boolean over;
   private volatile Throwable failure;
 
@@ -106,6 +107,7 @@ final class Crowd {
             case "silent" -> {
               tell(writers.get(1));
               quiet.add(1);
+              nested = true;
             }
             case "back" -> quiet.remove(1);
             case "leave" -> {
@@ -203,10 +205,21 @@ final class Crowd {
     return event.substring(0, event.indexOf(' '));
   }
 
-  /** As many equal segments as chance says; the next time one of them becomes two. */
+  /**
+   * As many equal segments as chance says; the next time one of them becomes two.
+   *
+   * <p>Once a writer has been silent, each segment that was replaced holds its successors, or
+   * is held by the only one.  Else this client may lose its way from the segments that it
+   * knows to those of many scalings later, with any Pravega: when a segment that it finds
+   * sealed has several successors, its {@code StreamSegments.verifyReplacementRange} looks for
+   * a segment of its own below the end of what replaced the others, too; one that it knows
+   * only from the keys that they share may have none there.  Then it forgets the segment
+   * that is sealed ({@code EventStreamWriterImpl.handleLogSealed} has polled it), and
+   * {@code flush} waits for ever.
+   */
   private void scale(Controller controller) {
     if (equal == 0) {
-      equal = 1 + random.nextInt(5);
+      equal = nested ? 1 << random.nextInt(3) : 1 + random.nextInt(5);
       var fixed =
           StreamConfiguration.builder()
               .scalingPolicy(ScalingPolicy.fixed(equal))
