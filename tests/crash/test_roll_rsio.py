@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from daemons import ROLLING, Daemon, listener, spawn
-from deadlines import eventually
+from deadlines import eventually, excerpt
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261123"))
 ROLLS = int(os.environ.get("GATEWAY_ROLLS", "8"))
@@ -155,7 +155,7 @@ def begin(tmp_path: Path, ports: dict[str, int]) -> Iterator[Callable[[], Progra
     yield begin
     for program in programs:
         program.kill()
-    print((home / "log").read_text()[-5000:])
+    print(excerpt(home / "log"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemons import spawn
-from deadlines import run
+from deadlines import excerpt, run
 from programs import ask_registry, end, program
 
 
@@ -69,7 +69,7 @@ def browse(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     for process in started:
         end(process)
     for log in profile.glob("browser.log"):
-        print(log.read_text(errors="replace")[-5000:])
+        print(excerpt(log))
 
 
 class Peer:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from daemons import Daemon, archiving, listener
-from deadlines import environment, eventually, finish, rest
+from deadlines import environment, eventually, excerpt, finish, rest
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 
@@ -205,7 +205,7 @@ def test_the_spark_job_is_down_and_comes_back(
             daemon.terminate()
             job.terminate()
             finish(job)
-            assert job.returncode == 0, Path(log.name).read_text()[-5000:]
+            assert job.returncode == 0, excerpt(Path(log.name))
         finally:
             job.kill()
     last = gateway_command(*command, "--once")

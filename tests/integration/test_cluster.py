@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from deadlines import run
+from deadlines import excerpt, run
 from gateway.sinks.iceberg import kind as iceberg
 from gateway_demo.cluster import needs
 
@@ -41,7 +41,7 @@ def test_a_gateway_and_a_worker_are_lost_and_no_event(tmp_path: Path) -> None:
         seconds=_SECONDS,
     )  # fmt: skip
     logs = "\n".join(
-        f"== {log.name}\n{log.read_text(errors='replace')[-2000:]}"
+        f"== {log.name}\n{excerpt(log)}"
         for log in sorted((tmp_path / "demo").glob("*.log"))
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"

@@ -17,7 +17,7 @@ from urllib.request import Request
 import pytest
 
 from daemons import Daemon, free_port, spawn
-from deadlines import ROOT, eventually
+from deadlines import ROOT, eventually, excerpt
 
 GAME = ROOT / "examples" / "game"
 
@@ -90,7 +90,7 @@ def example(tmp_path: Path) -> Iterator[Example]:
         for process in started:
             process.wait()
     for log in home.glob("*.log"):
-        print(f"--- {log.name}\n{log.read_text(errors='replace')[-5000:]}")
+        print(f"--- {log.name}\n{excerpt(log)}")
 
 
 def test_two_players_and_a_leaderboard(

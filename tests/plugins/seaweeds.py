@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deadlines import eventually
+from deadlines import eventually, excerpt
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.store.s3 import S3
@@ -60,7 +60,7 @@ def seaweed(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[Seaweed]:
         )
 
     def ready() -> bool:
-        assert process.poll() is None, log.read_text(errors="replace")[-3000:]
+        assert process.poll() is None, excerpt(log)
         return server.takes_objects()
 
     try:

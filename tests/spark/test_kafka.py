@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyspark
 import pytest
 
-from deadlines import ROOT, environment, run
+from deadlines import ROOT, environment, excerpt, run
 from programs import ask_registry, built_once, end, program
 
 #: The connector for a minor version of Spark; its patches fit each other.
@@ -116,7 +116,7 @@ offsets.topic.replication.factor=1
 
     def _told(self, main: str, *words: object) -> str:
         done = run(*self._java, main, *words)
-        log = self._log.read_text()[-3000:] if self._log.exists() else ""
+        log = excerpt(self._log) if self._log.exists() else ""
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}\n{log}"
         return done.stdout
 
