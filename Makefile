@@ -24,7 +24,7 @@ help:
 	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
-	@echo "make test-clients  the RS.io client for the JVM, with the TCK of Reactive Streams"
+	@echo "make test-clients  the RS.io clients for the JVM, with the TCK of Reactive Streams, and in JavaScript"
 	@echo "make check   ruff and mypy --strict"
 	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
 	@echo "make lock    renews requirements/, what the image installs"
@@ -126,6 +126,7 @@ pressure: $(VENV)/.test
 	@PRESSURE=full $(PYTEST) -n 5 tests/integration/test_go_lumber.py $(ARGS)
 
 test-clients:
+	@cd clients/js && npm install --no-save --no-package-lock --no-audit --no-fund --silent && npm test
 	@mvn -f clients/java --batch-mode --no-transfer-progress verify $(ARGS)
 
 check: $(VENV)/.check
@@ -159,4 +160,4 @@ release: $(VENV)/.release
 	@$(PY) release $(ARGS)
 
 clean:
-	rm -rf site dist $(VENV) .venv-lowest .venv-cluster clients/java/target demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site dist $(VENV) .venv-lowest .venv-cluster clients/java/target clients/js/node_modules demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

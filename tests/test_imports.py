@@ -285,10 +285,3 @@ def test_the_kit_stands_alone() -> None:
             for name in names:
                 top = name.split(".")[0]
                 assert top == "rsio_check" or top in sys.stdlib_module_names, path
-
-
-def test_the_second_implementation_stands_alone() -> None:
-    """`interop/` requires Node's own modules, and its files."""
-    for path in (ROOT.parent / "interop").glob("*.js"):
-        for name in re.findall(r"require\('([^']+)'\)", path.read_text()):
-            assert name.startswith("./") or name in {"crypto", "net", "zlib"}, path

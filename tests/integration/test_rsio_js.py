@@ -1,0 +1,228 @@
+"""The RS.io client in JavaScript (`clients/js/`): judged by the kit, and with a daemon.
+
+Its own tests `make test-clients` runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kit
+import programs
+from chromium import Chromium
+from daemons import listener, tls
+from deadlines import environment, eventually, finish, run
+
+ROOT = Path(__file__).parents[2]
+PROJECT = ROOT / "clients" / "js"
+COUNT = 16_000
+STREAMS = listener("streams", "rsio", options={"publish": ["events"], "window": 16})
+
+pytestmark = pytest.mark.needs_node
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Where that is missing, the tests are skipped; in CI they fail."""
+    return programs.program("node")
+
+
+@pytest.fixture
+def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a program of the client's tests; it is killed at the end."""
+    with programs.running() as start:
+        yield lambda name, *words, **more: start(
+            *(node, PROJECT / "test" / name, *words),
+            stderr=subprocess.PIPE,
+            env={**environment(), **more},
+        )
+
+
+def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
+    """As publisher and as subscriber its session passes all tests, and none is left out."""
+    served = program("small-server.js", HELLO_MS="500")
+    assert kit.failures(served, hello_seconds=0.5) == []
+
+
+@pytest.mark.slow
+def test_with_a_daemon_that_is_killed(
+    prepare: Callable[..., Any],
+    free_port: Callable[[], int],
+    program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """A sender, a reader, a kill -9, and a second sender of that name, which fences the
+    first: all that the second sends is stored once, behind what the first has stored.
+    """
+    where = f"127.0.0.1:{free_port()}"
+    daemon = prepare(
+        listeners=[{**STREAMS, "listen": f"tcp:{where}"}],
+        journal={"commit_interval": "5ms"},
+    ).start()
+    first = program("tool.js", "send", f"tcp://{where}", "meter-17", COUNT)
+
+    def stored() -> int:
+        return int(daemon.status()["journal"]["durable_lsn"])
+
+    eventually(lambda: stored() > 300, "it sends")
+    daemon.kill()
+    daemon.start()
+    eventually(lambda: stored() > 1000, "it goes on")
+    second = program("tool.js", "send", f"tcp://{where}", "meter-17", COUNT)
+    _, errors = finish(first)
+    assert first.returncode == 3, errors
+    assert "E412" in errors
+    told = int(errors.split()[-2])
+    output, errors = finish(second)
+    assert second.returncode == 0, errors
+    assert output == f"{COUNT} acknowledged\n"
+    whole = stored()
+    reader = program("tool.js", "receive", f"tcp://{where}", "events?from=1", whole)
+    output, errors = finish(reader)
+    assert reader.returncode == 0, errors
+    events = [json.loads(line) for line in output.splitlines()]
+    earlier = whole - COUNT
+    assert earlier >= told
+    numbers = [event["payload"]["n"] for event in events]
+    assert numbers == [*range(earlier), *range(COUNT)]
+    assert [event["seq"] for event in events] == list(range(1, whole + 1))
+
+
+EACH = 2000
+WAYS = {
+    "tcp": ("send", "tcp://localhost:{plain}", {"COMPRESSED": "yes"}),
+    "tls": ("pack", "tls://localhost:{sealed}", {}),
+}
+
+
+@pytest.mark.slow
+def test_over_every_transport(
+    start: Callable[..., Any],
+    authority: Any,
+    program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """What goes over TCP in blocks, and packed over TLS, is stored once and in order, and
+    read while the reader is cut off; a server whose certificate nobody signed gets nothing.
+    """
+    daemon = start(
+        listeners=[
+            listener("plain", "rsio", options={"publish": ["events"]}),
+            listener("sealed", "rsio", tls=tls(authority.issue("localhost"))),
+        ]
+    )
+    ports = {name: daemon.address(name)[1] for name in ("plain", "sealed")}
+    running = [
+        program(
+            "tool.js", how, where.format(**ports), name, EACH, CA=authority.ca, **extra
+        )
+        for name, (how, where, extra) in WAYS.items()
+    ]
+    for one in running:
+        output, errors = finish(one)
+        assert one.returncode == 0, errors
+        assert output == f"{EACH} acknowledged\n"
+    where = WAYS["tls"][1].format(**ports)
+    stranger = program("tool.js", "receive", where, "events?from=1", 1)
+    none = re.compile("sealed: .* 0 events")
+    eventually(
+        lambda: len(none.findall(daemon.log)) > 1, "it says nothing, again and again"
+    )
+    assert stranger.poll() is None
+    stranger.kill()
+    assert stranger.communicate()[0] == ""
+    daemon.settled()
+    found: dict[str, list[int]] = {}
+    for row in daemon.rows():
+        payload = row["payload"]
+        packed = len(payload) == 8 and payload[:1] == b"\0"
+        number = int.from_bytes(payload) if packed else json.loads(payload)["n"]
+        found.setdefault(row["session"], []).append(number)
+    assert sorted(found.values()) == [list(range(EACH))] * len(WAYS)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Serves files, and says nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    """The repository on a port, as its examples are served."""
+    serves = functools.partial(Quiet, directory=str(ROOT))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serves) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_a_browser_watches(
+    start: Callable[..., Any],
+    chromium: Chromium,
+    site: str,
+    program: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """The page of examples/live shows each event as a row, the latest first, over a
+    WebSocket; it says goodbye to what it watched before, and why nothing comes.
+    """
+    options = {"publish": ["tap"]}
+    websocket = {"path": "/rsio", "origins": [site]}
+    daemon = start(
+        listeners=[listener("streams", "rsio", options=options, websocket=websocket)]
+    )
+    port = daemon.address("streams")[1]
+    gateway = f"ws://127.0.0.1:{port}/rsio"
+    chromium.open(f"{site}/examples/live/?where={gateway}&publisher=tap?protocol=rsio")
+    watched = "document.querySelector('output').value"
+    follows = "\ngateway_feed_followers 1.0\n"
+    eventually(lambda: follows in daemon.get("/metrics").decode(), "it watches")
+    assert chromium.look(watched) == "watching"
+    sent = program("tool.js", "send", f"tcp://127.0.0.1:{port}", "meter-17", 20)
+    assert finish(sent)[0] == "20 acknowledged\n"
+    rows = "[...document.querySelectorAll('tbody tr')].map(row => row.innerText)"
+    chromium.wait(f"({rows}).length >= 20", "it shows them")
+    shown = [row.split("\t") for row in chromium.look(rows)]
+    assert [row[0] for row in shown] == [str(lsn) for lsn in range(20, 0, -1)]
+    assert [row[-1] for row in shown] == [f'{{"n":{n}}}' for n in reversed(range(20))]
+    chromium.look("document.forms[0].publisher.value = 'nothing'; 1")
+    chromium.look("document.forms[0].requestSubmit(); 1")
+    chromium.wait(f"{watched}.startsWith('E404')", "it says why")
+    assert chromium.look(rows) == []
+    assert chromium.console == [], "no errors"
+
+
+def test_the_page_as_it_stands(
+    start: Callable[..., Any], node: str, tmp_path: Path
+) -> None:
+    """The programs of docs/rsio.md run, but for the gateway's address: what the one sends
+    the other reads.
+    """
+    daemon = start(listeners=[STREAMS])
+    port = daemon.address("streams")[1]
+    page = (ROOT / "docs" / "rsio.md").read_text()
+    installed = tmp_path / "node_modules" / "rsio-client"
+    installed.parent.mkdir()
+    installed.symlink_to(PROJECT)
+    said = []
+    for number, text in enumerate(re.findall(r"```js\n(.*?)```", page, re.DOTALL)):
+        file = tmp_path / f"{number}.mjs"
+        file.write_text(text.replace("gw.example:7400", f"127.0.0.1:{port}"))
+        done = run(node, file)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert len(said) == 2
+    assert said[0] == ""
+    assert json.loads(said[1])["payload"] == {"kWh": 17.5}
