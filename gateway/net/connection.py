@@ -4,6 +4,7 @@
     handshake   the steps up to its server: PROXY header, TLS, detection, WebSocket
     reading     what its server has not had, and why it is not read: a set of reasons
     writing     its peer does not read what is sent
+    http2       what is carried in HTTP/2, and by what windows
     holding     what it holds in memory, and whether that comes any further
     looks       what it is late with, as is looked every few seconds
 
@@ -23,7 +24,7 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.error import ConnectionDone
@@ -79,7 +80,8 @@ class AcceptedConnection:
     __slots__ = (
         "__weakref__", "_events", "_failed", "_frames", "_last_error", "_listener",
         "_rejected", "_server", "_setup", "_tls", "_writing", "counted", "ended_by", "held",
-        "host", "input", "life", "origin", "received", "stall", "times", "transport",
+        "held_back", "host", "input", "life", "origin", "received", "stall", "times",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, listener: Listener, host: str, peer: str) -> None:
@@ -98,6 +100,8 @@ class AcceptedConnection:
         """Its peer does not read; None: it does."""
         self.held: Holding | None = None
         """None: it never held anything, or waited to."""
+        self.held_back = 0
+        """Bytes that are written, and wait for the peer's windows in HTTP/2."""
         self.times = Times(listener.clock.seconds())
         self.received = 0
         """Bytes, ever, as they came."""
@@ -570,12 +574,21 @@ class AcceptedConnection:
 
     # Calls to the protocol (`_deliver` and `connectionLost` have the others)
 
-    def serve(self) -> None:
-        """Make the server, once the peer is known."""
+    def serve(
+        self, accept: Callable[[AcceptedConnection], Server] | None = None
+    ) -> None:
+        """Make the server, once the peer is known.
+
+        *accept*: not the port's own, but that of what the first bytes turned out to be.
+        The port's own may be there already, and has had none of them.
+        """
+        before, self._server = self._server, None
         self.times.deadline = None
         self.times.active = True
         try:
-            self._server = self._listener.accept(self)
+            if before is not None:
+                before.closed()
+            self._server = (accept or self._listener.accept)(self)
         except _CALLBACK_ERRORS as error:
             self._raised("accept()", error)
         if isinstance(self._server, Publishing):
@@ -621,7 +634,7 @@ class AcceptedConnection:
     @property
     def unsent_bytes(self) -> int:
         """See `interfaces.Connection`."""
-        return self.transport.unsent_bytes
+        return self.transport.unsent_bytes + self.held_back
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Connection`."""
@@ -642,11 +655,8 @@ class AcceptedConnection:
         self._send_pieces((data,))
 
     def _send_pieces(self, pieces: Sequence[bytes | memoryview]) -> None:
-        if self.stall is not None:
-            size = sum(map(len, pieces))
-            if self.stall.grows(size, self.unsent_bytes):
-                self.cut_off(READ_BYTES + self._listener.unread_bytes)
-                return
+        if self.stall is not None and self.outgrows(sum(map(len, pieces))):
+            return
         self._writing = True
         try:
             transport = self._tls or self.transport
@@ -656,9 +666,19 @@ class AcceptedConnection:
                 transport.write(b"".join(pieces))
         finally:
             self._writing = False
-        unsent = self.transport.unsent_bytes
+        unsent = self.unsent_bytes
         if unsent > OUTPUT_BYTES:
             self.count_output(unsent)
+
+    def outgrows(self, size: int) -> bool:
+        """Whether *size* bytes more are too much for a peer that does not read: it is cut
+        off.
+        """
+        stall = self.stall
+        if stall is None or not stall.grows(size, self.unsent_bytes):
+            return False
+        self.cut_off(READ_BYTES + self._listener.unread_bytes)
+        return True
 
     def cut_off(self, limit: str | int) -> None:
         """Drop a peer that does not read what it is sent."""
@@ -776,26 +796,27 @@ class AcceptedConnection:
             self.become(_CLOSING)
         self.transport.abortConnection()
 
-    def refuse(self, why: Refusal) -> None:
-        """See `interfaces.Connection`."""
+    def refuse(self, why: Refusal, reply: bytes | None = None) -> None:
+        """See `interfaces.Connection`; *reply*: in place of that of *why*."""
         if self.life >= _REFUSING:
             return
         if why is not self._rejected:
             self._listener.reject(self, why, "protocol")
         seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
+        reply = why.reply if reply is None else reply
         if not seconds:
-            self._answer_refused(why)
+            self._answer_refused(why, reply)
             return
         self.become(_REFUSING)
         self.input.unread |= Unread.REFUSED
         self._read_or_not()
-        self._listener.clock.callLater(seconds, self._answer_refused, why)
+        self._listener.clock.callLater(seconds, self._answer_refused, why, reply)
 
-    def _answer_refused(self, why: Refusal) -> None:
+    def _answer_refused(self, why: Refusal, reply: bytes) -> None:
         if self.life >= _CLOSING:
             return
-        if why.reply:
-            self.write(why.reply)
+        if reply:
+            self.write(reply)
         if self._frames is not None and self.life < _CLOSING:
             self.send(close_frame(1008, why.rule))
         self.end()

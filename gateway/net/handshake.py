@@ -1,6 +1,7 @@
 """Connection set-up: PROXY header, TLS, protocol detection, WebSocket upgrade, in order.
 
     socket -> PROXY header -> TLS -> protocol detection -> WebSocket -> Server.received
+                                                  └─► HTTP/2 ────────► Server.received
 
 Each is a state of `life.Life`, with a method here that takes the next bytes.  One that is
 done lets the connection be in the next state, and hands it the rest.  A `SetUp` is there
@@ -26,6 +27,7 @@ from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import address_text
 from gateway.net.websocket_frames import FrameDecoder
 from gateway.net.websocket_upgrade import UpgradeParser
+from gateway.sdk.http2 import PREFACE
 from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
@@ -143,6 +145,9 @@ class SetUp:
         if found is ForeignProtocol.HTTP and listener.websocket is not None:
             self._partial = listener.upgrade_parser()
             connection.become(Life.UPGRADE)
+        elif listener.http2 and head.startswith(PREFACE):
+            connection.become(Life.SERVING)
+            connection.serve(listener.accept_http2)
         elif found is not None or listener.upgrades:
             self._mismatch(found, head, tls=False)
             return

@@ -47,7 +47,8 @@ from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.traffic import Traffic
 from gateway.net.transport import address_text
 from gateway.net.websocket_upgrade import UpgradeParser
-from gateway.sdk.interfaces import Refusal
+from gateway.sdk.http2 import PREFACE
+from gateway.sdk.interfaces import Refusal, Server
 from gateway.sdk.protocol import Port
 
 __all__ = ["CannotListen", "Listener"]
@@ -100,7 +101,9 @@ class Listener:
         """Nothing but WebSocket is taken."""
         self.text = port.text
         self.acknowledges = port.acknowledges
-        self.prefixes = tuple(port.prefixes)
+        self.http2 = port.http2
+        """The content type that it takes over HTTP/2; empty: none."""
+        self.prefixes = (*port.prefixes, *([PREFACE] if self.http2 else ()))
         self.proxied = settings.proxy_protocol is not None
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
@@ -194,7 +197,10 @@ class Listener:
         """Read the certificate.  Raises `tls.UnusableCertificate`."""
         if self._settings.tls is not None:
             self.tls = ServerTls(
-                self.name, self._settings.tls, self.clock, alpn=self._served.alpn
+                self.name,
+                self._settings.tls,
+                self.clock,
+                alpn=(*self._served.alpn, *([b"h2"] if self.http2 else ())),
             )
 
     def start(self) -> None:
@@ -322,6 +328,12 @@ class Listener:
         assert self.websocket is not None
         origins = self.websocket.origins or ("*",)
         return UpgradeParser(self.websocket.path, origins, self._served.subprotocols)
+
+    def accept_http2(self, connection: AcceptedConnection) -> Server:
+        """The server of a connection that began as HTTP/2 does."""
+        from gateway.net.http2 import Carrier  # what few need is loaded for them
+
+        return Carrier(connection, self)
 
     def count_rejection(self, reason: str) -> None:
         """Count one that needs no line in the log."""

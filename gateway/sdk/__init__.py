@@ -17,6 +17,7 @@ What a server of its own is made of:
     closing      the end of a connection
     deadlines    time-outs of many connections on one timer
     fair         a queue whose clients take turns
+    http2        what a server of HTTP/2 needs beside the package h2
 
 Options and limits:
 

@@ -9,13 +9,14 @@ They judge from outside, over a connection: docs/rsio-v0.md says MUST by MUST wh
 does.  Tests of the target as a publisher subscribe to `check/…`, which that page
 defines; a target without those is put to the other tests.
 
-Nothing but the standard library, and no code of any implementation.
+Nothing but the standard library (and h2 for HTTP/2), and no code of any implementation.
 """
 
 from rsio_check.probe import Failed, NotJudged, Target
 from rsio_check.registry import TESTS, Needs, Role, Test
 from rsio_check.runner import Outcome, Result, chosen, run, survey
 from rsio_check.transports import (
+    Http2Transport,
     SocketTransport,
     Transport,
     WebSocketTransport,
@@ -27,6 +28,7 @@ from rsio_check.wire import Token
 __all__ = [
     "TESTS",
     "Failed",
+    "Http2Transport",
     "Needs",
     "NotJudged",
     "Outcome",

@@ -6,6 +6,7 @@ import argparse
 import ssl
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from rsio_check.report import as_json, listed, printable, written
 from rsio_check.runner import Outcome, Result, chosen, run, survey
 from rsio_check.transports import (
     ALPN,
+    Http2Transport,
     Transport,
     WebSocketTransport,
     over_tcp,
@@ -80,7 +82,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ca", type=Path, metavar="PEM", help="who signed the target's certificate")
     add("--cert", type=Path, metavar="PEM", help="our own certificate")
     add("--key", type=Path, metavar="PEM", help="its private key")
-    add("--websocket", metavar="PATH", help="over WebSocket, at PATH")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--websocket", metavar="PATH", help="over WebSocket, at PATH")
+    how.add_argument("--http2", metavar="PATH",
+        help="over HTTP/2, at PATH; needs the package h2")  # fmt: skip
     add("--json", action="store_true", help="print the results as JSON")
 
 
@@ -190,7 +195,16 @@ def _connect(args: argparse.Namespace) -> Callable[[], Transport]:
         where = f"/{args.websocket.removeprefix('/')}"
         return WebSocketTransport(bare(), f"{host}:{port}", where)
 
-    return bare if args.websocket is None else web
+    def http2() -> Transport:
+        where = f"/{args.http2.removeprefix('/')}"
+        scheme = "https" if args.tls else "http"
+        return Http2Transport(bare(), f"{host}:{port}", where, scheme)
+
+    if args.http2 is not None and find_spec("h2") is None:
+        raise WrongUse("--http2 needs the package h2: pip install 'rsio-check[http2]'")
+    if args.websocket is not None:
+        return web
+    return bare if args.http2 is None else http2
 
 
 def _context(args: argparse.Namespace) -> ssl.SSLContext:
@@ -201,7 +215,7 @@ def _context(args: argparse.Namespace) -> ssl.SSLContext:
     except OSError as why:
         raise WrongUse(f"--ca, --cert or --key: {why}") from None
     if args.websocket is None:
-        context.set_alpn_protocols([ALPN])
+        context.set_alpn_protocols([ALPN if args.http2 is None else "h2"])
     return context
 
 

@@ -1,6 +1,7 @@
-"""Blocking connections to a target: TCP, unix socket, TLS, WebSocket.
+"""Blocking connections to a target: TCP, unix socket, TLS, WebSocket, HTTP/2.
 
-They may block, because a test waits for nothing else.
+They may block, because a test waits for nothing else.  HTTP/2 is that of the package h2,
+which has to be there for it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import ssl
 import struct
 import time
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from rsio_check.websocket import WebSocket, WebSocketFailed
 
 __all__ = [
+    "Http2Transport",
     "SocketTransport",
     "Transport",
     "WebSocketTransport",
@@ -26,6 +28,7 @@ __all__ = [
 _CONNECT_SECONDS = 10.0
 SUBPROTOCOL = "rsio.v0"
 ALPN = "rsio/0"
+CONTENT_TYPE = "application/rs-io"
 
 
 class Transport(Protocol):
@@ -138,31 +141,13 @@ def _secured(
         raise
 
 
-class WebSocketTransport:
-    """A WebSocket over another connection: one binary message for each `send`."""
+class _Layered:
+    """A connection over another one."""
 
-    def __init__(self, below: Transport, host: str, path: str) -> None:
-        """Raises OSError if the target does not accept the WebSocket."""
+    def __init__(self, below: Transport) -> None:
         self._below = below
-        self.web = WebSocket(host, path, SUBPROTOCOL)
         self._data = b""
         self._over = False
-        below.send(self.web.request)
-        end = time.monotonic() + _CONNECT_SECONDS
-        while not (self.web.opened or self._over) and time.monotonic() < end:
-            self._read(_CONNECT_SECONDS)
-        if not self.web.opened:
-            below.close()
-            raise ConnectionError("the target accepts no WebSocket there")
-
-    def send(self, data: bytes) -> None:
-        """See `Transport`."""
-        if not self._over:
-            self._below.send(self.web.binary(data))
-
-    def send_text(self, text: str) -> None:
-        """Send a text message, which RS.io does not have."""
-        self._below.send(self.web.text(text))
 
     def receive(self, seconds: float) -> bytes | None:
         """See `Transport`."""
@@ -184,6 +169,35 @@ class WebSocketTransport:
         self._below.reset()
 
     def _read(self, seconds: float) -> None:
+        """Take what arrives below."""
+        raise NotImplementedError
+
+
+class WebSocketTransport(_Layered):
+    """A WebSocket over another connection: one binary message for each `send`."""
+
+    def __init__(self, below: Transport, host: str, path: str) -> None:
+        """Raises OSError if the target does not accept the WebSocket."""
+        super().__init__(below)
+        self.web = WebSocket(host, path, SUBPROTOCOL)
+        below.send(self.web.request)
+        end = time.monotonic() + _CONNECT_SECONDS
+        while not (self.web.opened or self._over) and time.monotonic() < end:
+            self._read(_CONNECT_SECONDS)
+        if not self.web.opened:
+            below.close()
+            raise ConnectionError("the target accepts no WebSocket there")
+
+    def send(self, data: bytes) -> None:
+        """See `Transport`."""
+        if not self._over:
+            self._below.send(self.web.binary(data))
+
+    def send_text(self, text: str) -> None:
+        """Send a text message, which RS.io does not have."""
+        self._below.send(self.web.text(text))
+
+    def _read(self, seconds: float) -> None:
         data = self._below.receive(seconds)
         if data is None:
             return
@@ -198,3 +212,79 @@ class WebSocketTransport:
         if answer := self.web.answer():
             self._below.send(answer)
         self._over = self.web.closed is not None
+
+
+class Http2Transport(_Layered):
+    """One stream of HTTP/2 over another connection, which a POST opens."""
+
+    def __init__(self, below: Transport, host: str, path: str, scheme: str) -> None:
+        """Raises OSError if the target does not grant the stream, at once and as such."""
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+
+        super().__init__(below)
+        self._h2 = H2Connection(H2Configuration(client_side=True))
+        self._head: dict[str, str] = {}
+        self._h2.initiate_connection()
+        fields = {":method": "POST", ":scheme": scheme, ":authority": host,
+                  ":path": path, "content-type": CONTENT_TYPE}  # fmt: skip
+        self._h2.send_headers(1, list(fields.items()))
+        self._flush()
+        end = time.monotonic() + _CONNECT_SECONDS
+        while not (self._head or self._over) and time.monotonic() < end:
+            self._read(_CONNECT_SECONDS)
+        status, kind = (self._head.get(name) for name in (":status", "content-type"))
+        if (status, kind) != ("200", CONTENT_TYPE):
+            below.close()
+            what = f"status {status}, type {kind}" if self._head else "no answer"
+            raise ConnectionError(f"the target grants no stream of HTTP/2: {what}")
+
+    def send(self, data: bytes) -> None:
+        """See `Transport`."""
+        view = memoryview(data)
+        end = time.monotonic() + _CONNECT_SECONDS
+        while view and not self._over and time.monotonic() < end:
+            room = self._h2.local_flow_control_window(1)
+            size = min(room, self._h2.max_outbound_frame_size, len(view))
+            if size:
+                self._h2.send_data(1, view[:size].tobytes())
+                self._flush()
+                view = view[size:]
+                end = time.monotonic() + _CONNECT_SECONDS
+            else:
+                self._read(0.05)
+
+    def _flush(self) -> None:
+        if output := self._h2.data_to_send():
+            self._below.send(output)
+
+    def _read(self, seconds: float) -> None:
+        from h2.exceptions import ProtocolError
+
+        data = self._below.receive(seconds)
+        if data is None:
+            return
+        self._over = not data
+        try:
+            for event in self._h2.receive_data(data):
+                self._take(event)
+        except ProtocolError as why:
+            self._below.close()
+            raise ConnectionError(f"the target breaks HTTP/2: {why}") from None
+        self._flush()
+
+    def _take(self, event: Any) -> None:
+        from h2 import events
+
+        if isinstance(event, events.ResponseReceived):
+            self._head = {
+                bytes(name).decode("latin-1"): bytes(value).decode("latin-1")
+                for name, value in event.headers
+            }
+        elif isinstance(event, events.DataReceived):
+            self._data += event.data
+            self._h2.acknowledge_received_data(event.flow_controlled_length or 0, 1)
+        elif isinstance(
+            event, events.StreamEnded | events.StreamReset | events.ConnectionTerminated
+        ):
+            self._over = True

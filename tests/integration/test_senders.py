@@ -150,10 +150,10 @@ def test_a_program_that_connects_again(
 @pytest.mark.parametrize(
     "way",
     [
-        *("tcp", "tls and websocket"),
+        *("tcp", "tls and websocket", "tls and http2"),
         *(
             pytest.param(way, marks=pytest.mark.long)
-            for way in ("tls", "websocket", "unix")
+            for way in ("tls", "websocket", "http2", "unix")
         ),
     ],
 )
@@ -179,6 +179,8 @@ def test_conformance(
     if "websocket" in way:
         checked["websocket"] = {"path": "/rsio"}
         words += ["--websocket", "/rsio"]
+    if "http2" in way:
+        words += ["--http2", "/rsio"]
     daemon = start(listeners=[checked])
     if way != "unix":
         target = _address(daemon, "checked")
@@ -187,6 +189,6 @@ def test_conformance(
     assert [one for one in results if one["outcome"] != "passed"] == []
     assert len(results) > 160
     assert run.returncode == 0
-    if "websocket" in way:  # plain connections come to the same port
+    if "websocket" in way or "http2" in way:  # plain connections come to the same port
         plain = gateway_command("rsio-check", target, *words[:-2], "--only", "hello_is")
         assert plain.returncode == 0, plain.stdout + plain.stderr

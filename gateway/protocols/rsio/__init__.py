@@ -106,7 +106,7 @@ class _Service(Service):
         self.memory = self._offsets = Offsets()
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
-        from gateway.protocols.rsio.messages import ALPN, SUBPROTOCOL
+        from gateway.protocols.rsio.messages import ALPN, CONTENT_TYPE, SUBPROTOCOL
         from gateway.protocols.rsio.server import accept
         from gateway.sdk.publisher import Publishers
 
@@ -122,6 +122,7 @@ class _Service(Service):
             ),
             alpn=[ALPN],
             subprotocols=[SUBPROTOCOL],
+            http2=CONTENT_TYPE,
             mixed=True,
         )
 

@@ -36,6 +36,9 @@ ALPN = b"rsio/0"
 SUBPROTOCOL = "rsio.v0"
 """The protocol's name in WebSocket's handshake."""
 
+CONTENT_TYPE = "application/rs-io"
+"""The protocol's name in HTTP/2: of a POST; what follows the slash, of extended CONNECT."""
+
 
 class Code(IntEnum):
     """The type of a message: its first octet."""

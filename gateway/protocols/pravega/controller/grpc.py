@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from urllib.parse import quote
 
-from h2.config import H2Configuration
-from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -30,11 +28,16 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
+from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame
 
-from gateway.protocols.pravega.controller.frames import FrameCutter
 from gateway.sdk.costs import Turn
+from gateway.sdk.http2 import (
+    CONTROL_BYTES,
+    FrameCutter,
+    is_open,
+    served,
+)
 from gateway.sdk.interfaces import Refusal
 
 _PREFIX = 5
@@ -42,9 +45,6 @@ _UNITS = {b"H": 3600, b"M": 60, b"S": 1, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _HEAD = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
-_HEADER_BYTES = 16 << 10
-_CONTROL_BYTES = 1024
-"""A head counts as one more frame for each of so many bytes of its fields."""
 _TEXT = 500
 
 
@@ -121,19 +121,7 @@ class Calls:
         self._draining = False
         self.held_bytes = 0
         """Size of the incomplete messages."""
-        self._h2 = H2Connection(
-            H2Configuration(client_side=False, header_encoding=None)
-        )
-        # Before the preface: later changes take effect only when the client agrees.
-        self._h2.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: streams,
-                SettingCodes.MAX_HEADER_LIST_SIZE: _HEADER_BYTES,
-            },
-        )
-        self._h2.decoder.max_header_list_size = _HEADER_BYTES
-        self._h2.initiate_connection()
+        self._h2 = served({SettingCodes.MAX_CONCURRENT_STREAMS: streams})
         self._frames = FrameCutter()
         self.control = 0
         """Frames from the client; its user may reset it to 0."""
@@ -240,9 +228,8 @@ class Calls:
             return
         self._last = stream
         headers = {bytes(name): bytes(value) for name, value in event.headers}
-        # A few bytes may refer to many in HPACK's table.
         size = sum(len(value) for _, value in event.headers)
-        self.control += size // _CONTROL_BYTES
+        self.control += size // CONTROL_BYTES
         self._open[stream] = _Open(
             Call(
                 stream,
@@ -330,7 +317,7 @@ class Calls:
         self._refuse(stream, _HEAD + trailers)
 
     def _refuse(self, stream: int, headers: list[tuple[bytes, bytes]]) -> None:
-        if self._is_open(stream):
+        if is_open(self._h2, stream):
             self._h2.send_headers(stream, headers, end_stream=True)
         self._finish(stream)
 
@@ -340,14 +327,8 @@ class Calls:
         self._reset(stream, ErrorCodes.NO_ERROR)
 
     def _reset(self, stream: int, code: ErrorCodes) -> None:
-        if self._is_open(stream):
+        if is_open(self._h2, stream):
             self._h2.reset_stream(stream, code)
-
-    def _is_open(self, stream: int) -> bool:
-        """Whether frames can still be sent on the stream."""
-        found = self._h2.streams.get(stream)
-        closed = self._h2.state_machine.state is ConnectionState.CLOSED
-        return found is not None and found.open and not closed
 
     def _forget(self, stream: int) -> None:
         found = self._open.pop(stream, None)

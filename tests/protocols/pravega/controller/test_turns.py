@@ -15,8 +15,8 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-from gateway.protocols.pravega.controller.frames import FrameCutter
 from gateway.sdk.costs import Turn
+from gateway.sdk.http2 import FrameCutter
 from pravega_messages import new
 
 _READ = 1 << 18

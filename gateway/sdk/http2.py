@@ -1,16 +1,30 @@
-"""Cuts an HTTP/2 connection's bytes between frames, so that h2 takes them in turns.
+"""HTTP/2, server side, without I/O: what whoever serves it with h2 needs beside h2.
 
 `h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
-it much more, so it is given no more of them than a turn may cost (`turn`).
-
-No I/O, no clock.
+it much more, so it is given no more of them than a turn may cost (`FrameCutter`).  Its
+limits are to be in force from the first byte on (`served`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from gateway.sdk.costs import BYTE, Turn
 
-_PREFACE_BYTES = 24
+if TYPE_CHECKING:
+    from h2.connection import H2Connection
+    from h2.settings import SettingCodes
+
+__all__ = ["CONTROL_BYTES", "PREFACE", "FrameCutter", "is_open", "served"]
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client's side of a connection begins with."""
+HEADER_LIST_BYTES = 16 << 10
+"""Of one request's fields."""
+CONTROL_BYTES = 1024
+"""A head counts as one more frame for each of so many bytes of its fields: a few bytes may
+refer to many in HPACK's table."""
 _HEADER_BYTES = 9
 _END_STREAM = 0x1
 
@@ -27,7 +41,7 @@ _COST = 15.0
 _ENTRY_COST = 1.0
 """For each byte of SETTINGS, whose entries are of six bytes."""
 _SETTINGS = 0x4
-_CONTROL_BYTES = 128
+_PLAIN_BYTES = 128
 """A frame that carries no call counts as one more for each of so many bytes."""
 _CALL_COST = 150.0
 """Of the call that a frame with END_STREAM completes."""
@@ -40,7 +54,7 @@ class FrameCutter:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._rest = _PREFACE_BYTES
+        self._rest = len(PREFACE)
         """Bytes that are to come of the frame at hand; first, of the preface."""
 
     @property
@@ -73,7 +87,7 @@ class FrameCutter:
             frames += 1
             turn.charge(_COSTS.get(kind, _COST))
             if kind not in _CARRYING:
-                frames += size // _CONTROL_BYTES
+                frames += size // _PLAIN_BYTES
             if kind == _SETTINGS:
                 turn.charge(_ENTRY_COST * size)
             elif kind in _CARRYING and buffer[at + 4] & _END_STREAM:
@@ -81,3 +95,30 @@ class FrameCutter:
         piece = bytes(buffer[:at])
         del buffer[:at]
         return piece, frames
+
+
+def served(settings: Mapping[SettingCodes, int]) -> H2Connection:
+    """The server's side of a connection, whose SETTINGS are the first to be sent.
+
+    They hold for what a client sends before it has seen them, too.
+    """
+    from h2.config import H2Configuration
+    from h2.connection import H2Connection
+    from h2.settings import SettingCodes, Settings
+
+    made = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    limit = {SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES}
+    # Before the preface: later changes take effect only when the client agrees.
+    made.local_settings = Settings(client=False, initial_values={**settings, **limit})
+    made.decoder.max_header_list_size = HEADER_LIST_BYTES
+    made.initiate_connection()
+    return made
+
+
+def is_open(connection: H2Connection, stream: int) -> bool:
+    """Whether frames can still be sent on the stream."""
+    from h2.connection import ConnectionState
+
+    found = connection.streams.get(stream)
+    closed = connection.state_machine.state is ConnectionState.CLOSED
+    return found is not None and found.open and not closed
