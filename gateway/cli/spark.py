@@ -156,7 +156,8 @@ def _able(args: argparse.Namespace, ability: Ability) -> tuple[Config, Kind]:
 def _session(config: Config) -> Iterator[SparkSession]:
     """Raises `job.Failed`, `NoJava`, and what `job.start_session` raises."""
     try:
-        spark = job.start_session(config)
+        # The job beside it has a file of its own.
+        spark = job.start_session(config, "java-command")
     except ModuleNotFoundError as why:
         raise job.lacking(config, why) from why
     try:

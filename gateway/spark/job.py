@@ -394,7 +394,7 @@ class Job:
 
     def tend(self) -> None:
         """What is to do now and then between batches."""
-        session.bound(_noise(self._config))
+        session.bound(noise(self._config))
         self.clean()
         fit = self._suspects.keep({file.name for file in self._cleaner.waiting()})
         if fit:
@@ -649,7 +649,7 @@ def _work(
         report({"state": "starting"})
         if spark is None:
             health.say(doing="starting Java")
-            spark = mine = start_session(config, _noise(config))
+            spark = mine = start_session(config)
             if stop.is_set():
                 report(_stopped(config))
                 return
@@ -678,19 +678,19 @@ def lacking(config: Any, why: ModuleNotFoundError) -> Failed:
     return Failed(f"no Python package {why.name}: pip install 'gateway[{extra}]'")
 
 
-def _noise(config: Any) -> Path:
+def noise(config: Any, whose: str = "java") -> Path:
     """Where what Java itself says goes."""
-    return Path(config.data_dir / "lake" / INTERNAL / "java.log")
+    return Path(config.data_dir / "lake" / INTERNAL / f"{whose}.log")
 
 
 def _stopped(config: Any) -> dict[str, Any]:
-    return {"state": "stopped", "java": str(_noise(config))}
+    return {"state": "stopped", "java": str(noise(config))}
 
 
-def start_session(config: Any, noise: Path | None = None) -> SparkSession:
+def start_session(config: Any, whose: str = "java") -> SparkSession:
     """Spark with what the configuration's sink needs, or a reason why not.
 
-    What Java itself says goes to the file *noise*.
+    What Java itself says goes to the file of that name (`noise`).
     Raises `Broken`, `java.NoJava`, ModuleNotFoundError, and what Spark raises.
     """
     import pyspark
@@ -700,7 +700,7 @@ def start_session(config: Any, noise: Path | None = None) -> SparkSession:
     more = kind.settings(config.spark, config.data_dir, version)
     more = formats.merged(more, s3a.for_tasks(config, version))
     warehouse = config.data_dir / "lake" / INTERNAL / "warehouse"
-    return session.start(config.spark, warehouse, more, noise)
+    return session.start(config.spark, warehouse, more, noise(config, whose))
 
 
 def _loop(

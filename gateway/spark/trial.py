@@ -40,7 +40,7 @@ def _rows_of(
     config: Any, settings: Any, files: Sequence[Path], warehouse: Path
 ) -> list[dict[str, Any]]:
     try:
-        spark = session.start(settings, warehouse)
+        spark = session.start(settings, warehouse, noise=warehouse / "java.log")
     except ModuleNotFoundError as why:
         raise CanNot(
             f"tables are Spark's, and there is no {why.name} here: "

@@ -127,21 +127,28 @@ def test_a_signal_while_it_starts_ends_it_at_once(
     assert (told["state"], told["failures"]) == ("stopped", 0)
 
 
-def test_a_java_that_ends_at_once(settings: Path) -> None:
-    """One line has what it said and where the rest is; no trace of Py4J's beside it."""
+@pytest.mark.parametrize(
+    ("words", "file"), [((), "java.log"), (("backfill",), "java-command.log")]
+)
+def test_a_java_that_ends_at_once(
+    settings: Path, words: tuple[str, ...], file: str
+) -> None:
+    """One line has what it said and where the rest is; no trace of Py4J's beside it.  So it
+    is for commands that need Spark, and they leave the job's file alone."""
     broken = environment() | {"SPARK_SUBMIT_OPTS": "-agentlib:nothing"}
     job = run(
-        *(sys.executable, "-m", "gateway", "spark", "--config", settings), env=broken
+        *(sys.executable, "-m", "gateway", "spark", *words, "--config", settings),
+        env=broken,
     )
     assert job.returncode == 1
-    last = job.stderr.splitlines()[-1]
-    noise = settings.parent / "data/lake/.gateway/java.log"
+    last = (job.stderr or job.stdout).splitlines()[-1]
+    noise = settings.parent / "data/lake/.gateway" / file
     assert (
-        "ERROR gateway.spark: Java ended before Spark could begin, and said: Could not find"
+        "Java ended before Spark could begin, and said: Could not find"
         " agent library nothing"
     ) in last
     assert last.endswith(f"({noise})")
-    assert "Traceback" not in job.stderr
+    assert "Traceback" not in job.stderr + job.stdout
 
 
 def test_what_java_says_is_bounded(
