@@ -23,6 +23,7 @@ from gateway.sdk.disk import Disk
 from gateway.store import digests, incarnation
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed, together
+from gateway.store.mark import Mark
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
 from gateway.store.table_words import TablePlace
@@ -52,6 +53,13 @@ _FORGOT = (
     "incarnation {before} of this directory had acknowledged lsns that it does not know any "
     "more: it is an older copy, or its disk has lost what it synced.  It goes on as {this}, "
     "from lsn {first} on"
+)
+
+_LOST = (
+    "{path}: incarnation {before} had acknowledged lsns up to {last} when it wrote that, and "
+    "{journal} knows nothing of it: its disk was lost, or an older copy of it was put back.  "
+    "It goes on as {this}, from lsn {first} on.  What was acknowledged since and is in no "
+    "file is lost: `gateway audit` says what is missing"
 )
 
 _HEARD = (
@@ -129,6 +137,20 @@ def heard_of(
         this=this.id or "unknown",
         first=known.first,
         rest=lacking,
+    )
+
+
+def lost(
+    marked: Path, mark: Mark, this: Incarnation, journal: Path, first_lsn: int
+) -> str:
+    """A sentence for people: *this* has nothing of the journal that wrote the *mark*."""
+    return _LOST.format(
+        path=marked,
+        before=mark.incarnation,
+        last=mark.durable,
+        journal=journal,
+        this=this.id or "unknown",
+        first=first_lsn,
     )
 
 

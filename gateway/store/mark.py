@@ -54,6 +54,9 @@ class Mark(msgspec.Struct, frozen=True):
     left_out: tuple[tuple[int, int], ...] = ()
     """First and last lsn of what a start left out behind damage, and is not published: a
     damaged segment keeps a lsn for each of its bytes, and hardly any of them was given."""
+    exact: bool = False
+    """Whether `incarnation` acknowledges nothing that is in no file: it has ended with all in
+    files, or `ack: spool` holds.  Else its last second is known to its journal alone."""
 
 
 @define(eq=False, slots=False)

@@ -287,8 +287,17 @@ class _Judged:
             ),
         )
         # state/ is never shared: who wrote the mark was here before.
-        self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
-        """Who goes on; not yet saved."""
+        mine = begun.aware_of([*mark.earlier, mark.incarnation])
+        goes_on = mark.exact or begun.knows(mark.incarnation)
+        # Or its id is lost, and nothing else.
+        goes_on = goes_on or (before is None and bool(found.segments))
+        self.incarnation = mine if goes_on else begun.aware_of(mark.earlier)
+        """Who goes on; not yet saved.  It vouches for none whose journal is lost."""
+        if not goes_on:
+            lost = lineage.lost(
+                read.marker.path, mark, begun, start.journal, self.first_lsn
+            )
+            self.notice = lost if self.notice is None else f"{self.notice}.  {lost}"
         self.repairs = [
             *catalog.repairs,
             *catalog.count_public(start.node, found.segments, read.all_names),
@@ -299,7 +308,7 @@ class _Judged:
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
         known = max(mark.given, mark.published, catalog.read_lsn, names.last)
-        strangers = _strangers(read, self.incarnation, known)
+        strangers = _strangers(read, mine, known)
         if older := read.in_tables > known:
             self.repairs.append(
                 lineage.OLDER.format(node=start.node, there=read.in_tables, here=known)
@@ -404,7 +413,10 @@ class _Settled:
             mark,
             given=judged.first_lsn - 1,
             durable=judged.durable_lsn,
+            incarnation=self.incarnation.id,
+            earlier=self.incarnation.earlier,
             left_out=_firsts_and_lasts(judged.left_out, read.given),
+            exact=False,
         )
         if read.new_mark or now != mark:
             # A full disk must not prevent a start.
@@ -496,7 +508,7 @@ class Opened:
         """What an operator should know of the directory's past."""
         self.remembered: Sequence[str] = read.remembered
         """Protocols with a state file: their memories are kept, served or not."""
-        self.known_lsn = read.known_lsn
+        self.known_lsn = max(read.known_lsn, read.catalog.read_lsn)
         """The last lsn of which this directory knew a file; the bucket was listed behind
         it, …"""
         self.unlisted = read.asked.unlisted
@@ -504,9 +516,12 @@ class Opened:
         self.foreign = [*_foreign_to_journal(start.journal, disk), *read.names.odd]
         """What lies where the node's files are, and is none of them; it is left alone."""
 
-    def mark(self, given: int, synced: Synced | None = None) -> Mark:
+    def mark(
+        self, given: int, synced: Synced | None = None, *, exact: bool = False
+    ) -> Mark:
         """How far the node has come, when lsns up to *given* were given, with *synced*
-        bytes in the newest segment that this run has begun (None: ask the log).
+        bytes in the newest segment that this run has begun (None: ask the log); *exact* as
+        in `Mark`.
         """
         synced = synced or self.log.synced
         if not synced.name and self.segments:
@@ -527,6 +542,7 @@ class Opened:
             synced.name,
             synced.bytes,
             _firsts_and_lasts(self.left_out, published),
+            exact,
         )
 
 

@@ -127,4 +127,5 @@ def _publish(
             opened.publisher.publish(sealed)
             orphan.events += sealed.events
         # Without it, what is published now would be lost if the journal is removed.
-        opened.marker.write(opened.mark(opened.first_lsn - 1), now=True)
+        last = opened.mark(opened.first_lsn - 1, exact=True)
+        opened.marker.write(last, now=True)

@@ -211,11 +211,17 @@ class _Handing:
         left = self._opened.first_lsn - 1
         return self._uploads.safe_lsn(left) < left
 
-    def looked(self, *, now: bool = False) -> None:
-        """Write the mark, about once a second or *now*.  Raises OSError."""
+    def looked(self, *, ended: bool = False) -> None:
+        """Write the mark: about once a second, or now as the node has *ended*.
+
+        Raises OSError.
+        """
         opened = self._opened
         synced = self._journal.synced  # first: its events are up to the lsn then
-        opened.marker.write(opened.mark(self._journal.durable_lsn, synced), now=now)
+        durable = self._journal.durable_lsn
+        all_in_files = ended and opened.publisher.published_lsn >= durable
+        exact = self._waits or all_in_files
+        opened.marker.write(opened.mark(durable, synced, exact=exact), now=ended)
 
 
 @define(eq=False, slots=False, kw_only=True)
@@ -611,7 +617,7 @@ class Storage:
         await self.spool.stop()
         await self.checkpoint.stop()
         with contextlib.suppress(OSError):
-            self._handing.looked(now=True)
+            self._handing.looked(ended=True)
         await in_thread(self._opened.found.publisher.spares.give_room)
         if self._uploading is not None:
             waits = self.spool.published_lsn < self.journal.durable_lsn

@@ -42,8 +42,8 @@ def start(data: Path, disk: Disk | None = None) -> Opened:
     )
 
 
-def publish(data: Path, *bodies: bytes) -> Opened:
-    """One life, and a file for each body."""
+def publish(data: Path, *bodies: bytes, killed: bool = False) -> Opened:
+    """One life, and a file for each body; it ends well, or it is *killed*."""
     opened = start(data)
     for sealed in opened.unpublished:
         opened.publisher.publish(sealed)
@@ -51,7 +51,8 @@ def publish(data: Path, *bodies: bytes) -> Opened:
         opened.log.commit([batch(body)])
         if (sealed := opened.log.seal()) is not None:
             opened.publisher.publish(sealed)
-    opened.marker.write(opened.mark(opened.log.next_lsn - 1), now=True)
+    last = opened.mark(opened.log.next_lsn - 1, exact=not killed)
+    opened.marker.write(last, now=True)
     return opened
 
 
@@ -348,6 +349,31 @@ def test_a_new_journal_beside_its_state_knows_who_was_before(tmp_path: Path) -> 
         assert current(tmp_path).earlier == tuple(ids[:-1])
         assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
         shutil.rmtree(tmp_path / "journal")
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path: Path, again: bool) -> None:
+    """All that its mark knows is in files, and what it acknowledged in its last second is
+    not: this is said, and the audit is not complete before somebody accepts that; also
+    where the first start without it ended before it was done.
+    """
+    publish(tmp_path, b"a", killed=True)
+    first = current(tmp_path)
+    shutil.rmtree(tmp_path / "journal")
+    if again:
+        start(tmp_path)
+    opened = publish(tmp_path, b"b")
+    assert again or (opened.notice is not None and first.id in opened.notice)
+    assert not [repair for repair in opened.repairs if "knows nothing" in repair]
+    assert first.id not in current(tmp_path).earlier
+    report = audit(Directories.under(tmp_path), pause=lambda _: None)
+    [unknown] = report.unknown
+    assert (unknown.incarnation, unknown.last) == (first.id, 1)
+    assert not report.complete
+    # It is told once, and who went on vouches for those before it.
+    assert publish(tmp_path, b"c").notice is None
+    third = publish(tmp_path, b"d")
+    assert third.incarnation.id == current(tmp_path).id
 
 
 def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path: Path) -> None:

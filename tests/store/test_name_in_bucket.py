@@ -24,6 +24,7 @@ from gateway.store import claim
 from gateway.store.bucket import BucketError
 from gateway.store.claim import Claim
 from gateway.store.incarnation import KEY
+from gateway.store.mark import NAME as MARK
 from gateway.store.names import file_name
 from gateway.store.word import Holder, Word, encode, name_of
 from gateway_testkit.bucket import MemoryBucket
@@ -158,6 +159,32 @@ def test_nothing_is_uploaded_before_the_name_is_had(
     left = mine.read()
     assert left is not None
     assert left.holder is None
+
+
+def test_a_lost_copy_of_what_we_have_put_there_is_nobody_elses(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog has its line, though its file is gone from this disk and the mark is a
+    second old: senders are not held back for another gateway's sake."""
+    monkeypatch.setattr(claim, "_LOOK", 0.001)
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start().sent(b"a")
+    mark = tmp_path / "state/gw" / MARK
+    node.stop()
+    before = mark.read_bytes()
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start().sent(b"b")
+    node.stop()
+    mark.write_bytes(before)
+    (tmp_path / "archive" / file_name("gw", 2, 2)).unlink()
+    unclaimed(bucket)
+    mine = claimed(bucket, tmp_path)
+    node = Node(tmp_path, bucket, ack="journal", claim=mine).start()
+    bucket.back()
+    node.reactor.run(lambda: mine.held and not uploads_of(node).problem)
+    node.sent(b"c").stop()
+    assert uploads_of(node).conflicts == {}
+    assert events(bucket) == {1: b"a", 2: b"b", 3: b"c"}
 
 
 def test_who_has_taken_the_name_meanwhile_keeps_it(
