@@ -13,6 +13,7 @@ plug-in step by step.  What nearly every one needs:
 What a server of its own is made of:
 
     costs        the work of one turn, and a ceiling for messages that move no data
+    refusal      what a peer is told, which `interfaces` gives as well
     pressure     pauses a connection while the journal must not be fed
     closing      the end of a connection
     deadlines    time-outs of many connections on one timer
@@ -41,6 +42,7 @@ A client, its part of `gateway send`, and commands:
     source       the events that it sends
     command      where commands connect to; wrong use; text for a terminal
     sender       sends until it is acknowledged, on connection after connection
+    backoff      the pauses between its connections
     http_client  HTTP requests to other services, bounded in time, number and size
     outgoing     outgoing connections: TCP, TLS, WebSocket
     websocket_client    what `outgoing` has for WebSocket

@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored
+from gateway.sdk.refusal import Refusal
 
 __all__ = [
     "Accept",
@@ -28,42 +29,6 @@ __all__ = [
     "Told",
     "Yielding",
 ]
-
-
-class Refusal(Exception):
-    """A peer asked for what its protocol or our limits do not allow.
-
-    The only exception that a `wire` or `session` module lets out.
-    """
-
-    def __init__(
-        self,
-        rule: str,
-        *,
-        limit: str | int | None = None,
-        key: str | None = None,
-        reply: bytes = b"",
-        wrong_credentials: bool = False,
-    ) -> None:
-        super().__init__(rule)
-        self.rule = rule
-        """What was broken, in words: `frame of 20971520 bytes`."""
-        self.limit = limit
-        """The limit that it broke, if there is one."""
-        self.key = key
-        """The configuration key that changes the limit: `limits.message_bytes`."""
-        self.reply = reply
-        """What the peer must still get, in its protocol, before the FIN."""
-        self.wrong_credentials = wrong_credentials
-        """The peer is not who it says: it is counted, and answered later each time."""
-
-    def __str__(self) -> str:
-        text = self.rule
-        if self.limit is not None:
-            text += f", limit {self.limit}"
-        if self.key is not None:
-            text += f" ({self.key})"
-        return text
 
 
 class NotStored(Exception):

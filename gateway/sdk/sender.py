@@ -10,7 +10,6 @@ what to send on a connection and what the answers mean.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, cast
 
@@ -20,43 +19,15 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway.sdk.backoff import Backoff, Unacknowledged
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import Stream, Streams
 
 __all__ = ["Backoff", "Batch", "Sender", "Unacknowledged", "Unexpected", "Writer"]
 
-_FIRST_SECONDS = 0.1
-_LONGEST_SECONDS = 10.0
-
-
-class Unacknowledged(Exception):
-    """The sender was stopped before these events were acknowledged."""
-
 
 class Unexpected(Exception):
     """An answer that makes no sense; its connection is dropped."""
-
-
-class Backoff:
-    """Pauses between attempts to connect: about twice as long each time, and differing from
-    sender to sender, up to 10 s; 0.1 s again after a success.
-    """
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = _FIRST_SECONDS
-
-    def pause(self) -> float:
-        """How many seconds to wait before the next attempt."""
-        now = self._next
-        longer = now * random.uniform(1.5, 2.5)  # noqa: S311 - spreads retries
-        self._next = min(_LONGEST_SECONDS, longer)
-        return now
-
-    def succeeded(self) -> None:
-        """The other end answered: start from the shortest pause again."""
-        self._next = _FIRST_SECONDS
 
 
 class Batch:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
-from twisted.logger import Logger
-
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
@@ -22,7 +20,7 @@ from gateway.protocols.rsio.client.runtime import (
     StreamFailed,
     sleep,
 )
-from gateway.sdk.sender import Backoff, Unacknowledged
+from gateway.sdk.backoff import Backoff, Unacknowledged
 
 
 class Reconnecting:
@@ -36,8 +34,6 @@ class Reconnecting:
     """What ends a connection, or prevents one; the next attempt follows."""
     cancelled: ClassVar[type[BaseException]]
     """What a coroutine of this event loop raises when it is cancelled."""
-
-    _log = Logger()
 
     def __init__(
         self,
@@ -105,7 +101,6 @@ class Reconnecting:
                     await self._publish(peer)
             except self.failures as why:
                 self.trouble = str(why) or type(why).__name__
-                self._log.debug("disconnected: {why}", why=self.trouble)
                 if isinstance(why, CanNotResume):
                     self._over = why
             except self.cancelled:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.internet.error import ConnectError, ConnectingCancelledError
 from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.protocols.rsio.client.on_twisted import TwistedRuntime
@@ -30,6 +31,8 @@ class Sender(Reconnecting):
         ConnectingCancelledError,
     )
     cancelled: ClassVar = CancelledError
+
+    _log = Logger()
 
     def __init__(
         self,
