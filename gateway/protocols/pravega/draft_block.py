@@ -11,14 +11,10 @@ after the end.  No I/O, no clock.
 
 from __future__ import annotations
 
-import struct
-
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.events import MOST_EVENTS, cut
-from gateway.protocols.pravega.frames import HEADER_BYTES
+from gateway.protocols.pravega.frames import HEADER, HEADER_BYTES
 from gateway.sdk.interfaces import Refusal
-
-_HEADER = struct.Struct(">iI")
 
 
 class Reassembly:
@@ -110,7 +106,7 @@ class DraftBlock:
     def joined(self, whole: bytes) -> None:
         """Add a message that came in parts, which must be an event."""
         size = len(whole) - HEADER_BYTES
-        if size < 0 or _HEADER.unpack_from(whole) != (wire.EVENT, size):
+        if size < 0 or HEADER.unpack_from(whole) != (wire.EVENT, size):
             raise Refusal("partial messages in a block that make no event")
         self.event(whole)
 
@@ -161,7 +157,7 @@ class DraftBlock:
         while at < stop and self.size < total:
             if stop - at < HEADER_BYTES:
                 raise Refusal("append block ends inside a message")
-            kind, size = _HEADER.unpack_from(area, at)
+            kind, size = HEADER.unpack_from(area, at)
             start = at + HEADER_BYTES
             at = start + size
             if at > stop:

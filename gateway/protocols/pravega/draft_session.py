@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
 from gateway.protocols.pravega.errors import Denied, SegmentError
-from gateway.protocols.pravega.events import count_rows
+from gateway.protocols.pravega.events import begins, count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
 from gateway.protocols.pravega.limits import Limits
 from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS, of_writer
@@ -298,9 +298,6 @@ class DraftSession:
 
 def _not_stored(data: bytes, skip: int) -> bytes:
     """The data after *skip* bytes, which are stored; it must begin with an event."""
-    at = 0
-    while at < skip:
-        at += HEADER_BYTES + int.from_bytes(data[at + 4 : at + 8])
-    if at != skip:
+    if next((at for at in begins(data) if at >= skip), len(data)) != skip:
         raise Refusal("append block that is stored up to the middle of an event")
-    return data[at:]
+    return data[skip:]

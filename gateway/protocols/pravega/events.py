@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -66,21 +67,35 @@ def cut(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
 
     None if that is not whole events.
     """
-    end = len(data)
-    if at == end:
-        return 0, at
-    if end - at < _HEADER:
+    count, at = _of_one_size(data, at) or _walk(data, at, MOST_EVENTS)
+    return _whole(data, count, at)
+
+
+def _of_one_size(data: bytes | memoryview, at: int) -> tuple[int, int] | None:
+    """See `cut`; None if they differ in size, or are few."""
+    left = len(data) - at
+    if left < _HEADER:
         return None
-    unpack_from = _EVENT.unpack_from
-    size = _HEADER + unpack_from(data, at)[0]
+    size = _HEADER + _EVENT.unpack_from(data, at)[0]
+    if left < _STRIDE_EVENTS * size:
+        return None
     piece = data[at : at + MOST_EVENTS * size]
-    if _stride(piece):
-        return len(piece) // size, at + len(piece)
-    count, last = 0, end - _HEADER
-    while at <= last and count < MOST_EVENTS:
-        at += _HEADER + unpack_from(data, at)[0]
-        count += 1
-    return (count, at) if at == end or (at < end and count == MOST_EVENTS) else None
+    return (len(piece) // size, at + len(piece)) if _stride(piece) else None
+
+
+def _whole(data: bytes | memoryview, count: int, at: int) -> tuple[int, int] | None:
+    """These, unless they are no whole events."""
+    end = len(data)
+    whole = at == end or (at < end and count == MOST_EVENTS)
+    return (count, at) if whole else None
+
+
+def begins(data: bytes) -> Iterator[int]:
+    """Where each event begins."""
+    at = 0
+    while at < len(data):
+        yield at
+        at += _HEADER + int.from_bytes(data[at + 4 : at + _HEADER])
 
 
 def count_rows(data: bytes | memoryview) -> int:
@@ -147,16 +162,12 @@ class EventScan:
 
     def step(self) -> bool:
         """Go on; true: `found` is known."""
-        data, at = self._data, self._at
-        if not self._count and len(data) - at >= _HEADER:
-            size = _HEADER + _EVENT.unpack_from(data, at)[0]
-            piece = data[at : at + MOST_EVENTS * size]
-            if _stride(piece):
-                self._count, self._at = len(piece) // size, at + len(piece)
-                self.cost = _COMPARED * self._count
-                return True
+        if not self._count and (found := _of_one_size(self._data, self._at)):
+            self._count, self._at = found
+            self.cost = _COMPARED * self._count
+            return True
         most = min(STEP_EVENTS, MOST_EVENTS - self._count)
-        count, self._at = _walk(data, at, most)
+        count, self._at = _walk(self._data, self._at, most)
         self._count += count
         self.cost = _WALKED * count
         return count < most or self._count == MOST_EVENTS
@@ -164,9 +175,7 @@ class EventScan:
     @property
     def found(self) -> tuple[int, int] | None:
         """See `cut`."""
-        end = len(self._data)
-        whole = self._at == end or (self._at < end and self._count == MOST_EVENTS)
-        return (self._count, self._at) if whole else None
+        return _whole(self._data, self._count, self._at)
 
 
 class EventCounter(Struct, eq=False, gc=False):

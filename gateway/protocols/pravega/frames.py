@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gateway.sdk.interfaces import Refusal
 
-_HEADER = struct.Struct(">iI")
-HEADER_BYTES = _HEADER.size
+HEADER = struct.Struct(">iI")
+HEADER_BYTES = HEADER.size
 
 #: The protocol's limit: payloads are shorter than 2**24 bytes.
 MAX_LENGTH = 0x00FF_FFFF
@@ -25,7 +25,7 @@ RAW = -(2**31)
 
 def pieces(kind: int, *payload: bytes | memoryview) -> Sequence[bytes | memoryview]:
     """A frame with its header, in pieces, none of which is copied."""
-    return _HEADER.pack(kind, sum(map(len, payload))), *payload
+    return HEADER.pack(kind, sum(map(len, payload))), *payload
 
 
 def frame(kind: int, *payload: bytes | memoryview) -> bytes:
@@ -112,7 +112,7 @@ class Frames:
             if self._raw >= 0:
                 kind, start, size = RAW, at, self._raw
             elif left >= HEADER_BYTES:
-                kind, size = _HEADER.unpack_from(view, at)
+                kind, size = HEADER.unpack_from(view, at)
                 if kind not in self._known:
                     raise Refusal(
                         f"unknown message type {kind} "

@@ -16,7 +16,8 @@ from gateway.protocols.pravega.wire import AuthTokenCheckFailed
 from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
-_FAILED, _EXPIRED = 0, 1
+FAILED, EXPIRED = 0, 1
+"""Codes of `AuthTokenCheckFailed`."""
 
 TokenCheck: TypeAlias = Callable[[str, str, Need], int | Denied | None]
 """`check(token, segment, need)`: None, who brings the token may do that; the code of
@@ -39,7 +40,7 @@ def check_token(
     if isinstance(code, Denied):
         raise code
     if code is not None:
-        state = "expired" if code == _EXPIRED else "not good"
+        state = "expired" if code == EXPIRED else "not good"
         raise Refusal(
             f"token {state} for {segment[:NAME_IN_LOGS]!r}",
             reply=encode(AuthTokenCheckFailed(request_id, "", code)),
@@ -52,5 +53,5 @@ def denied_reply(why: Denied, request_id: int) -> AuthTokenCheckFailed:
     It asks for another token if that may help: the reference's clients take the other code
     for final, and its writers wait for ever then.
     """
-    code = _EXPIRED if why.outdated else _FAILED
+    code = EXPIRED if why.outdated else FAILED
     return AuthTokenCheckFailed(request_id, str(why), code)

@@ -310,21 +310,20 @@ class Catalog:
 
     def head(self, scope: str, name: str) -> tuple[list[Part], set[int]]:
         """The segments that a stream begins with, and the ids of those behind them."""
-        parts = self.scopes[scope].streams[name].parts
-        there = {part.id: self.segment_state(scope, name, part) for part in parts}
+        parts, there = self.scopes[scope].streams[name].parts, self.there(scope, name)
         # Readers may stand on a segment that never had a byte as on any other, until a
         # truncation has passed it: until what took its place was truncated.
         passed: set[int] = set()
 
         def has_nothing(part: Part) -> bool:
-            found = there[part.id]
+            found = there.get(part)
             if found is None:
                 return True
             left = found.length - found.start
             return found.sealed and not left and (found.length > 0 or part.id in passed)
 
         def is_truncated(part: Part) -> bool:
-            found = there[part.id]
+            found = there.get(part)
             return has_nothing(part) or (found is not None and found.start > 0)
 
         for old, new in reversed(scalings(parts)):
@@ -361,6 +360,14 @@ class Catalog:
         }
         stream.scaled = [part for part in stream.scaled if part.id not in gone]
         self.save_stream(scope, name, stream)
+
+    def there(self, scope: str, name: str) -> dict[Part, Segment]:
+        """The state of each of a stream's segments that is not deleted."""
+        return {
+            part: found
+            for part in self.scopes[scope].streams[name].parts
+            if (found := self.segment_state(scope, name, part)) is not None
+        }
 
     def segment_state(self, scope: str, name: str, part: Part) -> Segment | None:
         """The state of a stream's segment; None if it is deleted."""

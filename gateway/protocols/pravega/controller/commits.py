@@ -48,6 +48,11 @@ def pairs(catalog: Catalog, key: Key) -> Iterator[tuple[Part, str]]:
         yield part, transaction(segment(scope, name, part.id), high, low)
 
 
+def staged_names(catalog: Catalog, key: Key) -> list[str]:
+    """The names of a transaction's segments."""
+    return [name for _, name in pairs(catalog, key)]
+
+
 class _Waiting:
     """Commits of one stream, in the order in which they were made."""
 

@@ -104,7 +104,7 @@ class Retention:
                     known.add(f"{scope}/{name}")
                     with self.rounds.telling(f"{scope}/{name}"):
                         self._truncate(scope, name, stream, before.get((scope, name)))
-                    yield self._cost(scope, name, stream)
+                    yield self._cost(scope, name)
         if self._default is None:
             return
         cutoff = self._cutoff(self._default * 1000)
@@ -118,19 +118,11 @@ class Retention:
                         self._cut(segment, segment.offset_before(cutoff))
                 yield 1
 
-    def _cost(self, scope: str, name: str, stream: Stream) -> int:
-        there = self._there(scope, name, stream)
-        marks = sum(len(found.mark_times or ()) // _MARKS for _, found in there)
-        return 1 + len(there) + marks
-
-    def _there(
-        self, scope: str, name: str, stream: Stream
-    ) -> list[tuple[Part, Segment]]:
-        return [
-            (part, found)
-            for part in stream.parts
-            if (found := self._catalog.segment_state(scope, name, part)) is not None
-        ]
+    def _cost(self, scope: str, name: str) -> int:
+        there = self._catalog.there(scope, name).values()
+        return (
+            1 + len(there) + sum(len(one.mark_times or ()) // _MARKS for one in there)
+        )
 
     def _cutoff(self, milliseconds: float) -> int:
         now = self._catalog.container.now
@@ -159,8 +151,8 @@ class Retention:
             if self._default is None:
                 return
             kind, least, most = _TIME, int(self._default * 1000), _NO_LIMIT
-        there = self._there(scope, name, stream)
-        segments = [segment for _, segment in there]
+        there = self._catalog.there(scope, name)
+        segments = list(there.values())
         if not any(segment.retained for segment in segments):
             return
         place = self._by_time if kind == _TIME else _by_size
@@ -175,7 +167,7 @@ class Retention:
                     min(offset, read[part.id]),
                 )
                 for at, ((part, segment), offset) in enumerate(
-                    zip(there, allowed, strict=True)
+                    zip(there.items(), allowed, strict=True)
                 )
             ]
         for segment, offset in zip(segments, allowed, strict=True):
@@ -210,18 +202,17 @@ def _around_a_leap(segments: Iterable[Segment], now: int) -> tuple[int, int]:
 
 
 def _read_by_all(
-    there: Sequence[tuple[Part, Segment]],
+    there: Mapping[Part, Segment],
     stream: Stream,
     cuts: Sequence[Mapping[int, int]],
 ) -> Mapping[int, int]:
     """How far all subscribers have read each segment, by id."""
-    lengths = {part.id: segment.length for part, segment in there}
 
     def length(part: Part) -> int:
-        return lengths.get(part.id, 0)
+        return there[part].length if part in there else 0
 
     each = [read_to(stream.parts, cut, length) for cut in cuts]
-    return {id_: min(cut[id_] for cut in each) for id_ in lengths}
+    return {part.id: min(cut[part.id] for cut in each) for part in there}
 
 
 def _policy(config: messages.StreamConfig) -> tuple[int, int, int]:

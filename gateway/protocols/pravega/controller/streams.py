@@ -186,28 +186,23 @@ class Streams:
         cut = {part.id: part for part in parts if part.id in request.cut}
         if len(cut) < len(request.cut) or not Cover(cut.values()).is_whole:
             return status(FAILURE)
-        there = {
-            part.id: found
-            for part in parts
-            if (found := self._catalog.segment_state(info.scope, info.stream, part))
-        }
+        there = self._catalog.there(info.scope, info.stream)
         offsets = read_to(parts, request.cut, lambda part: _length(there, part))
         begin = Cover(cut.values())
         if any(
             offset > _length(there, cut[id_]) for id_, offset in request.cut.items()
         ):
             return status(FAILURE)
-        for id_, found in there.items():
-            if offsets[id_] > found.start:
+        for part, found in there.items():
+            if offsets[part.id] > found.start:
                 now = self._catalog.container.now
-                change = state.truncate(found.name, offsets[id_], now)
+                change = state.truncate(found.name, offsets[part.id], now)
                 self._catalog.submit(change)
         # What never had a byte has no offset that says that it is before the cut.
         self._catalog.delete_segments(
-            there[part.id].name
-            for part in parts
-            if part.id in there
-            and not there[part.id].length
+            found.name
+            for part, found in there.items()
+            if not found.length
             and all(each.epoch > part.epoch for each in begin.under(part))
         )
         self._catalog.drop_behind_head(info.scope, info.stream)
@@ -307,9 +302,9 @@ class Streams:
         )
 
 
-def _length(there: Mapping[int, Segment], part: Part) -> int:
+def _length(there: Mapping[Part, Segment], part: Part) -> int:
     """Of a segment; that of a deleted one is 0."""
-    found = there.get(part.id)
+    found = there.get(part)
     return 0 if found is None or found.table is not None else found.length
 
 

@@ -16,10 +16,9 @@ from typing import Any
 from gateway.protocols.pravega.controller.access import Access, Rule, of_segment
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
 from gateway.protocols.pravega.errors import Denied
-from gateway.protocols.pravega.tokens import TokenCheck
+from gateway.protocols.pravega.tokens import EXPIRED, FAILED, TokenCheck
 from gateway.protocols.pravega.wire_permissions import Need
 
-_FAILED, _EXPIRED = 0, 1
 _SEGMENT_PARTS = 3
 _MOST_TOKENS = 10_000
 
@@ -92,18 +91,18 @@ class DelegationTokens:
     ) -> int | Denied | None:
         """See `TokenCheck`.  Nobody may use the controller's own tables."""
         if segment.startswith(SYSTEM):
-            return _FAILED
+            return FAILED
         if not (self._required or self._access.ruled):
             return None
         who, outdated = principal, False
         if self._required or token:
             claims = self._claims(token)
             if claims is None:
-                return _FAILED
+                return FAILED
             if claims["exp"] <= self._now():
-                return _EXPIRED
+                return EXPIRED
             if not _is_for(claims["stream"], segment):
-                return _FAILED
+                return FAILED
             who, outdated = claims["sub"], claims["iat"] < self._rules_since
         if proved is not None:
             proved(who or "")

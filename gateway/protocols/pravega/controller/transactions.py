@@ -24,7 +24,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from gateway.protocols.pravega.controller import messages
 from gateway.protocols.pravega.controller.catalog import Catalog
-from gateway.protocols.pravega.controller.commits import Commits, Key, pairs
+from gateway.protocols.pravega.controller.commits import Commits, Key, staged_names
 from gateway.protocols.pravega.controller.grpc import Code, Failed, over_limit
 from gateway.protocols.pravega.controller.kept_records import Transaction
 from gateway.protocols.pravega.controller.messages import Message
@@ -92,7 +92,7 @@ class Transactions:
         """Finish what a crash interrupted, and start the leases of open transactions."""
         state = self._catalog.container.state
         for key, found in list(self._catalog.transactions.items()):
-            names = [name for _, name in pairs(self._catalog, key)]
+            names = staged_names(self._catalog, key)
             if found.state == ABORTED:
                 self._catalog.delete_segments(names)
             elif found.state == OPEN and any(name in state.segments for name in names):
@@ -140,7 +140,7 @@ class Transactions:
         )
         key = info.scope, info.stream, found.high, found.low
         catalog.save_transaction(info.scope, info.stream, found)
-        catalog.create_segments(name for _, name in pairs(catalog, key))
+        catalog.create_segments(staged_names(catalog, key))
         self._start_lease(key, found)
         return messages.CreateTxnResponse(
             txn=messages.TxnId(high=found.high, low=found.low),
@@ -180,7 +180,8 @@ class Transactions:
         if found.state in _WILL_BE_THERE:
             return status(SUCCESS)
         state = self._catalog.container.state
-        for _, name in pairs(self._catalog, key):
+        names = staged_names(self._catalog, key)
+        for name in names:
             if not state.is_counted(name):
                 state.count_staged(name)
                 raise Unfinished
@@ -190,7 +191,7 @@ class Transactions:
         if waits:
             self._save(key, found, COMMITTING)
             # Nothing may come to what was committed.
-            self._catalog.seal_segments(name for _, name in pairs(self._catalog, key))
+            self._catalog.seal_segments(names)
             self._commits.wait(key, caller)
             return status(SUCCESS)
         try:
@@ -263,7 +264,7 @@ class Transactions:
             _cancel(self._leases, key)
             _cancel(self._deletions, key)
         self._catalog.delete_segments(
-            name for key in keys for _, name in pairs(self._catalog, key)
+            name for key in keys for name in staged_names(self._catalog, key)
         )
         self._catalog.drop_transactions(keys)
 
@@ -298,14 +299,14 @@ class Transactions:
 
     def _abort(self, key: Key, found: Transaction) -> None:
         self._end(key, found, ABORTED)
-        self._catalog.seal_segments(name for _, name in pairs(self._catalog, key))
+        self._catalog.seal_segments(staged_names(self._catalog, key))
         self._deletions[key] = self._clock.callLater(
             _GRACE_SECONDS, self._delete_segments, key
         )
 
     def _delete_segments(self, key: Key) -> None:
         del self._deletions[key]
-        self._catalog.delete_segments(name for _, name in pairs(self._catalog, key))
+        self._catalog.delete_segments(staged_names(self._catalog, key))
 
     def _forget_ended(self) -> None:
         """Delete the records of old transactions that have ended."""

@@ -35,6 +35,7 @@ from gateway.protocols.pravega.controller.methods import (
 )
 from gateway.protocols.pravega.controller.names import MARK
 from gateway.protocols.pravega.controller.rounds import Rounds
+from gateway.protocols.pravega.events import begins
 from gateway.protocols.pravega.modified_utf8 import encode as utf8
 from gateway.protocols.pravega.segment import Segment
 
@@ -196,7 +197,7 @@ class Watermarks:
             marked.is_read = True
             kept = self._segment(scope, name).kept
             marks = bytes(kept.data) if kept is not None else b""
-            if (last := max(_events(marks), default=None)) is not None:
+            if (last := max(begins(marks), default=None)) is not None:
                 marked.lower, marked.cut = decoded(marks[last + _HEADER :])
         lower = marked.lower
         gone = [
@@ -244,7 +245,7 @@ class Watermarks:
         if len(kept) + len(data) > _MARK_BYTES:
             size = len(kept)
             # All of them go where the last one is more than half.
-            begin = next((at for at in _events(kept) if at >= size // 2), size)
+            begin = next((at for at in begins(kept) if at >= size // 2), size)
             offset = segment.length - size + begin
             catalog.submit(state.truncate(segment.name, offset, catalog.container.now))
         if len(data) > catalog.internal_room:
@@ -348,11 +349,3 @@ def _compact(number: int) -> bytes:
     if number < 1 << 14:
         return (number | 0b10 << 14).to_bytes(2)
     return (number | 0b11 << 30).to_bytes(4)
-
-
-def _events(data: bytes) -> Iterator[int]:
-    """Where each event begins."""
-    at = 0
-    while at < len(data):
-        yield at
-        at += _HEADER + int.from_bytes(data[at + 4 : at + _HEADER])
