@@ -69,6 +69,8 @@ class Stage(Enum):
     CARRYING = "carrying"
     ENDING = "ending"
     """Its server has closed; what that wrote waits for the peer's window."""
+    ENDED = "ended"
+    """All is sent; the peer is to end its side, and what it sends is dropped."""
     OVER = "over"
     """Nothing is taken or sent any more."""
 
@@ -95,7 +97,7 @@ class Carrier(Publishing, Yielding):
         self._pending = bytearray()
         """Output that waits for the peer's windows."""
         self._late: IDelayedCall | None = None
-        """When it has waited long enough, once the server has closed."""
+        """When the peer has had its time, once the server has closed."""
         self._choked = False
         """More waits than the server is to add to."""
         self._asked = False
@@ -140,7 +142,7 @@ class Carrier(Publishing, Yielding):
         a client (h2 among them) hears nothing that comes behind it.
         """
         if self._server is None:
-            self._finish()
+            self._leave()
         else:
             self._server.drain()
 
@@ -190,11 +192,11 @@ class Carrier(Publishing, Yielding):
             return
         self._stage = Stage.ENDING
         self._push()
-        if self._stage is Stage.ENDING:
+        if self._stage is not Stage.OVER:
             listener = self._listener
-            self._late = listener.clock.callLater(listener.linger, self._finish)
+            self._late = listener.clock.callLater(listener.linger, self._leave)
             self._paused = self._asked = False
-            self._below.resume()  # its window is in what is not read
+            self._below.resume()  # its window, or its end, is in what is not read
             self._read_on()
 
     def abort(self) -> None:
@@ -248,7 +250,7 @@ class Carrier(Publishing, Yielding):
             return
         self._pending += why.reply
         self._fill()
-        self._end_stream()
+        self._go_away()
         self._below.refuse(why, self._h2.data_to_send())
 
     def report(self, why: Refusal) -> float:
@@ -276,7 +278,12 @@ class Carrier(Publishing, Yielding):
 
     def _read(self) -> None:
         """One turn of frames, and what they had for the server in one piece."""
-        piece, frames = self._cutter.take(Turn())
+        try:
+            piece, frames = self._cutter.take(Turn())
+        except Refusal as why:
+            self._h2.close_connection(ErrorCodes.FRAME_SIZE_ERROR)
+            self._violated(why)
+            return
         try:
             events = self._h2.receive_data(piece)
         except ProtocolError as why:
@@ -330,7 +337,9 @@ class Carrier(Publishing, Yielding):
 
     def _settle(self) -> None:
         """Close if the peer has ended its side, and its server has had and answered all."""
-        if self._peer_ended and not (self._busy or self._asked or self._paused):
+        if self._stage is Stage.ENDED and self._peer_ended:
+            self._leave()
+        elif self._peer_ended and not (self._busy or self._asked or self._paused):
             self._below.ended_by = self._below.ended_by or "peer"
             self.close()
 
@@ -387,7 +396,12 @@ class Carrier(Publishing, Yielding):
         if output := self._h2.data_to_send():
             self._below.write(output)
         if self._stage is Stage.ENDING and not self._pending:
-            self._finish()
+            self._stage = Stage.ENDED
+            if is_open(self._h2, self._stream):
+                self._h2.end_stream(self._stream)
+                self._below.write(self._h2.data_to_send())
+            if self._peer_ended:
+                self._leave()
 
     def _fill(self) -> None:
         """Give h2 what the peer's windows take."""
@@ -418,23 +432,24 @@ class Carrier(Publishing, Yielding):
 
     # The end
 
-    def _end_stream(self) -> None:
-        """Leave the rest of the connection to h2: the stream's end, and GOAWAY."""
-        self._stage = Stage.OVER
-        stream, h2 = self._stream, self._h2
-        if is_open(h2, stream):
-            if self._pending:
-                h2.reset_stream(stream, ErrorCodes.CANCEL)
-            else:
-                h2.end_stream(stream)
-                if is_open(h2, stream):  # the peer has not ended its side
-                    h2.reset_stream(stream, ErrorCodes.NO_ERROR)
-        h2.close_connection()
+    def _go_away(self) -> None:
+        """Give h2 the last that there is to say: the stream's end, and GOAWAY.
 
-    def _finish(self) -> None:
-        """All is sent, or has waited long enough."""
+        A stream whose end was sent is not reset, though its peer has not ended it: there
+        are clients that drop what they have not read of one that is (curl).
+        """
+        before, self._stage = self._stage, Stage.OVER
+        if before is not Stage.ENDED and is_open(self._h2, self._stream):
+            if self._pending:
+                self._h2.reset_stream(self._stream, ErrorCodes.CANCEL)
+            else:
+                self._h2.end_stream(self._stream)
+        self._h2.close_connection()
+
+    def _leave(self) -> None:
+        """Both sides have ended, or the peer has had its time."""
         if self._stage is not Stage.OVER:
-            self._end_stream()
+            self._go_away()
             self._below.write(self._h2.data_to_send())
             self._below.close()
 
@@ -450,7 +465,7 @@ class Carrier(Publishing, Yielding):
             return
         below = self._below
         below.ended_by = below.ended_by or "peer"
-        self._finish()
+        self._leave()
         self._leave_server()
 
     def _leave_server(self) -> None:

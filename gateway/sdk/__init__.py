@@ -44,6 +44,7 @@ A client, its part of `gateway send`, and commands:
     sender       sends until it is acknowledged, on connection after connection
     backoff      the pauses between its connections
     http_client  HTTP requests to other services, bounded in time, number and size
-    outgoing     outgoing connections: TCP, TLS, WebSocket
+    outgoing     outgoing connections: TCP, TLS, WebSocket, HTTP/2
     websocket_client    what `outgoing` has for WebSocket
+    http2_client        … and for HTTP/2
 """

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IStreamClientEndpoint
 
+    from gateway.sdk.outgoing import Http2
+
 __all__ = [
-    "INTERRUPTED", "PIPE_CLOSED", "Target", "WrongUse", "add_target", "add_transport", "check", "endpoint",
-    "nobody_reads", "positive", "printable", "reason", "say", "target", "websocket",
+    "INTERRUPTED", "PIPE_CLOSED", "Target", "WrongUse", "add_http2", "add_target",
+    "add_transport", "check", "endpoint", "http2", "nobody_reads", "positive", "printable", "reason", "say", "target", "websocket",
 ]  # fmt: skip
 
 #: What a shell reports for a program that such a signal ended: ^C, `| head`.
@@ -63,6 +65,11 @@ def add_transport(parser: argparse.ArgumentParser, *, web: bool = True) -> None:
     add("--key", type=Path, metavar="PEM", help="its private key")
     if web:
         add("--websocket", metavar="PATH", help="over WebSocket, at PATH")
+
+
+def add_http2(parser: argparse.ArgumentParser) -> None:
+    """One more of them, for a protocol that is carried so."""
+    parser.add_argument("--http2", metavar="PATH", help="over HTTP/2, at PATH")
 
 
 def check(args: argparse.Namespace) -> None:
@@ -106,6 +113,19 @@ def websocket(args: argparse.Namespace) -> str | None:
         return None
     host, port, _ = args.target
     return f"//{host}:{port}/{args.websocket.removeprefix('/')}"
+
+
+def http2(args: argparse.Namespace, content_type: str) -> Http2 | None:
+    """What HTTP/2 is asked for with, if it is to be over that."""
+    if args.http2 is None:
+        return None
+    if args.websocket is not None:
+        raise WrongUse("--http2 and --websocket exclude each other")
+    from gateway.sdk.outgoing import Http2
+
+    host, port, _ = args.target
+    path = args.http2.removeprefix("/")
+    return Http2(f"//{host}:{port}/{path}", content_type, args.tls)
 
 
 def target(text: str) -> Target:

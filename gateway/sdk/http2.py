@@ -1,7 +1,8 @@
 """HTTP/2, server side, without I/O: what whoever serves it with h2 needs beside h2.
 
 `h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
-it much more, so it is given no more of them than a turn may cost (`FrameCutter`).  Its
+it much more, so it is given no more of them than a turn may cost, and none that is too
+long, which it would wait for and only then refuse (`FrameCutter`).  Its
 limits are to be in force from the first byte on (`served`).
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gateway.sdk.costs import BYTE, Turn
+from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -26,6 +28,8 @@ CONTROL_BYTES = 1024
 """A head counts as one more frame for each of so many bytes of its fields: a few bytes may
 refer to many in HPACK's table."""
 _HEADER_BYTES = 9
+_MOST_BYTES = 1 << 14
+"""Of a frame, as SETTINGS have it that say nothing of it."""
 _END_STREAM = 0x1
 
 _COSTS = {
@@ -70,7 +74,7 @@ class FrameCutter:
         """The next frames, which *turn* is charged for, and how many begin there.
 
         Nothing if the turn is over, or without more bytes.  Large frames that carry no
-        call count as several.
+        call count as several.  Raises `Refusal` at the header of one that is too long.
         """
         buffer = self._buffer
         at = frames = 0
@@ -83,6 +87,8 @@ class FrameCutter:
             if self._rest or len(buffer) - at < _HEADER_BYTES:
                 break
             size, kind = int.from_bytes(buffer[at : at + 3]), buffer[at + 3]
+            if size > _MOST_BYTES:
+                raise Refusal(f"HTTP/2: frame of {size} bytes", limit=_MOST_BYTES)
             self._rest = _HEADER_BYTES + size
             frames += 1
             turn.charge(_COSTS.get(kind, _COST))

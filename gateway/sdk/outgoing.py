@@ -1,16 +1,16 @@
-"""Outgoing connections for the clients of all protocols: TCP, TLS and WebSocket.
+"""Outgoing connections for the clients of all protocols: TCP, TLS, WebSocket, HTTP/2.
 
     target = endpoint(reactor, "gw.example", 5044, tls=True)
     target.connect(Streams(user, websocket=None))
 
-A stream is TCP or TLS, or a WebSocket on either; its user need not know which.
+A stream is TCP or TLS, or a WebSocket or HTTP/2 on either; its user need not know which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from twisted.internet import endpoints, interfaces, protocol, ssl
 from twisted.python.failure import Failure
@@ -18,7 +18,7 @@ from zope.interface import implementer
 
 from gateway.sdk.websocket_client import WebSocketClient
 
-__all__ = ["Stream", "Streams", "User", "endpoint"]
+__all__ = ["Http2", "Stream", "Streams", "User", "endpoint"]
 
 
 class Stream(Protocol):
@@ -53,24 +53,42 @@ class User(Protocol):
         """It ended."""
 
 
+class Http2(NamedTuple):
+    """What a stream of HTTP/2 is asked for with."""
+
+    target: str
+    """`//HOST/PATH`."""
+    content_type: str
+    tls: bool
+
+
 class Streams(protocol.Factory):
     """Makes the streams of one user."""
 
     noisy = False
 
     def __init__(
-        self, user: User, websocket: str | None, *, subprotocols: Sequence[str] = ()
+        self,
+        user: User,
+        websocket: str | None,
+        *,
+        subprotocols: Sequence[str] = (),
+        http2: Http2 | None = None,
     ) -> None:
         """*websocket* is `//HOST/PATH`, or None for none; *subprotocols* are offered."""
         self._user = user
         self._websocket = websocket
         self._subprotocols = subprotocols
+        self._http2 = http2
 
     def buildProtocol(self, addr: interfaces.IAddress | None) -> protocol.Protocol:
         """See `protocol.Factory`."""
+        if self._http2 is not None:
+            return _OverHttp2(self._user, self._http2)
         if self._websocket is None:
             return _Plain(self._user)
-        return _WebSocket(self._user, self._websocket, self._subprotocols)
+        host, path = _host_and_path(self._websocket)
+        return _Layered(self._user, WebSocketClient(host, path, self._subprotocols))
 
 
 def endpoint(
@@ -178,13 +196,31 @@ class _Plain(protocol.Protocol):
         return cast("interfaces.IConsumer", self.transport)
 
 
-class _WebSocket(_Plain):
-    """One binary message for each `send`."""
+def _host_and_path(target: str) -> tuple[str, str]:
+    host, _, path = target.removeprefix("//").partition("/")
+    return host, f"/{path}"
 
-    def __init__(self, user: User, target: str, subprotocols: Sequence[str]) -> None:
+
+class _Client(Protocol):
+    """What carries a stream in another: WebSocket, HTTP/2."""
+
+    opened: bool
+    closed: bool
+    broken: bool
+
+    def output(self) -> bytes: ...
+
+    def message(self, payload: bytes) -> bytes: ...
+
+    def feed(self, data: bytes) -> bytes: ...
+
+
+class _Layered(_Plain):
+    """A stream in another; one message of WebSocket for each `send`."""
+
+    def __init__(self, user: User, client: _Client) -> None:
         super().__init__(user)
-        host, _, path = target.removeprefix("//").partition("/")
-        self._client = WebSocketClient(host, f"/{path}", subprotocols)
+        self._client = client
 
     def connectionMade(self) -> None:
         self._user.connected(self)
@@ -206,3 +242,59 @@ class _WebSocket(_Plain):
 
     def send(self, data: bytes) -> None:
         self._transport.write(self._client.message(data))
+
+
+_WAITING_BYTES = 1 << 16
+"""As much as Twisted's own buffer of a transport has before it asks for a pause."""
+
+
+class _OverHttp2(_Layered):
+    """One stream of HTTP/2, whose windows choke it as a full socket does."""
+
+    def __init__(self, user: User, asked: Http2) -> None:
+        from gateway.sdk.http2_client import Http2Client  # few need it
+
+        host, path = _host_and_path(asked.target)
+        self._http2 = Http2Client(host, path, asked.content_type, tls=asked.tls)
+        super().__init__(user, self._http2)
+        self._choked = self._full = self._closing = False
+
+    def dataReceived(self, data: bytes) -> None:
+        super().dataReceived(data)
+        self._look()
+        if self._closing and not self._http2.waiting:
+            self.close()
+
+    def connectionLost(self, reason: Failure = protocol.connectionDone) -> None:
+        why = self._http2.trouble
+        self._user.closed(Failure(ConnectionError(why)) if why else reason)
+
+    def send(self, data: bytes) -> None:
+        super().send(data)
+        self._look()
+
+    def close(self) -> None:
+        self._closing = True
+        if not self._http2.waiting or self._http2.closed:
+            self._transport.write(self._http2.end())
+            super().close()
+
+    def pauseProducing(self) -> None:
+        self._full = True
+        super().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        self._full = False
+        if not self._choked:
+            super().resumeProducing()
+
+    def _look(self) -> None:
+        """Tell whether the windows, too, take more."""
+        waiting = self._http2.waiting
+        if waiting > _WAITING_BYTES and not self._choked:
+            self._choked = True
+            super().pauseProducing()
+        elif self._choked and not waiting:
+            self._choked = False
+            if not self._full:
+                super().resumeProducing()

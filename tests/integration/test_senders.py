@@ -50,6 +50,7 @@ SENDERS = {
     "rsio": ("reactive", "rsio"),
     "packed": ("reactive", "rsio", "--packed", "192"),
     "web": ("reactive-web", "rsio", "--websocket", "/rsio"),
+    "http2": ("reactive", "rsio", "--http2", "/rsio"),
 }
 
 

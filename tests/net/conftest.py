@@ -438,7 +438,8 @@ def make(accept=Echo, keywords=None, limits=None, **changes):
     base["listen"] = parse_endpoint(base["listen"])
     number = iter(range(1 << 30))
     common = Common(reactor, lambda: f"s{next(number)}", **(keywords or {}))
-    return Listener(SimpleNamespace(limits=limits, **base), Port(accept=accept), common)
+    port = accept if isinstance(accept, Port) else Port(accept=accept)
+    return Listener(SimpleNamespace(limits=limits, **base), port, common)
 
 def serve(accept=Echo, **changes):
     "A listener that accepts connections; called from the thread."

@@ -386,8 +386,8 @@ def test_an_end_is_answered_when_all_is(met: Make) -> None:
 
 
 def test_a_close_comes_behind_what_is_written(met: Make) -> None:
-    """END_STREAM and GOAWAY follow when the peer's window took the rest, or when it has
-    not for long."""
+    """END_STREAM follows when the peer's window took the rest; when it has ended its side,
+    too, GOAWAY and FIN do.  What it still says meets nobody."""
     net, peer, client = met()
     net.server.connection.write(bytes(1 << 17))
     net.server.connection.close()
@@ -400,14 +400,25 @@ def test_a_close_comes_behind_what_is_written(met: Make) -> None:
         client.credit()
     assert len(got) == 1 << 17
     assert client.of(StreamEnded)
+    assert not peer.transport.finished  # its own end is waited for
+    client.say(b"late words", end=True)
+    assert net.server.data == b""
+    assert client.of(ConnectionTerminated)
     assert peer.transport.finished
 
+
+@pytest.mark.parametrize("size", [1, 1 << 17])
+def test_nobody_waits_for_ever_at_the_end(met: Make, size: int) -> None:
+    """Neither for the peer's window nor for its end."""
     net, peer, client = met()
-    net.server.connection.write(bytes(1 << 17))
+    net.server.connection.write(bytes(size))
     net.server.connection.close()
     net.pass_time(net.listener.linger + 1)
     client.exchange()
-    assert [one.error_code for one in client.of(StreamReset)] == [ErrorCodes.CANCEL]
+    resets = [one.error_code for one in client.of(StreamReset)]
+    assert resets == ([] if size == 1 else [ErrorCodes.CANCEL])
+    assert bool(client.of(StreamEnded)) == (size == 1)
+    assert client.of(ConnectionTerminated)
     assert peer.transport.finished
 
 
@@ -446,6 +457,8 @@ def test_a_stop_lets_the_stream_end(met: Make) -> None:
     assert not client.of(ConnectionTerminated)
     net.server.connection.close()
     client.exchange()
+    assert client.of(StreamEnded)
+    client.say(b"", end=True)
     assert client.of(ConnectionTerminated)
     assert peer.transport.finished
 
@@ -537,6 +550,20 @@ def test_what_is_no_http2_gets_goaway(met: Make, warnings: Texts) -> None:
     client.exchange()
     assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.PROTOCOL_ERROR
     assert "192.0.2.1:4000 refused: HTTP/2: " in warnings()[0]
+
+
+def test_frames_are_refused_by_their_declared_length(
+    met: Make, warnings: Texts
+) -> None:
+    """Before the bytes that it announces are kept for it."""
+    net, peer, client = met()
+    peer.send((1 << 14).to_bytes(3) + b"\0\0" + (1).to_bytes(4) + bytes(1 << 14))
+    assert len(net.server.data) == 1 << 14
+    peer.send(((1 << 14) + 1).to_bytes(3) + b"\0\0" + (1).to_bytes(4))
+    client.exchange()
+    assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.FRAME_SIZE_ERROR
+    assert net.server.gone
+    assert "HTTP/2: frame of 16385 bytes, limit 16384" in warnings()[0]
 
 
 def test_a_preface_alone_is_not_enough(met: Make) -> None:

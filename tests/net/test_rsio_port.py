@@ -11,6 +11,8 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 
+import programs
+
 Make = Callable[..., Any]
 #: As `gateway.protocols.rsio` has it.
 PORT: dict[str, Any] = {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"], "mixed": True}
@@ -166,3 +168,50 @@ def test_a_subscriber_that_does_not_read_is_heard(
         run(talk)
     """)
     assert result == {"little": True, "rest": 0, "heads": True}
+
+
+def test_curl_speaks_it_over_http2(
+    with_reactor: Callable[..., dict[str, Any]],
+) -> None:
+    """A published client: curl, whose POST goes on while the answer comes, is greeted,
+    asked for events and answered; both ends are clean.
+    """
+    result = with_reactor(
+        """
+        import subprocess
+        from gateway.protocols.rsio.options import Options
+        from gateway.protocols.rsio.server import accept as rsio
+        from gateway.testing import ManualJournal
+        from gateway_testkit.settings import settings
+
+        def talk():
+            accept = rsio(settings(Options, window=2), ManualJournal(), reactor)
+            port = Port(accept=accept, http2="application/rs-io", mixed=True)
+            listener = serve(port, protocol="rsio")
+            curl = subprocess.Popen(
+                [os.environ["CURL"], "-sSN", "--http2-prior-knowledge", "-X", "POST",
+                 "-T", ".", "-H", "content-type: application/rs-io",
+                 "http://%s:%d/any" % where(listener)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            curl.stdin.write(bytes.fromhex("010000"))
+            curl.stdin.flush()
+            heard = b""
+            while b"events" not in heard:
+                heard += os.read(curl.stdout.fileno(), 99)
+            curl.stdin.write(bytes.fromhex("0300"))
+            curl.stdin.flush()
+            while not heard.endswith(bytes.fromhex("0300")):
+                heard += os.read(curl.stdout.fileno(), 99)
+            curl.stdin.close()
+            result["status"] = curl.wait()
+            result["heard"] = heard.hex(" ")
+            until(lambda: not listener.connections)
+            in_reactor(listener.stop)
+        run(talk)
+        """,
+        CURL=programs.program("curl"),
+    )
+    hello, _, subscribe = result["heard"].partition(" 10 ")
+    assert hello.startswith("02 00")
+    assert subscribe == "06 65 76 65 6e 74 73 01 02 03 00"
+    assert result["status"] == 0

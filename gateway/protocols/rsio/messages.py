@@ -40,6 +40,11 @@ CONTENT_TYPE = "application/rs-io"
 """The protocol's name in HTTP/2: of a POST; what follows the slash, of extended CONNECT."""
 
 
+def alpn(http2: object | None) -> bytes:
+    """What a client offers in TLS, by whether it asks for HTTP/2."""
+    return ALPN if http2 is None else b"h2"
+
+
 class Code(IntEnum):
     """The type of a message: its first octet."""
 

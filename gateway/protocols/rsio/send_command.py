@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-from gateway.sdk.command import positive
+from gateway.sdk.command import add_http2, positive
 from gateway.sdk.protocol import Sender
 
 
@@ -19,6 +19,7 @@ def _add_options(parser: ArgumentParser) -> None:
         help="who we are (default: nobody else); -1, -2 … is added for each connection")  # fmt: skip
     add("--token", metavar="T", help="what the gateway asks for (options.tokens)")
     add("--compress", action="store_true", help="if the gateway can")
+    add_http2(parser)
 
 
 SENDER = Sender(

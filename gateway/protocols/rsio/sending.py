@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
-from gateway.protocols.rsio.messages import ALPN
+from gateway.protocols.rsio.messages import CONTENT_TYPE, alpn
 from gateway.protocols.rsio.sample import meters
-from gateway.sdk.command import WrongUse, endpoint, websocket
+from gateway.sdk.command import WrongUse, endpoint, http2, websocket
 from gateway.sdk.sending import Feeding
 
 #: Of events; the gateway's demand decides how many of them are on their way.
@@ -31,12 +31,14 @@ class Sending(Feeding):
         args = self.args
         self._made += 1
         name = self._name if args.connections == 1 else f"{self._name}-{self._made}"
-        target = endpoint(self.reactor, args, [ALPN])
+        asked = http2(args, CONTENT_TYPE)
+        target = endpoint(self.reactor, args, [alpn(asked)])
         return Sender(
             lambda: connect(
                 target,
                 clock=self.reactor,
                 websocket=websocket(args),
+                http2=asked,
                 name=name,
                 token=args.token,
                 compress=args.compress,

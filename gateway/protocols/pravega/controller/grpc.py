@@ -154,7 +154,12 @@ class Calls:
         Stops when *turn* is over; then call it again, perhaps without bytes.
         """
         self._frames.feed(data)
-        data, frames = self._frames.take(turn)
+        try:
+            data, frames = self._frames.take(turn)
+        except Refusal as why:
+            self._h2.close_connection(ErrorCodes.FRAME_SIZE_ERROR)
+            why.reply = self.output()
+            raise
         self.control += frames
         try:
             # h2 has already seen all of these events when the first one is taken: a

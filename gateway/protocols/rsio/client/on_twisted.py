@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 from gateway.protocols.rsio.messages import SUBPROTOCOL
-from gateway.sdk.outgoing import Stream, Streams
+from gateway.sdk.outgoing import Http2, Stream, Streams
 
 
 class TwistedRuntime:
@@ -98,17 +98,20 @@ def connect(
     *,
     clock: interfaces.IReactorTime,
     websocket: str | None = None,
+    http2: Http2 | None = None,
     **options: Any,
 ) -> AbstractAsyncContextManager[Peer]:
     """A connection to *target*, for `async with` in `Deferred.fromCoroutine`.
 
-    *websocket* is the request's `//HOST/PATH`, or None for a bare stream; *options* are
-    those of `Peer`.  Raises `Disconnected`, or what *target* fails with.
+    *websocket* is the request's `//HOST/PATH`, *http2* what a stream of HTTP/2 is asked
+    for with; without them it is a bare stream.  *options* are those of `Peer`.  Raises `Disconnected`, or what *target* fails with.
     """
 
     async def connecting() -> Peer:
         user = _Connecting(clock, options)
-        await target.connect(Streams(user, websocket, subprotocols=[SUBPROTOCOL]))
+        await target.connect(
+            Streams(user, websocket, subprotocols=[SUBPROTOCOL], http2=http2)
+        )
         return await user.opening
 
     return connected(connecting)

@@ -73,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="what the gateway asks for (options.tokens)")  # fmt: skip
     token.add_argument("--token-file", type=Path, metavar="FILE", help="the same")
     command.add_transport(parser)
+    command.add_http2(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -359,15 +360,17 @@ class _Tapping:
     async def _connect(self, backoff: Backoff) -> None:
         from gateway.protocols.rsio.client.on_twisted import connect
         from gateway.protocols.rsio.limits import Limits
-        from gateway.protocols.rsio.messages import ALPN
+        from gateway.protocols.rsio.messages import CONTENT_TYPE, alpn
 
         limits = Limits(
             element_bytes=_LARGEST, declared_bytes=_LARGEST, unfinished_bytes=_LARGEST
         )
+        http2 = command.http2(self._args, CONTENT_TYPE)
         connection = connect(
-            command.endpoint(self._reactor, self._args, [ALPN]),
+            command.endpoint(self._reactor, self._args, [alpn(http2)]),
             clock=self._reactor,
             websocket=command.websocket(self._args),
+            http2=http2,
             token=self._token,
             limits=limits,
         )

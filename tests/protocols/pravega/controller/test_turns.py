@@ -112,6 +112,14 @@ def test_any_slicing_is_cut_between_the_same_frames(step: int) -> None:
     assert frames == 200
 
 
+def test_frames_are_refused_by_their_declared_length(peer: Any) -> None:
+    """Before anything of them is kept; GOAWAY says what it was."""
+    peer.connection.deliver(b"\xff\xff\xff\0\0\0\0\0\1")
+    why = peer.connection.refused
+    assert (why.rule, why.limit) == ("HTTP/2: frame of 16777215 bytes", 1 << 14)
+    assert why.reply.endswith((6).to_bytes(4))  # FRAME_SIZE_ERROR
+
+
 def test_who_is_refused_holds_nothing(peer: Any) -> None:
     """What was arriving is let go of."""
     stream = peer.begin("checkScopeExists")
