@@ -2,6 +2,7 @@ import io.pravega.client.ClientConfig;
 import io.pravega.client.control.impl.Controller;
 import io.pravega.client.control.impl.ControllerImpl;
 import io.pravega.client.control.impl.ControllerImplConfig;
+import io.pravega.client.segment.impl.Segment;
 import io.pravega.client.segment.impl.ServerTimeoutException;
 import io.pravega.client.stream.EventRead;
 import io.pravega.client.stream.EventStreamReader;
@@ -95,6 +96,7 @@ final class Crowd {
             new ControllerImpl(
                 ControllerImplConfig.builder().clientConfig(config).build(), threads);
         var transactional = client.events.createTransactionalEventWriter("w", "t", TEXT, ours)) {
+      check(losesItsWay(controller), "a client without this fault: let it scale as it likes");
       System.out.println("writing");
       StreamCut from = null;
       int before = 0;
@@ -209,13 +211,7 @@ final class Crowd {
    * As many equal segments as chance says; the next time one of them becomes two.
    *
    * <p>Once a writer has been silent, each segment that was replaced holds its successors, or
-   * is held by the only one.  Else this client may lose its way from the segments that it
-   * knows to those of many scalings later, with any Pravega: when a segment that it finds
-   * sealed has several successors, its {@code StreamSegments.verifyReplacementRange} looks for
-   * a segment of its own below the end of what replaced the others, too; one that it knows
-   * only from the keys that they share may have none there.  Then it forgets the segment
-   * that is sealed ({@code EventStreamWriterImpl.handleLogSealed} has polled it), and
-   * {@code flush} waits for ever.
+   * is held by the only one: else this client {@link #losesItsWay}.
    */
   private void scale(Controller controller) {
     if (equal == 0) {
@@ -239,6 +235,43 @@ final class Crowd {
         .getFuture()
         .join();
     equal = 0;
+  }
+
+  /**
+   * Whether this client may not get from the segments that it knows to those of some scalings
+   * later, with any Pravega.
+   *
+   * <p>When a segment that it finds sealed has several successors, its {@code
+   * StreamSegments.verifyReplacementRange} looks for a segment of its own below the end of what
+   * replaced the others, too.  It has none there where it has come to the sealed one by higher
+   * keys only.  Then it forgets the segment that is sealed ({@code
+   * EventStreamWriterImpl.handleLogSealed} has polled it), and {@code flush} waits for ever.
+   */
+  private boolean losesItsWay(Controller controller) {
+    var stream = Stream.of(PravegaClient.SCOPE, "behind");
+    client.streams.createStream(
+        PravegaClient.SCOPE, "behind", StreamConfiguration.builder().build());
+    into(controller, stream, Map.of(0.0, 0.8, 0.8, 1.0));
+    var known = controller.getCurrentSegments(PravegaClient.SCOPE, "behind").join();
+    into(controller, stream, Map.of(0.0, 1.0));
+    into(controller, stream, Map.of(0.0, 0.5, 0.5, 1.0));
+    into(controller, stream, Map.of(0.0, 0.3, 0.3, 0.7, 0.7, 1.0));
+    try {
+      for (int scaled = 0; scaled < 3; scaled++) {
+        var sealed = known.getSegmentForKey(0.9);
+        known = known.withReplacementRange(sealed, controller.getSuccessors(sealed).join());
+      }
+      return false;
+    } catch (IllegalArgumentException lost) {
+      return lost.getMessage().startsWith("Missing replaced replacement segments");
+    }
+  }
+
+  /** Scale all of a stream into these ranges. */
+  private void into(Controller controller, Stream stream, Map<Double, Double> ranges) {
+    var now = controller.getCurrentSegments(stream.getScope(), stream.getStreamName()).join();
+    var all = now.getSegments().stream().map(Segment::getSegmentId).toList();
+    check(controller.scaleStream(stream, all, ranges, threads).getFuture().join(), "it scales");
   }
 
   /** Two readers end without a word, and somebody sees that. */
