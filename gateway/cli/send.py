@@ -13,6 +13,7 @@ import argparse
 import importlib
 import json
 import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -81,15 +82,14 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("--rate must be above 0")
     module, _, name = _senders()[args.speak].sending.partition(":")
     totals = getattr(importlib.import_module(module), name)(args).run()
-    if args.json:
-        print(json.dumps(asdict(totals)))
-    else:
-        print(totals)
+    words = json.dumps(asdict(totals)) if args.json else str(totals)
+    # Standard output may be the connection, and closed by now.
+    print(words, file=sys.stderr if args.stdio else sys.stdout)
     return 0 if totals.complete else 1
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
-    command.add_target(parser)
+    command.add_target(parser, stdio=True)
     parser.set_defaults(reactor=None, events=None)  # what `gateway test` has of its own
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--file", type=Path, metavar="F", help="send its lines")

@@ -50,10 +50,16 @@ class Target(NamedTuple):
     """A socket in the file system, instead of host and port."""
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """The argument that says where."""
-    parser.add_argument("target", metavar="HOST:PORT", type=target, help="or unix:PATH")
-    parser.set_defaults(endpoint=None)
+def add_target(parser: argparse.ArgumentParser, *, stdio: bool = False) -> None:
+    """The argument that says where; *stdio*: standard input and output may take its place."""
+    parser.set_defaults(endpoint=None, stdio=False)
+    add = parser.add_argument
+    if not stdio:
+        add("target", metavar="HOST:PORT", type=target, help="or unix:PATH")
+        return
+    add("target", metavar="HOST:PORT", type=target, nargs="?", help="or unix:PATH")
+    add("--stdio", action="store_true",
+        help="speak over standard input and output, as under ssh, in place of HOST:PORT")  # fmt: skip
 
 
 def add_transport(parser: argparse.ArgumentParser, *, web: bool = True) -> None:
@@ -74,6 +80,10 @@ def add_http2(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Raises `WrongUse` if those arguments contradict each other."""
+    if args.stdio:
+        _check_stdio(args)
+    elif args.target is None:
+        raise WrongUse("where is it? HOST:PORT, unix:PATH or --stdio is missing")
     for path in (args.ca, args.cert, args.key):
         if path is not None and not path.is_file():
             raise WrongUse(f"no such file: {path}")
@@ -81,6 +91,18 @@ def check(args: argparse.Namespace) -> None:
         raise WrongUse("--ca, --cert and --key need --tls")
     if args.key and not args.cert:
         raise WrongUse("--key needs --cert")
+
+
+def _check_stdio(args: argparse.Namespace) -> None:
+    if args.target is not None:
+        raise WrongUse("--stdio takes the place of HOST:PORT")
+    given = vars(args)
+    for other in ("stdin", "tls", "websocket", "http2"):
+        if given.get(other):
+            raise WrongUse(f"--stdio and --{other} exclude each other")
+    if given.get("connections", 1) > 1:
+        raise WrongUse("--stdio is one connection, --connections asks for more")
+    args.target = Target("localhost", 0)
 
 
 def endpoint(
@@ -94,6 +116,8 @@ def endpoint(
         return cast("IStreamClientEndpoint", args.endpoint)
     from gateway.sdk import outgoing
 
+    if args.stdio:
+        return cast("IStreamClientEndpoint", outgoing.Stdio(reactor))
     return outgoing.endpoint(
         reactor,
         args.target.host,

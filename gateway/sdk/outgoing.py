@@ -1,4 +1,4 @@
-"""Outgoing connections for the clients of all protocols: TCP, TLS, WebSocket, HTTP/2.
+"""Outgoing connections for the clients of all protocols: TCP, TLS, WebSocket, HTTP/2, pipes.
 
     target = endpoint(reactor, "gw.example", 5044, tls=True)
     target.connect(Streams(user, websocket=None))
@@ -12,13 +12,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
-from twisted.internet import endpoints, interfaces, protocol, ssl
+from twisted.internet import endpoints, error, interfaces, protocol, ssl
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.sdk.websocket_client import WebSocketClient
 
-__all__ = ["Http2", "Stream", "Streams", "User", "endpoint"]
+__all__ = ["PIPE_ENDED", "Http2", "Stdio", "Stream", "Streams", "User", "endpoint"]
+
+
+PIPE_ENDED = "the other end of standard input and output is gone"
+"""Why `Stdio` does not connect again."""
 
 
 class Stream(Protocol):
@@ -125,6 +130,40 @@ def endpoint(
         host, trust, ours, acceptableProtocols=list(alpn) or None
     )
     return endpoints.wrapClientTLS(options, plain)
+
+
+class Stdio:
+    """An endpoint: standard input and output, as `ssh` or `socat` have given them to us.
+
+    They are one connection, and there is no other when that is lost.
+    """
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._used = False
+
+    def connect(self, factory: protocol.Factory) -> Deferred[interfaces.IProtocol]:
+        """See `interfaces.IStreamClientEndpoint`."""
+        if self._used:
+            return fail(ConnectionError(PIPE_ENDED))
+        from twisted.internet.stdio import StandardIO
+
+        class Pipes(StandardIO):
+            """Lost with either direction: who is at the other end of both is one."""
+
+            def childConnectionLost(self, fd: str, reason: Failure) -> None:
+                both: Any = self
+                if not self.disconnected:
+                    both.connectionLost(reason)
+
+            def abortConnection(self) -> None:
+                self.childConnectionLost("", Failure(error.ConnectionAborted()))
+
+        self._used = True
+        made = factory.buildProtocol(None)
+        assert made is not None
+        Pipes(made, reactor=self._reactor)
+        return succeed(made)
 
 
 def certificates(path: Path) -> list[ssl.Certificate]:

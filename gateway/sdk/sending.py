@@ -21,6 +21,7 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
 from gateway.sdk.command import printable, reason, say
+from gateway.sdk.outgoing import PIPE_ENDED
 from gateway.sdk.sender import Unacknowledged
 from gateway.sdk.source import Events, Generated, Lines, Sample, source
 from gateway.spoken import many
@@ -195,15 +196,20 @@ class Sending(ABC):
         waiting = totals.sent > totals.acknowledged or not totals.connections
         if waiting and not self.stopping:
             self._tell_trouble()
-        if waiting and not self.stopping and (why := self._why_give_up()):
+        why = self._hopeless() or (self._why_give_up() if waiting else None)
+        if why and not self.stopping:
             say(f"gateway send: {why}")
             self._failed = True
             self.stop()
 
+    def _hopeless(self) -> str | None:
+        """Trouble that will be the same the next time, too."""
+        trouble = reason(self.trouble)
+        lasts = any(words in trouble for words in (_UNTRUSTED, PIPE_ENDED))
+        return trouble if lasts else None
+
     def _why_give_up(self) -> str | None:
         trouble, patience = reason(self.trouble), self.args.patience
-        if _UNTRUSTED in trouble:  # it will be so the next time, too
-            return trouble
         if time.monotonic() - self._heard <= patience:
             return None
         return f"nothing was acknowledged for {patience:g} s: {trouble or 'no answer'}"

@@ -158,6 +158,11 @@ def test_its_last_words_agree(totals: Totals, end: str) -> None:
         (["gw:5044", "--file", "/"], "/ is a directory"),
         (["gw:5044", "--file", "a", "--stdin"], "not allowed with"),
         (["unix:relative"], "not HOST:PORT"),
+        ([], "HOST:PORT, unix:PATH or --stdio is missing"),
+        (["gw:5044", "--stdio"], "takes the place of HOST:PORT"),
+        (["--stdio", "--stdin"], "--stdio and --stdin exclude each other"),
+        (["--stdio", "--tls"], "--stdio and --tls exclude each other"),
+        (["--stdio", "--connections", "2"], "--stdio is one connection"),
     ],
 )
 def test_wrong_use(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -145,6 +146,106 @@ def test_a_program_that_connects_again(
     daemon.terminate()
     stored = [json.loads(row["payload"])["n"] for row in daemon.rows()]
     assert stored == list(range(count))
+
+
+#: Carries standard input and output to a port, as `ssh` and `socat` do: so many bytes at a
+#: time, and closes its output when so many came.
+RELAY = """
+import os, socket, sys, threading
+host, port, piece, most = sys.argv[1], *map(int, sys.argv[2:])
+peer = socket.create_connection((host, port))
+def back():
+    came = 0
+    while came < most and (data := peer.recv(piece)):
+        came += len(data)
+        os.write(1, data)
+    os.close(1)
+threading.Thread(target=back).start()
+try:
+    while data := os.read(0, piece):
+        peer.sendall(data)
+    peer.shutdown(socket.SHUT_WR)
+except OSError:
+    pass  # the gateway is gone first
+"""
+PLENTY = 1 << 40
+
+
+def test_over_pipes(
+    prepare: Callable[..., Any],
+    tmp_path: Path,
+    gateway_command: Callable[..., Any],
+) -> None:
+    """A sender whose connection is its standard input and output, joined to the gateway
+    by another process: however slow that is, all arrives; when the way back ends, or the
+    process, the sender ends by itself and says why; when the sender is killed, the other
+    two ends hear of it.  What was acknowledged is there, once.
+    """
+    daemon = prepare(listeners=[REACTIVE]).start()
+
+    def joined(name: str, most: int, *words: str, piece: int = 1 << 16) -> Any:
+        down, up = os.pipe(), os.pipe()
+        send = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", "send", "rsio", "--stdio", "--json",
+             "--acked", str(tmp_path / f"{name}.acked"), *words],
+            stdin=down[0], stdout=up[1], stderr=subprocess.PIPE, text=True,
+            env=environment(),
+        )  # fmt: skip
+        where = (*daemon.address("reactive"), piece, most)
+        relay = subprocess.Popen(
+            [sys.executable, "-c", RELAY, *map(str, where)], stdin=up[0], stdout=down[1]
+        )
+        for descriptor in (*down, *up):
+            os.close(descriptor)
+        running.extend((send, relay))
+        return send, relay
+
+    def open_connections() -> int:
+        [found] = [
+            one for one in daemon.status()["listeners"] if one["name"] == "reactive"
+        ]
+        return int(found["connections"])
+
+    def acknowledged(name: str) -> bool:
+        path = tmp_path / f"{name}.acked"
+        return path.exists() and path.stat().st_size > 0
+
+    running: list[subprocess.Popen[Any]] = []
+    endless = ("--generate", "100000000", "--rate", "2000")
+    try:
+        send, relay = joined("slow", PLENTY, "--generate", "2000", piece=97)
+        totals = json.loads(finish(send)[1].splitlines()[-1])
+        assert (totals["complete"], totals["acknowledged"]) == (True, 2000)
+        assert relay.wait() == 0
+
+        send, relay = joined("half", 5000, *endless)
+        errors = finish(send)[1]
+        assert send.returncode == 1
+        assert "the other end of standard input and output is gone" in errors
+        assert relay.wait() == 0
+
+        send, relay = joined("relay", PLENTY, *endless)
+        eventually(lambda: acknowledged("relay"), "it is heard")
+        relay.kill()
+        errors = finish(send)[1]
+        assert send.returncode == 1
+        assert "the other end of standard input and output is gone" in errors
+
+        send, relay = joined("sender", PLENTY, *endless)
+        eventually(lambda: acknowledged("sender"), "it is heard")
+        send.kill()
+        assert relay.wait() == 0
+        eventually(lambda: not open_connections(), "the gateway hears of it")
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+    daemon.terminate()
+    audit = gateway_command(
+        "audit", "--config", daemon.config, "--json",
+        "--acknowledged", *sorted(tmp_path.glob("*.acked")),
+    )  # fmt: skip
+    assert audit.returncode == 0, audit.stdout + audit.stderr
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ SENDER = Sender(
   gateway send rsio gw.example:7400 --publisher meters --file readings.ndjson --tls
   gateway send rsio 127.0.0.1:7400 --packed 256
   gateway send rsio unix:/run/gateway/rsio.sock --stdin
+  socat EXEC:'ssh edge gateway send rsio --stdio --file app.ndjson' TCP:127.0.0.1:7400
 """,
     add_options=_add_options,
     sending="gateway.protocols.rsio.sending:Sending",
