@@ -507,6 +507,64 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             "ops",
         ),
         Panel(
+            "The hub",
+            "Of an edge: connected, refused, for how long away; files that wait there.",
+            (
+                ("gateway_forward_connected", "{{instance}} connected"),
+                ("gateway_forward_refused", "{{instance}} refused"),
+                ("gateway_forward_away_seconds", "{{instance}} away for"),
+                ("gateway_forward_hub_waiting_files", "{{instance}} files wait there"),
+                (
+                    "increase(gateway_forward_connections_total[$__rate_interval])",
+                    "{{instance}} connections",
+                ),
+            ),
+        ),
+        Panel(
+            "Files for the hub",
+            "Of an edge: what the hub has told to have; files that could not be read.",
+            (
+                _rate("gateway_forward_files_total", "instance"),
+                (
+                    "sum by (instance) (rate(gateway_forward_events_total[$__rate_interval]))",
+                    "{{instance}} events",
+                ),
+                (
+                    "sum by (instance) (rate(gateway_forward_bytes_total[$__rate_interval]))",
+                    "{{instance}} bytes",
+                ),
+                (
+                    "increase(gateway_forward_set_aside_files_total[$__rate_interval])",
+                    "{{instance}} set aside",
+                ),
+            ),
+            "ops",
+        ),
+        Panel(
+            "Files of other gateways",
+            "Of edges that forward theirs: taken, and connections that were refused.",
+            (
+                _rate("gateway_arrivals_files_total", "instance"),
+                ("gateway_arrivals_connections", "{{instance}} edges connected"),
+                (
+                    "increase(gateway_arrivals_refused_total[$__rate_interval])",
+                    "{{instance}} refused",
+                ),
+            ),
+            "ops",
+        ),
+        Panel(
+            "Bytes of other gateways",
+            "What the files of edges bring.",
+            (
+                _rate("gateway_arrivals_bytes_total", "instance"),
+                (
+                    "sum by (instance) (rate(gateway_arrivals_events_total[$__rate_interval]))",
+                    "{{instance}} events",
+                ),
+            ),
+        ),
+        Panel(
             "Names of RS.io senders",
             "Remembered; fenced, as two had one name; forgotten, so that they can not resume.",
             (

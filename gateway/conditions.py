@@ -165,6 +165,31 @@ CONDITIONS: tuple[Condition, ...] = (
         runbook="docs/operations.md#a-spool-in-a-bucket",
     ),
     Condition(
+        name="GatewayHubAway",
+        question="Is the table fresh?",
+        severity="page",
+        after="15m",
+        expr="""
+            gateway_forward_connected == 0
+            unless on (instance) gateway_forward_refused == 1
+            unless on (instance) gateway_journal_full == 1
+        """,
+        summary="The hub is away; events wait in this gateway's spool until it is full.",
+        advice="look at the line, and at the hub",
+        more="Nothing is lost: they go over by themselves when it is back.",
+        runbook="docs/edge.md#when-the-hub-is-away",
+    ),
+    Condition(
+        name="GatewayHubRefuses",
+        question="Is the table fresh?",
+        severity="page",
+        after="2m",
+        expr="gateway_forward_refused == 1 unless on (instance) gateway_journal_full == 1",
+        summary="The hub refuses this gateway; its events wait in the spool until it is full.",
+        advice="mend what the hub says: the token, the version, or that two gateways have one name",
+        runbook="docs/edge.md#when-the-hub-refuses",
+    ),
+    Condition(
         name="GatewayDown",
         question="Are senders acknowledged?",
         severity="page",
@@ -274,8 +299,8 @@ CONDITIONS: tuple[Condition, ...] = (
         severity="page",
         after="1m",
         expr='gateway_held_back{reason="spool"} == 1',
-        summary="The spool is full, because the Spark job, or the bucket, is down or too slow; senders wait, nothing is lost.",
-        advice="mend or start the job, or reach the bucket",
+        summary="The spool is full, because the Spark job, the bucket or the hub is down or too slow; senders wait, nothing is lost.",
+        advice="mend or start the job, or reach the bucket or the hub",
         more="To gain time raise spool.max_bytes, if the disk has room.",
         runbook=_RED,
     ),
@@ -290,6 +315,7 @@ CONDITIONS: tuple[Condition, ...] = (
             unless on (instance) gateway_held_back{reason="spool"} == 1
             unless on (instance) gateway_spark_up == 0
             unless on (instance) gateway_bucket_away == 1
+            unless on (instance) gateway_forward_connected == 0
         """,
         summary="The spool is half full and grows; the job does not keep up, and senders wait once it is full.",
         advice="give the job more cores or memory, or raise spark.max_bytes_per_trigger",

@@ -38,7 +38,8 @@ MAY: dict[str, set[str]] = {
     "admin": SHARED,
     "feeds": SHARED | {"admin", "store"},
     "protocols": {"event", "sdk"},
-    "daemon": SHARED | {"admin", "feeds", "net", "store"},
+    "forward": SHARED | {"store"},
+    "daemon": SHARED | {"admin", "feeds", "forward", "net", "store"},
     "spark": SHARED | {"daemon", "store"},
     "sinks": SHARED | {"audit", "spark", "store"},
     "audit": SHARED | {"store"},
@@ -91,7 +92,7 @@ def parts_of_ours(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS, "syslog", "sdk"])
+@pytest.mark.parametrize("name", [*PROTOCOLS, "forward", "syslog", "sdk"])
 def test_protocols_see_the_surface_only(name: str) -> None:
     """A protocol, ours or anybody's, imports its own package, `gateway.event` and
     `gateway.sdk`; not even for its types anything else of the gateway.

@@ -20,7 +20,8 @@ from gateway.conditions import advice
 from gateway.spoken import duration, many, size
 
 Stage = Literal["senders", "listeners", "journal", "spool", "spark", "tables"]
-Holder = Literal["sender", "journal", "spool", "spark", "commit"]
+Holder = Literal["sender", "journal", "spool", "spark", "commit", "hub"]
+Goal = Literal["table", "spool", "hub"]
 Level = Literal["good", "warning", "bad"]
 
 _LATE_SECONDS = 10.0
@@ -31,6 +32,8 @@ _ENDS_SOON_SECONDS = 14 * 86400.0
 _AGAIN_AND_AGAIN = 2
 """Ends of the job without a batch in between: it is not starting, it can not go on."""
 _REASON_CHARACTERS = 300
+_AWAY_SECONDS = 60.0
+"""So long a hub may be away before anybody hears of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,20 @@ class Job:
     """How often it ended, unasked, since its last batch."""
     last_failure: str = ""
     """Why it did the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The gateway that gets the files."""
+
+    to: str
+    connected: bool = True
+    seconds: float = 0.0
+    """Since when that is so, or since when it is not."""
+    why: str = ""
+    """Why not; or why it takes nothing now."""
+    denied: bool = False
+    """It refuses this gateway, and will until somebody does something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +152,9 @@ class Facts:
     unpublished: float | None = None
     """Age of the oldest durable event in no spool file."""
     uncommitted: float | None = None
-    """Age of the oldest durable event in no table."""
+    """Age of the oldest durable event in no table, or not at the hub."""
     newest: float | None = None
-    """Age of the newest event in a table; without a job: in the spool."""
+    """Age of the newest event there; with neither: in the spool."""
     listeners: Mapping[str, float | None] = field(default_factory=dict)
     """Age of each listener's oldest event in no table (without a job: in no spool file):
     0 if none waits, None if that is not known yet."""
@@ -155,6 +172,8 @@ class Facts:
     """Bytes a second by which `waiting_bytes` grows."""
     job: Job | None = None
     """None: no job is to come (`spool.after: keep`), or it reads a bucket."""
+    hub: Hub | None = None
+    """None: files are not forwarded."""
     bucket: bool = False
     """Files of the spool go to a bucket, and count as being there when they are."""
     bucket_error: str | None = None
@@ -196,8 +215,9 @@ class Freshness:
     """Of the newest event in a table; None if there is none since the start."""
     held_by: Holder
     """What has to act next for the oldest event; `sender`: none waits in here."""
-    goal: Literal["table", "spool"]
-    """What is meant by table; `spool` where no job is to come."""
+    goal: Goal
+    """What is meant by table; `spool` where no job is to come, `hub` where files are
+    forwarded to one."""
     waiting_bytes: int = 0
     room_seconds: float | None = None
     """Until senders are held back, at the rate of the last minute; None: not in sight."""
@@ -237,7 +257,7 @@ _good = partial(_Finding, "good", None, None)
 def judge(facts: Facts) -> Freshness:
     """The freshness of a node with these facts."""
     found = next(_findings(facts))
-    waits = facts.unpublished if facts.job is None else facts.uncommitted
+    waits = facts.unpublished if _goal(facts) == "spool" else facts.uncommitted
     return Freshness(
         sentence=found.sentence,
         level=found.level,
@@ -255,13 +275,17 @@ def judge(facts: Facts) -> Freshness:
     )
 
 
-def _goal(facts: Facts) -> Literal["table", "spool"]:
+def _goal(facts: Facts) -> Goal:
+    if facts.hub is not None:
+        return "hub"
     return "spool" if facts.job is None else "table"
 
 
 def _holder(facts: Facts) -> Holder:
     job, unpublished = facts.job, facts.unpublished
     published = unpublished is None or unpublished < (facts.uncommitted or 0.0)
+    if facts.hub is not None and facts.uncommitted is not None and published:
+        return "hub"
     if job is not None and facts.uncommitted is not None and published:
         return "commit" if job.up and job.busy else "spark"
     if unpublished is not None:
@@ -273,7 +297,8 @@ def _room_seconds(facts: Facts) -> float | None:
     if not facts.growth or facts.growth <= 0:
         return None
     rooms = [] if facts.free_bytes is None else [facts.free_bytes]
-    if facts.limit_bytes is not None and (facts.job is not None or facts.bucket):
+    limited = facts.job is not None or facts.hub is not None or facts.bucket
+    if facts.limit_bytes is not None and limited:
         rooms.append(facts.limit_bytes - facts.waiting_bytes)
     return max(0, min(rooms)) / facts.growth if rooms else None
 
@@ -284,6 +309,7 @@ def _findings(facts: Facts) -> Iterator[_Finding]:
     yield from _held(facts)
     yield from _ended_certificates(facts)
     yield from _late_files(facts)
+    yield from _hub(facts)
     yield from _job(facts)
     yield from _warnings(facts)
     yield _well(facts)
@@ -330,6 +356,12 @@ def _held(facts: Facts) -> Iterator[_Finding]:
         text = (
             f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
             f"the bucket does: {advice('GatewayBucketAway')}."
+        )
+        yield _bad("spool", "GatewaySpoolFull", text)
+    if facts.hub is not None and (why := reasons.get("spool")):
+        text = (
+            f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
+            f"the hub does: {advice('GatewayHubAway')}."
         )
         yield _bad("spool", "GatewaySpoolFull", text)
     if "spool" in reasons:
@@ -411,6 +443,25 @@ def _late_files(facts: Facts) -> Iterator[_Finding]:
             f"{duration(facts.unpublished)} old, and safe in the journal; {why}"
         )
         yield (_bad if very else _warning)("spool", "GatewayFilesLate", text)
+
+
+def _hub(facts: Facts) -> Iterator[_Finding]:
+    hub = facts.hub
+    if hub is None:
+        return
+    much = _how_much(facts)
+    if hub.denied:
+        text = f"The hub, {hub.to}, refuses this gateway: {_short(hub.why)}; {much};"
+        yield _bad("spool", "GatewayHubRefuses", text)
+    elif not hub.connected and hub.seconds > _AWAY_SECONDS:
+        text = (
+            f"The hub, {hub.to}, has been away for {duration(hub.seconds)} "
+            f"({_short(hub.why)}); {much};"
+        )
+        yield _bad("spool", "GatewayHubAway", text)
+    elif hub.connected and hub.why:
+        text = f"The hub, {hub.to}, takes nothing now: {_short(hub.why)}; {much}."
+        yield _warning("spool", None, text)
 
 
 def _job(facts: Facts) -> Iterator[_Finding]:
@@ -552,7 +603,7 @@ def _reload(last: Reload) -> _Finding:
 
 def _well(facts: Facts) -> _Finding:
     goal = _goal(facts)
-    waits = facts.unpublished if facts.job is None else facts.uncommitted
+    waits = facts.unpublished if goal == "spool" else facts.uncommitted
     if not facts.durable_lsn:
         return _good(_nothing_yet(facts))
     if waits is None and not facts.disk_wait:
@@ -561,14 +612,20 @@ def _well(facts: Facts) -> _Finding:
             if facts.newest is None
             else f"the newest came {duration(facts.newest)} ago"
         )
-        return _good(f"All well: every event is in the {goal}; {came}.")
+        return _good(f"All well: every event is {_there(facts)}; {came}.")
     if facts.newest is None:
         waited = duration(max(waits or 0.0, facts.disk_wait))
         return _good(
             f"All well: the oldest event on its way to the {goal} is {waited} old."
         )
     age = duration(facts.newest)
-    return _good(f"All well: the newest event in the {goal} is {age} old.")
+    return _good(f"All well: the newest event {_there(facts)} is {age} old.")
+
+
+def _there(facts: Facts) -> str:
+    """Where events are that have come all the way."""
+    goal = _goal(facts)
+    return "at the hub" if goal == "hub" else f"in the {goal}"
 
 
 def _nothing_yet(facts: Facts) -> str:

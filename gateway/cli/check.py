@@ -96,7 +96,25 @@ def _summary(loaded: config.Config) -> list[str]:
         lines.append(f"  {listener.name:<{width}}  {listener.protocol} on {about}")
     lines.append(f"  admin page on {', '.join(_open(loaded.admin))}")
     lines += _of_consumers(loaded)
+    lines += _of_hub(loaded)
     return lines
+
+
+def _of_hub(loaded: config.Config) -> Iterator[str]:
+    """Where files go, and what becomes of them while that is away."""
+    hub, spool = loaded.forward, loaded.spool
+    if hub is None:
+        return
+    name = hub.name or loaded.node
+    slower = "" if hub.rate is None else f", {format_size(hub.rate)}/s at most"
+    yield (
+        f"  files go to {hub.to}, as {name}{slower}; the archive keeps them for another "
+        f"{duration(spool.retention)}"
+    )
+    yield (
+        f"    while it is away {format_size(spool.max_bytes)} wait here "
+        "(spool.max_bytes); then senders do"
+    )
 
 
 def _of_consumers(loaded: config.Config) -> Iterator[str]:
@@ -122,7 +140,7 @@ def _of_consumers(loaded: config.Config) -> Iterator[str]:
 
 
 def _warnings(loaded: config.Config) -> list[str]:
-    found = [*_of_memory(loaded), *_of_paths(loaded)]
+    found = [*_of_memory(loaded), *_of_paths(loaded), *_of_line(loaded)]
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
             found += map(str, installed().protocols[name].cautions(loaded))
@@ -144,10 +162,18 @@ def _of_memory(loaded: config.Config) -> Iterator[str]:
             )
 
 
+def _of_line(loaded: config.Config) -> Iterator[str]:
+    """What others could read on the way to the hub."""
+    hub = loaded.forward
+    if hub is not None and hub.to.startswith(("tcp:", "ws:")):
+        secret = "" if hub.token is None else ", and the token,"
+        yield f"events{secret} go to {hub.to} as they are: use tls: or wss:"
+
+
 def _of_paths(loaded: config.Config) -> Iterator[str]:
     """Names that the daemon may have, and Spark takes for patterns."""
     folder = str(Directories.of(loaded).spool.absolute())
-    if loaded.spool.after != "keep" and (odd := odd_for_spark(folder)):
+    if loaded.spool.has_job and (odd := odd_for_spark(folder)):
         yield (
             f"the Spark job can not read {folder}, for {odd} in its path: choose "
             "another data_dir"

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         file = _FILE
         told = list(_write_own(file))
     loaded = config.load(file)
-    if loaded.spool.after != "keep":
+    if loaded.spool.has_job:
         _check_spark(loaded)
     held = None
     try:

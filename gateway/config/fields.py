@@ -9,6 +9,7 @@ import re
 import socket
 from pathlib import Path
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
     Discriminator,
@@ -23,6 +24,9 @@ from gateway.sdk.fields import BELOW_DATA_DIR, ORIGIN, TEXT_SCHEMA, plain_path, 
 from gateway.sink import NAMES
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
+_HUB = re.compile(
+    r"(?:tcp|tls)://[^/\s?#@]+|wss?://[^/\s?#@]+(?:/[!-~]*)?|unix:/[!-~]+", re.ASCII
+)
 _JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
 
 
@@ -38,6 +42,22 @@ def _web_server(value: object) -> str:
     if ORIGIN.fullmatch(text(value).rstrip("/")):
         return text(value).rstrip("/")
     raise ValueError(f"must be like https://s3.example.org:9000, not {value!r}")
+
+
+def _hub(value: object) -> str:
+    if _HUB.fullmatch(text(value)) and _port(text(value)):
+        return text(value)
+    raise ValueError(
+        "must be like tls://hub.example.org:7410, tcp://HOST:PORT, wss://HOST:PORT/PATH, "
+        f"ws://HOST:PORT/PATH or unix:/run/hub.sock, not {value!r}"
+    )
+
+
+def _port(url: str) -> bool:
+    try:
+        return url.startswith("unix:") or bool(urlsplit(url).port)
+    except ValueError:
+        return False
 
 
 def _node(value: object) -> str:
@@ -106,6 +126,7 @@ SpoolPlace = Annotated[
     TEXT_SCHEMA,
     BELOW_DATA_DIR,
 ]
+HubUrl = Annotated[str, PlainValidator(_hub), TEXT_SCHEMA]
 WebServer = Annotated[str, PlainValidator(_web_server), TEXT_SCHEMA]
 JvmMemory = Annotated[str, PlainValidator(_jvm_memory), TEXT_SCHEMA]
 SinkName = Annotated[

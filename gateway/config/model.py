@@ -25,6 +25,7 @@ from gateway import plugins
 from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column, ColumnName, disagreeing
 from gateway.config.fields import (
+    HubUrl,
     JvmMemory,
     NodeName,
     OneOrSeveral,
@@ -175,9 +176,9 @@ class Spool(Section):
         default=20 * GiB,
         description="Take no more events while the job is this far behind (size)",
     )
-    after: Literal["archive", "delete", "keep"] = Field(
+    after: Literal["archive", "delete", "keep", "forward"] = Field(
         default="archive",
-        description="Of committed files: archive, delete; keep = no job: archive all",
+        description="Of committed files: archive, delete; no job: keep, forward (to a hub)",
     )
     retention: Seconds = Field(
         default=24 * HOUR, description="How long the archive keeps a file (time)"
@@ -190,6 +191,11 @@ class Spool(Section):
         default=[],
         description="Jobs of yours that read the archive: a file stays until each has it",
     )
+
+    @property
+    def has_job(self) -> bool:
+        """Whether a Spark job takes the files."""
+        return self.after in ("archive", "delete")
 
     @property
     def folder(self) -> Path:
@@ -229,6 +235,44 @@ class Spool(Section):
                 ("roll_bytes",),
                 f"{asked} is more than {most}, the most for a file in {self.bucket}",
             )
+
+
+class Forward(Section):
+    """The gateway that gets the files (spool.after: forward)."""
+
+    reload: ClassVar = AT_ONCE
+
+    to: HubUrl = Field(
+        description="tls://HOST:PORT, tcp:, wss://HOST:PORT/PATH, ws:, unix:PATH"
+    )
+    name: Name | None = Field(
+        default=None, description="Who this one is there (null: its node's name)"
+    )
+    token: Secret | None = Field(
+        default=None, description="That proves it, where the hub asks for one"
+    )
+    rate: Annotated[int, Size("1KiB", "1TiB")] | None = Field(
+        default=None, description="Send no more than so much a second (size, null: any)"
+    )
+    ca: FilePath | None = Field(
+        default=None,
+        description="PEM of who signs the hub's certificate; absent: the platform's",
+    )
+    certificate: FilePath | None = Field(
+        default=None, description="PEM of ours, where the hub wants one"
+    )
+    private_key: FilePath | None = Field(
+        default=None, description="PEM of its key; absent: in the same file"
+    )
+
+    def misfits(self) -> Iterator[tuple[Place, str]]:
+        """Certificates are of TLS."""
+        encrypted = self.to.startswith(("tls:", "wss:"))
+        for name in ("ca", "certificate", "private_key"):
+            if getattr(self, name) is not None and not encrypted:
+                yield (name,), f"is for tls: and wss:, and to is {self.to}"
+        if self.private_key is not None and self.certificate is None:
+            yield ("certificate",), "is needed too: private_key is its key"
 
 
 class Admin(Section):
@@ -460,6 +504,10 @@ class Config(Section):
     spool: Spool = Field(
         default_factory=Spool, description="Parquet files for the Spark job"
     )
+    forward: Forward | None = Field(
+        default=None,
+        description="With spool.after: forward, the gateway that gets them",
+    )
     admin: Admin = Field(
         default_factory=Admin, description="Health, metrics and the live page"
     )
@@ -481,6 +529,7 @@ class Config(Section):
         yield from self._same_names()
         yield from self._same_endpoints()
         yield from self._too_small_a_spool()
+        yield from self._forwarding()
         yield from self._same_directories()
         yield from self._admin_in_the_open()
         for name, protocol in plugins.installed().protocols.items():
@@ -566,9 +615,28 @@ class Config(Section):
                     f"{format_size(size)} is more than spool.max_bytes: {limit}",
                 )
 
+    def _forwarding(self) -> Iterator[tuple[Place, str]]:
+        forwards = self.spool.after == "forward"
+        if forwards and self.forward is None:
+            yield ("forward",), "is required, because spool.after is forward"
+        if self.forward is not None and not forwards:
+            yield (
+                ("spool", "after"),
+                f"must be forward, and not {self.spool.after}: files are the hub's then",
+            )
+        if forwards and self.spool.bucket is not None:
+            yield (
+                ("spool", "directory"),
+                (
+                    f"must be a directory, and not {self.spool.bucket}, for files to be "
+                    "forwarded from"
+                ),
+            )
+
     def _same_directories(self) -> Iterator[tuple[Place, str]]:
         places: dict[Place, Path] = {
-            (name,): self.data_dir / name for name in ("archive", "lake", "checkpoint")
+            (name,): self.data_dir / name
+            for name in ("archive", "arrivals", "lake", "checkpoint")
         }
         shared = set()
         for place, field, value in values(self):

@@ -22,6 +22,7 @@ from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.sdk.protocol import Context, Unusable
+from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
@@ -81,7 +82,11 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
 
     def start() -> None:
         decoders = protocols.decoders()
-        protocols.open((), _lender(loaded.node, directories, decoders, reactor))
+        arrivals = None
+        if loaded.spool.bucket is None and loaded.spool.after != "forward":
+            arrivals = Arrivals(loaded.node, directories, RealDisk(), lambda _: None)
+        lend = _lender(loaded.node, directories, decoders, reactor, arrivals)
+        protocols.open((), lend)
 
     if why := _why(start):
         yield Problem(("listeners",), why)
@@ -109,7 +114,11 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
 
 
 def _lender(
-    node: str, directories: Directories, decoders: dict[str, Decode], reactor: Any
+    node: str,
+    directories: Directories,
+    decoders: dict[str, Decode],
+    reactor: Any,
+    arrivals: Arrivals | None,
 ) -> Callable[[str, list[config.Listener]], Context]:
     live = Live(
         node,
@@ -135,6 +144,7 @@ def _lender(
             disk=RealDisk(),
             files=Finder(directories, node, retained=True),
             address=lambda name: "127.0.0.1:1",
+            arrivals=arrivals,
         )
 
     return lend

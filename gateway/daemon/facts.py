@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import Protocol
 
 from gateway import config
-from gateway.admin.freshness import Audit, Consumer, Facts, Refused, Reload
+from gateway.admin.freshness import Audit, Consumer, Facts, Hub, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
 from gateway.event import LOST
+from gateway.forward import Forwarder
 from gateway.net.recent import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
@@ -164,6 +165,7 @@ def collect(
     flawed: tuple[int, int] = (0, 0),
     sections: Iterable[Statistics] = (),
     admin: Source | None = None,
+    forwarder: Forwarder | None = None,
 ) -> Facts:
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so.
 
@@ -173,6 +175,8 @@ def collect(
     uploads, has_job = spool.uploads, lake.has_job
     published, committed = spool.published_lsn, lake.committed_lsn
     arrived = committed if has_job else published
+    if forwarder is not None:
+        arrived = forwarder.arrived_lsn
     audited = lake.audited
     return Facts(
         phase=phase,
@@ -183,7 +187,7 @@ def collect(
         roll_seconds=settings.spool.roll_interval * journal.roll_factor,
         trigger_seconds=settings.spark.trigger,
         unpublished=lake.age_behind(max(published, committed)),
-        uncommitted=lake.age_behind(committed) if has_job else None,
+        uncommitted=lake.age_behind(arrived) if has_job or forwarder else None,
         newest=lake.newest_age(arrived),
         listeners=lake.listener_ages(arrived, [one.name for one in listeners]),
         durable_lsn=max(journal.durable_lsn, published),
@@ -194,6 +198,7 @@ def collect(
         free_bytes=room_bytes(storage, settings.spool.after),
         growth=growth,
         job=lake.job if has_job else None,
+        hub=None if forwarder is None else _hub(forwarder),
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
         certificates=_left([*listeners, *filter(None, [admin])], now),
@@ -208,6 +213,11 @@ def collect(
         consumers=_consumers(spool.consumers.behind),
         troubles=[*_troubles(storage, settings.node, sections, now)],
     )
+
+
+def _hub(forwarder: Forwarder) -> Hub:
+    hub = forwarder.hub
+    return Hub(hub.to, hub.connected, hub.seconds, hub.why, hub.denied)
 
 
 def _audit(last: Audited, now: datetime) -> Audit | None:

@@ -28,6 +28,7 @@ from gateway.daemon.protocols import Protocols
 from gateway.event import Decode, Stored
 from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
+from gateway.forward import ForwardedFiles, Forwarder
 from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Context
 from gateway.store.finder import Finder
@@ -79,7 +80,7 @@ class Opened:
             settings.node,
             settings.data_dir / "lake",
             opened.settings.directories.spool,
-            has_job=settings.spool.after != "keep",
+            has_job=settings.spool.has_job,
             # That of a bucket may run anywhere, and is a target of its own.
             elsewhere=settings.spool.bucket is not None,
             incarnations=(own.id, *own.earlier),
@@ -90,6 +91,24 @@ class Opened:
         self.listeners = Listeners(protocols, self.network.listener, DRAIN_SECONDS)
         lend = partial(self._lend, opened)
         self.storage = opened.recover(protocols.open(opened.found.remembered, lend))
+        self.forwarder = self._forwarder(disk, in_thread)
+
+    def _forwarder(
+        self, disk: Disk, in_thread: Callable[..., Deferred[Any]]
+    ) -> Forwarder | None:
+        if (wanted := self.settings.forward) is None:
+            return None
+        storage = self.storage
+        files = ForwardedFiles(
+            self.settings.node,
+            storage.incarnation,
+            storage.directories,
+            disk,
+            storage.spool.is_ours,
+        )
+        forwarder = Forwarder(wanted, files, self.reactor, in_thread)
+        storage.spool.forwarded_to(forwarder)
+        return forwarder
 
     def _storage(self, disk: Disk, known: dict[str, Decode]) -> OpenedStorage:
         """Whom it tells hears nothing but damage before it is started."""
@@ -128,6 +147,7 @@ class Opened:
             disk=opened.machine.disk,
             files=Finder(directories, self.settings.node, retained=True),
             address=self.listeners.address,
+            arrivals=opened.arrivals,
         )
 
     # -- what the storage tells, once it is started -----------------------------

@@ -119,6 +119,8 @@ class Running:
         self._loops.every(EVERY, self._sample)
         self._loops.every(EVERY_SECONDS, self._others.look)
         opened.lake.begin(storage.journal.durable_lsn)
+        if opened.forwarder is not None:
+            opened.forwarder.start(storage.spool.published_lsn)
         opened.protocols.start()
         if (seconds := notify.watchdog_seconds()) is not None:
             self._loops.every(seconds, notify.watchdog)
@@ -186,6 +188,7 @@ class Running:
                 *statistics.of_retained(storage.retained),
                 *statistics.of_consumers(storage.spool.consumers.behind),
                 *statistics.of_uploads(storage.spool.uploads),
+                *statistics.of_forwarder(opened.forwarder),
                 *statistics.of_state(storage.checkpoint),
                 statistics.of_feeds(opened.live, opened.replay),
                 *lake,
@@ -216,6 +219,7 @@ class Running:
                 flawed=flawed.lately(time.monotonic()),
                 sections=sections,
                 admin=self.admin.listener,
+                forwarder=opened.forwarder,
             )
         )
 
@@ -256,6 +260,8 @@ class Running:
             self.admin.site.add(pages, posts)
         listeners.commit(change)
         self.opened.storage.configure(now)
+        if self.opened.forwarder is not None and now.forward is not None:
+            self.opened.forwarder.configure(now.forward)
         self.opened.network.configure(now)
         self.admin.commit(admin, now.admin)
         self._others.configure(now.admin)
@@ -289,6 +295,8 @@ class Running:
         notify.stopping()
         self._reloads.end()
         opened.live.stop()
+        if opened.forwarder is not None:
+            opened.forwarder.stop()
         await opened.listeners.stop()
         await opened.protocols.stop()
         await opened.listeners.drain()

@@ -19,6 +19,7 @@ from gateway.admin.status import (
 )
 from gateway.feeds.live import Live
 from gateway.feeds.replay import Replay
+from gateway.forward import Forwarder
 from gateway.net import Listener, MemoryBudget
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
@@ -107,7 +108,7 @@ def room_bytes(storage: Storage, after: str) -> int | None:
     levels = storage.spool.levels
     if levels.free_bytes is None:
         return None
-    goes = after == "archive" or storage.spool.uploads is not None
+    goes = after in ("archive", "forward") or storage.spool.uploads is not None
     archive = levels.archive.bytes if goes else 0
     return max(0, levels.free_bytes + archive - storage.spool.room.reserved_bytes)
 
@@ -215,6 +216,42 @@ def of_uploads(uploads: Uploads | None) -> Iterator[Statistics]:
             Statistic("stuck", "Files that can not be uploaded as they are.",
                       len(uploads.conflicts) + len(uploads.stuck),
                       "gateway_bucket_stuck_files", card="files that can not be uploaded"),
+        ],
+    )  # fmt: skip
+
+
+def of_forwarder(forwarder: Forwarder | None) -> Iterator[Statistics]:
+    """How files get to the hub; nothing without `forward`."""
+    if forwarder is None:
+        return
+    hub = forwarder.hub
+    yield Statistics(
+        "forward",
+        f"Files for {hub.to}",
+        [
+            Statistic("connected", "1 while the hub takes this gateway's files.",
+                      hub.connected, "gateway_forward_connected", card="connected"),
+            Statistic("away_seconds", "For how long it has not; 0 while it does.",
+                      0.0 if hub.connected else hub.seconds,
+                      "gateway_forward_away_seconds", card="away for", unit="seconds"),
+            Statistic("refused", "1 while the hub refuses this gateway.",
+                      hub.denied, "gateway_forward_refused"),
+            Statistic("files", "Files that the hub has told to have.",
+                      forwarder.sent_files, "gateway_forward_files_total",
+                      counter=True, card="files sent"),
+            Statistic("bytes", "Their bytes.", forwarder.sent_bytes,
+                      "gateway_forward_bytes_total", counter=True, card="sent",
+                      unit="bytes"),
+            Statistic("events", "Events in them.", forwarder.sent_events,
+                      "gateway_forward_events_total", counter=True),
+            Statistic("connections", "Connections to the hub that were opened.",
+                      forwarder.connections, "gateway_forward_connections_total",
+                      counter=True),
+            Statistic("set_aside", "Files that could not be read, and are in poison/.",
+                      forwarder.set_aside, "gateway_forward_set_aside_files_total",
+                      counter=True),
+            Statistic("waiting_there", "Files that wait at the hub for its job.",
+                      forwarder.files, "gateway_forward_hub_waiting_files"),
         ],
     )  # fmt: skip
 

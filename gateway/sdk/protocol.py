@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from twisted.internet.defer import Deferred
 
     from gateway.event import Decode
+    from gateway.sdk.arrivals import Arrivals
     from gateway.sdk.disk import Disk
     from gateway.sdk.endpoint import Endpoint
     from gateway.sdk.files import Files
@@ -147,6 +148,8 @@ class Context:
     """Reads back events that were stored."""
     address: Callable[[str], str]
     """The address of a port by its name, as bound: port 0 has become a number."""
+    arrivals: Arrivals | None = None
+    """Where files of other gateways become durable; None: they are not taken here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

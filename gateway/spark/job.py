@@ -569,9 +569,9 @@ def run(
     Without *open_day* the files of a day stay as they are until it is over.  Starts a session and stops it unless *spark* is given.  Raises `Failed` when it can
     not go on: the tables are whole then too, and the next start goes on from there.
     """
-    if config.spool.after == "keep":
+    if not config.spool.has_job:
         raise Failed(
-            "spool.after: keep says that there is no job, and the gateway takes files "
+            f"spool.after: {config.spool.after} says that there is no job, and the gateway takes files "
             "away itself: set it to archive, and restart the gateway, before this job"
         )
     stop = stop_event or threading.Event()

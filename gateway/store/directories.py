@@ -26,6 +26,8 @@ class Directories:
     """What streams still need of files that left the archive; likewise."""
     consumers: Path
     """What each of `spool.consumers` has read."""
+    arrivals: Path
+    """How far the files are here that each other gateway brings."""
 
     @classmethod
     def under(
@@ -45,6 +47,7 @@ class Directories:
             state=data_dir / "state",
             retained=data_dir / "retained",
             consumers=data_dir / "consumers",
+            arrivals=data_dir / "arrivals",
         )
 
     @classmethod

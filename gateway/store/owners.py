@@ -29,17 +29,22 @@ class Owners:
     _kept_until: int = 0
     """Up to which lsn the archive has the only copy of our files."""
     _claim: Claim | None = None
+    _arrives: Callable[[str], bool] = lambda _: False
+    """Says of a node whether its files are brought here."""
 
     def is_ours(self, node: str) -> bool:
         """Whether this daemon removes that node's files: each knows only what its own
         readers need.
 
-        A node that ran here once has left its journal; one that runs has locked it.
+        A node that ran here once has left its journal; one that runs has locked it.  One
+        whose files arrive here has none.
         """
         if node == self._node:
             return True
         journal = self._directories.journal_of(node)
         try:
+            if self._arrives(node):
+                return True
             return self._disk.exists(journal) and not self._is_live(journal)
         except OSError:
             return False

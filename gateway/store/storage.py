@@ -30,6 +30,7 @@ from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store import removal_clock
+from gateway.store.arrivals import Arrivals
 from gateway.store.bucket import Bucket
 from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
@@ -293,6 +294,15 @@ class OpenedStorage:
             copies=publisher.copies,
         )
         self.orphans = self._orphans() if self.publish_orphans else []
+        self.arrivals = None
+        if self.bucket is None and settings.spool.after != "forward":
+            self.arrivals = Arrivals(
+                settings.node,
+                settings.directories,
+                machine.disk,
+                callbacks.noticed,
+                machine.clock,
+            )
 
     def _orphans(self) -> list[Orphan]:
         return publish_orphans(
@@ -358,6 +368,7 @@ class OpenedStorage:
             self.is_live,
             self._find_kept(),
             self.claim,
+            (lambda _: False) if self.arrivals is None else self.arrivals.has,
         )
         uploads = self._uploads(owners)
         uploading = None
@@ -384,6 +395,9 @@ class OpenedStorage:
         )
         consumers = self._consumers()
         spool = self._spool(handing, owners, retained, uploads, consumers)
+        if self.arrivals is not None:
+            self.arrivals.recover()
+            self.arrivals.watch(spool.why_not, lambda: spool.levels.spool.files)
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(

@@ -87,7 +87,7 @@ class Together:
         self._job: Kept | None = None
         self._job_told: Mapping[str, Any] = {}
         """What the job has said of itself last."""
-        if config.spool.after != "keep":
+        if config.spool.has_job:
             self._job = self._kept(
                 "spark",
                 "the Spark job",

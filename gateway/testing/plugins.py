@@ -25,6 +25,7 @@ from gateway.feeds.replay import Replay
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Context, Protocol
+from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
@@ -75,6 +76,7 @@ def lend(
         disk=RealDisk(),
         files=Finder(directories, "node", retained=True),
         address=lambda name: "127.0.0.1:1",
+        arrivals=Arrivals("node", directories, RealDisk(), lambda _: None),
     )
 
 

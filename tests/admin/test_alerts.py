@@ -82,6 +82,8 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     'gateway_certificate_valid_seconds{listener="beats"}': (60 * 86400, -15),
     "gateway_config_last_reload_successful": (1, 0),
     "gateway_bucket_away": (0, 0),
+    "gateway_forward_connected": (1, 0),
+    "gateway_forward_refused": (0, 0),
     'gateway_ack_seconds_bucket{le="0.01"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="1"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="+Inf"}': (0, 1000),
@@ -282,6 +284,15 @@ FAULTS = {
     ),
     "bucket that is away": Fault(
         "GatewayBucketAway", 3, {"gateway_bucket_away": (1, 0)}, 1.5
+    ),
+    "hub that is away": Fault(
+        "GatewayHubAway", 16, {"gateway_forward_connected": (0, 0)}, 14
+    ),
+    "hub that refuses": Fault(
+        "GatewayHubRefuses",
+        3,
+        {"gateway_forward_connected": (0, 0), "gateway_forward_refused": (1, 0)},
+        1.5,
     ),
     "broken configuration": Fault(
         "GatewayReloadFailed", 6, {"gateway_config_last_reload_successful": (0, 0)}, 4.5

@@ -14,6 +14,7 @@ from gateway.admin.freshness import (
     Facts,
     Freshness,
     Holder,
+    Hub,
     Job,
     Refused,
     Reload,
@@ -507,6 +508,71 @@ def test_what_stops_senders_comes_first() -> None:
     assert "Spool files are late" in judged(**all_of_it).sentence
     all_of_it |= {"unpublished": None}
     assert "silent" in judged(**all_of_it).sentence
+
+
+HUB = "tls://hub:7410"
+AWAY = Hub(HUB, connected=False, seconds=3 * 3600, why="connection refused")
+WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence", "level"),
+    [
+        (
+            {"hub": AWAY, **WAIT, "limit_bytes": 20 * GiB, "growth": 600_000.0},
+            (
+                "The hub, tls://hub:7410, has been away for 3 h (connection refused); "
+                "1.2 GiB wait, room for 9 h; look at the line, and at the hub."
+            ),
+            "bad",
+        ),
+        (
+            {"hub": Hub(HUB, connected=False, seconds=30, why="reset"), **WAIT},
+            "All well: the newest event at the hub is 1.8 s old.",
+            "good",
+        ),
+        (
+            {
+                "hub": Hub(HUB, connected=False, why="no such name", denied=True),
+                **WAIT,
+            },
+            (
+                "The hub, tls://hub:7410, refuses this gateway: no such name; 1.2 GiB "
+                "wait; mend what the hub says: the token, the version, or that two "
+                "gateways have one name."
+            ),
+            "bad",
+        ),
+        (
+            {"hub": Hub(HUB, why="the spool holds 20 GiB"), **WAIT},
+            (
+                "The hub, tls://hub:7410, takes nothing now: the spool holds 20 GiB; "
+                "1.2 GiB wait."
+            ),
+            "warning",
+        ),
+        (
+            {"hub": AWAY, "reasons": {"spool": "the spool holds 20 GiB: it is away"}},
+            (
+                "Senders wait, because the spool holds 20 GiB: it is away; nothing is "
+                "lost, and it goes on by itself when the hub does: look at the line, and "
+                "at the hub."
+            ),
+            "bad",
+        ),
+        (
+            {"hub": Hub(HUB)},
+            "All well: every event is at the hub; the newest came 1.8 s ago.",
+            "good",
+        ),
+    ],
+)
+def test_the_hub(facts: dict[str, Any], sentence: str, level: str) -> None:
+    """Where files are forwarded, it stands in the place of tables and job."""
+    found = judged(job=None, **facts)
+    assert found.sentence == sentence
+    assert (found.level, found.goal) == (level, "hub")
+    assert found.held_by == ("hub" if "uncommitted" in facts else "sender")
 
 
 @pytest.mark.parametrize(

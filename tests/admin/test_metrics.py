@@ -23,8 +23,10 @@ from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.reload import Reloads
+from gateway.forward import Hub
 from gateway.net import MemoryBudget
 from gateway.plugins import installed
+from gateway.protocols import forward
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.spark.admin import Numbers, Told
 from gateway.store.audited import Audited
@@ -78,8 +80,8 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     """The statistics that a daemon with all built-in protocols has."""
     built_in = [
         section
-        for name in ("lumberjack", "pomelo", "pravega", "rsio")
-        for protocol in [installed().protocols[name]]
+        for name in ("lumberjack", "pomelo", "pravega", "rsio", "forward")
+        for protocol in [installed().protocols.get(name, forward.protocol)]
         for limits in [{"retained_bytes": 99} if name == "pravega" else {}]
         for listener in [settings(protocol.options(), **limits)]
         for service in [protocol.service(lend(protocol, tmp_path, [listener]))]
@@ -130,9 +132,15 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     uploads: Any = SimpleNamespace(
         uploaded=1, failed=2, bytes=3, why=None, conflicts={}, stuck={}
     )
+    hub = Hub("tcp://hub:1", connected=False, seconds=9.5, why="", refused=401)
+    forwarder: Any = SimpleNamespace(
+        hub=hub, sent_files=1, sent_bytes=2, sent_events=3, connections=4, set_aside=5,
+        files=6,
+    )  # fmt: skip
     daemon.change(
         more=[
             *built_in,
+            *statistics.of_forwarder(forwarder),
             *reloads.statistics(),
             statistics.of_disk(storage, "archive"),
             statistics.of_memory(MemoryBudget(lambda _: True)),

@@ -78,6 +78,28 @@ def test_what_becomes_of_files_for_consumers(
     assert told in then
 
 
+def test_where_files_are_forwarded(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To whom, as whom, and what is so while that is away; and that others could read it."""
+    file.write_text(
+        f"{GOOD}spool: {{after: forward, retention: 2h, max_bytes: 1GiB}}\n"
+        "forward: {to: 'tcp://hub:7410', token: secret, rate: 1MiB}\n"
+    )
+    assert main(["check", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        (
+            "  files go to tcp://hub:7410, as gw-1, 1MiB/s at most; the archive keeps them for "
+            "another 2 h"
+        ),
+        "    while it is away 1GiB wait here (spool.max_bytes); then senders do",
+        (
+            "  warning: events, and the token, go to tcp://hub:7410 as they are: use tls: or "
+            "wss:"
+        ),
+    ]
+
+
 def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A listener's second port, and what it shows to whoever connects, are named."""
     file.write_text(

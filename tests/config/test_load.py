@@ -300,7 +300,7 @@ def test_where_pravega_clients_are_sent(
             ),
         ),
         ("workers: 4", ("workers: unknown key; allowed: node, data_dir, ack, listeners, "
-         "journal, spool, admin, logging, spark (line 1)")),
+         "journal, spool, forward, admin, logging, spark (line 1)")),
         ("journal: []", ("journal: must be a mapping of directory, commit_interval, "
          "segment_bytes, memory_bytes, stall_after, not a list (line 1)")),
         ("spark: {ui: yes}", "spark.ui: must be true or false, not 'yes' (line 1)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections import Counter
@@ -13,10 +14,40 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.event import SCHEMA
+from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.store.incarnation import KEY
+from gateway.store.spool import parquet
+from gateway.store.spool.decoding import Decoder
 
-__all__ = ["SpoolFolder", "envelope"]
+__all__ = ["SpoolFolder", "envelope", "spool_file"]
+
+
+def spool_file(
+    node: str, first: int, rows: Sequence[Rows], *, incarnation: str = ""
+) -> bytes:
+    """A file as a gateway publishes it: lsns from *first*, a batch for each of *rows*."""
+    origins = [
+        Origin(
+            "lumberjack", "beats", f"s-{at}", f"192.0.2.1:{at}", None, {"tls": "1.3"}
+        )
+        for at in range(3)
+    ]
+    batches, lsn = [], first
+    for at, one in enumerate(rows):
+        batch = Batch(origins[at % 3], 1_700_000_000_000_000 + at, one.count, b"", 0)
+        batches.append(Stored(batch, lsn))
+        lsn += one.count
+    left = iter(rows)
+    sink = io.BytesIO()
+    parquet.write(
+        batches,
+        sink,
+        node=node,
+        decoder=Decoder({"lumberjack": lambda _: next(left)}),
+        compression="zstd",
+        incarnation=incarnation,
+    )
+    return sink.getvalue()
 
 
 def envelope(

@@ -3,7 +3,7 @@
 import { ago, at, count, duration, none, put, size } from "./words.js";
 
 const LEVELS = { good: "ok", warning: "look at it", bad: "something is wrong" };
-const HOLDERS = { sender: "no event waits", journal: "journal", spool: "spool", spark: "Spark", commit: "its batch" };
+const HOLDERS = { sender: "no event waits", journal: "journal", spool: "spool", spark: "Spark", commit: "its batch", hub: "the hub" };
 
 let said = "";
 
@@ -24,6 +24,7 @@ function tell(place, values) {
 
 function spark({ spark, freshness }, goal) {
   if (goal === "spool") return { spark: "none", "spark-unit": "spool.after: keep", took: none, last: none };
+  if (goal === "hub") return { spark: "none", "spark-unit": "spool.after: forward", took: none, last: none };
   return {
     spark: spark.up ? (spark.starting ? "starts" : "runs") : spark.last_batch_at === null && !spark.rows ? "never seen" : "silent",
     "spark-unit": freshness?.held_by === "commit" ? "a batch is under way" : "job",
@@ -58,7 +59,7 @@ export function way(status, sample, unacknowledged) {
   at("fill").value = spool.limit_bytes ? Math.min(1, waiting / spool.limit_bytes) : 0;
   tell(at("at-spark"), spark(status, goal));
   tell(at("at-tables"), {
-    goal: goal === "spool" ? "Spool files" : "Tables",
+    goal: { spool: "Spool files", hub: "The hub" }[goal] ?? "Tables",
     age: freshness?.age_seconds ? duration(freshness.age_seconds) : "none",
     newest: freshness?.newest_seconds === null || !freshness ? none : duration(freshness.newest_seconds) + " old",
     held: HOLDERS[freshness?.held_by] ?? none,

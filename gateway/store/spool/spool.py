@@ -101,6 +101,17 @@ class Observer(Protocol):
         """Files have left the archive.  In the spool's thread."""
 
 
+class Taker(Protocol):
+    """Who takes the files, if it is no Spark job; any thread may ask."""
+
+    files: int
+    """That wait there for whoever reads them."""
+
+    @property
+    def why_waiting(self) -> str:
+        """What files in the spool wait for."""
+
+
 @define(eq=False, slots=False)
 class Spool:
     """The thread, and its interface in the reactor.
@@ -135,6 +146,8 @@ class Spool:
 
     job: JobBacklog | None = field(default=None, init=False)
     """What it has not taken of what is in the bucket, if that matters."""
+    _taker: Taker | None = field(default=None, init=False)
+    """The hub, where files are forwarded to one."""
 
     def __attrs_post_init__(self) -> None:
         machine, settings = self._machine, self._settings
@@ -193,6 +206,14 @@ class Spool:
         self._expiry.configure(settings.retention, settings.archive_bytes)
         self._hold_if_full()
 
+    def forwarded_to(self, taker: Taker) -> None:
+        """A hub takes the files, once `start` is called."""
+        self._taker = taker
+
+    def is_ours(self, node: str) -> bool:
+        """Whether files of that node are ours to move.  Any thread."""
+        return self._owners.is_ours(node)
+
     @property
     def clock_ahead_seconds(self) -> float:
         """How far the clock has leapt, while nothing is removed by that."""
@@ -209,6 +230,17 @@ class Spool:
     def backlog_bytes(self) -> int:
         """Of sealed segments that are not published yet."""
         return self._backlog.bytes
+
+    def why_not(self, size: int) -> str | None:
+        """Why there is no room for a file of so many bytes that comes from elsewhere, as
+        of the last look.
+        """
+        if (full := self.levels.why_full(self.backlog_bytes)) is not None:
+            return full
+        free, needed = self.levels.free_bytes, self.room.reserved_bytes + size
+        if free is None or free >= needed:
+            return None
+        return f"the disk of {self._directory} is full"
 
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
@@ -297,6 +329,8 @@ class Spool:
 
     def _why_waiting(self) -> str:
         """What the files in the spool wait for."""
+        if self._taker is not None:
+            return self._taker.why_waiting
         if self.uploads is None:
             return "the Spark job is behind"
         url, why = self.uploads.bucket.url, self.uploads.why
@@ -388,6 +422,8 @@ class Spool:
         """Where what leaves the archive is."""
         if self.uploads is not None:
             return "the bucket"
+        if self._taker is not None:
+            return "at the hub"
         return "what their consumers made of them" if self._is_alone else "the tables"
 
     # -- called from the thread, in the reactor's -------------------------------
@@ -407,8 +443,8 @@ class Spool:
         journal = self._journal
         if "commit" in journal.reasons:
             no_room = refused
-        if self.job is not None:
-            files += min(self.job.files, _FILES_PER_ROLL * _MOST_ROLLS)
+        if (behind := self.job or self._taker) is not None:
+            files += min(behind.files, _FILES_PER_ROLL * _MOST_ROLLS)
         journal.roll_factor = max(1.0, files / _FILES_PER_ROLL)
         journal.pace = self._paced(journal.open_bytes)
         journal.hold("disk", no_room)

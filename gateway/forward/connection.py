@@ -1,0 +1,369 @@
+"""One connection to the hub: says which node's files come, sends them in order, and takes
+away what is told to be there.
+
+    hello → welcome;  life → position;  file, data … → stored
+
+Files are sent ahead of their answers, up to some.  What blocks is in a thread; this side
+waits in one coroutine for whatever comes next: room to write, an answer, a new file.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable, Waiting
+from gateway.sdk import forwarding
+from gateway.sdk.forwarding import (
+    DATA_BYTES,
+    Begun,
+    Frames,
+    Hello,
+    Life,
+    Ping,
+    Position,
+    Refused,
+    Stored,
+    Welcome,
+    Word,
+    encode,
+)
+from gateway.sdk.interfaces import Refusal
+from gateway.sdk.outgoing import Stream
+from gateway.store.names import Named
+
+_AHEAD_FILES = 8
+"""So many are sent before the first of them is told to be there, …"""
+_AHEAD_BYTES = 64 << 20
+"""… or so many bytes of them; one at least."""
+_READ_BYTES = 1 << 18
+_LOOK_SECONDS = 1.0
+"""From one look into the spool to the next, while there is nothing to send."""
+_PING_SECONDS = 30.0
+_SILENT_SECONDS = 60.0
+"""A hub that says nothing for so long is not there: it has a word each ten seconds."""
+_MOST_EARLIER = 50
+"""Incarnations that a life names: those before had no files for long."""
+
+
+class Lost(Exception):
+    """The connection is over; the text says why."""
+
+
+class Denied(Lost):
+    """The hub has refused it."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.why)
+        self.code = refused.code
+
+
+class Observer(Protocol):
+    """Whom a connection tells how it goes."""
+
+    def opened(self) -> None:
+        """The hub has said what it has."""
+
+    def said(self, word: Word) -> None:
+        """It takes files, or why it does not."""
+
+    def arrived(self, outgoing: Outgoing, waiting: int) -> None:
+        """It has a file since now; so many wait there."""
+
+    def has(self, named: Named) -> None:
+        """It has a file, since whenever."""
+
+    def lacks(self, incarnation: str, first: int, last: int) -> None:
+        """It lacks these lsns, which are not here any more."""
+
+    def unreadable(self, why: Unreadable) -> None:
+        """A file could not be sent, and was set aside."""
+
+    def ended(self, why: Exception) -> None:
+        """It is over."""
+
+
+@define(eq=False, slots=False)
+class Connection:
+    """Implements `gateway.sdk.outgoing.User`; *rate* in bytes a second, None: any."""
+
+    _log = Logger()
+
+    _hello: Hello
+    _rate: int | None
+    _files: ForwardedFiles
+    _clock: IReactorTime
+    _in_thread: Callable[..., Deferred[Any]]
+    _observer: Observer
+
+    _stream: Stream | None = field(default=None, init=False)
+    _frames: Frames = field(factory=Frames, init=False)
+    _over: Exception | None = field(default=None, init=False)
+    """Why it is, once it is."""
+    _waiter: Deferred[None] | None = field(default=None, init=False)
+    _welcome: Welcome | None = field(default=None, init=False)
+    _choked: bool = field(default=False, init=False)
+    _life: Life | None = field(default=None, init=False)
+    """Which was announced last, …"""
+    _position: Position | None = field(default=None, init=False)
+    """… and the answer, once it is there."""
+    _queue: deque[Waiting] = field(factory=deque, init=False)
+    """What is next."""
+    _sent: deque[Outgoing] = field(factory=deque, init=False)
+    """All of it was sent, and it is not told to be there."""
+    _leaving: set[str] = field(factory=set, init=False)
+    """Names of files that are sent, or there and not yet taken away."""
+    _next_byte_at: float = field(default=0.0, init=False)
+    """Not before that, by `rate`."""
+    _heard_at: float = field(default=0.0, init=False)
+    _said_at: float = field(default=0.0, init=False)
+
+    # What the network tells
+
+    def connected(self, stream: Stream) -> None:
+        """See `User`."""
+        self._stream = stream
+        self._heard_at = self._clock.seconds()
+        if self._over is not None:
+            stream.abort()
+
+    def opened(self) -> None:
+        """See `User`."""
+        assert self._stream is not None
+        self._stream.when_choked(self._tell_choked)
+        Deferred.fromCoroutine(self._talk()).addErrback(self._failed)
+
+    def received(self, data: bytes) -> None:
+        """See `User`."""
+        self._heard_at = self._clock.seconds()
+        self._frames.feed(data)
+        try:
+            while self._over is None and (frame := self._frames.next()) is not None:
+                self._take(frame)
+        except Refusal as why:
+            self.end(Lost(f"the hub says what it must not: {why}"))
+        self._wake()
+
+    def closed(self, why: Failure) -> None:
+        """See `User`."""
+        self._end(Lost(why.getErrorMessage()))
+
+    def _tell_choked(self, ready: bool) -> None:  # noqa: FBT001 - as `when_choked` has it
+        self._choked = not ready
+        self._wake()
+
+    # What the forwarder tells
+
+    def look(self) -> None:
+        """Time goes by: say that we are here; give up on a hub that is silent."""
+        now = self._clock.seconds()
+        if self._stream is None:
+            return
+        if now - self._heard_at > _SILENT_SECONDS:
+            self.end(Lost(f"nothing was heard for {_SILENT_SECONDS:g} s"))
+        elif self._welcome is not None and now - self._said_at > _PING_SECONDS:
+            self._say(encode(Ping()))
+
+    def wake(self) -> None:
+        """There is a new file."""
+        if not self._queue:
+            self._wake()
+
+    def end(self, why: Exception) -> None:
+        """Hang up."""
+        self._end(why)
+        if self._stream is not None:
+            self._stream.abort()
+
+    def _end(self, why: Exception) -> None:
+        if self._over is not None:
+            return
+        self._over = why
+        self._wake()
+        self._observer.ended(why)
+
+    # The coroutine
+
+    async def _talk(self) -> None:
+        self._say(encode(self._hello))
+        while self._welcome is None:
+            await self._something()
+        await self._announce(self._own_life)
+        assert self._position is not None
+        await self._find_all(self._position)
+        while True:
+            if not self._queue:
+                await self._look_into_spool()
+            elif self._is_ahead:
+                await self._something()
+            else:
+                await self._send(self._queue.popleft())
+
+    def _failed(self, why: Failure) -> None:
+        if self._over is not None:
+            return
+        if why.check(OSError, Lost):
+            self.end(Lost(why.getErrorMessage()))
+        else:
+            self._log.failure("Forwarding", why)
+            self.end(Lost(f"failed: {why.getErrorMessage()}"))
+
+    @property
+    def _own_life(self) -> Life:
+        own = self._files.incarnation
+        return Life(self._files.node, own.id, own.earlier[-_MOST_EARLIER:])
+
+    async def _announce(self, life: Life) -> None:
+        self._life, self._position = life, None
+        self._say(encode(life))
+        while self._position is None:
+            await self._something()
+
+    async def _find_all(self, position: Position) -> None:
+        """What the hub lacks of what is here, and what of it is not here any more."""
+        files = self._files
+        queue = await self._in_thread(files.in_archive_behind, position.last)
+        queue += await self._in_thread(files.in_spool)
+        own = [one for one in queue if one.named.node == files.node]
+        if own:
+            first = own[0].named.first
+            by = files.incarnation.of_lsn(first)
+            began = {
+                **files.incarnation.began,
+                files.incarnation.id: files.incarnation.since,
+            }
+            expected = max(position.last.get(by, 0) + 1, began.get(by, first) or first)
+            if first > expected:
+                self._observer.lacks(by, expected, first - 1)
+        self._queue = deque(queue)
+        self._observer.opened()
+
+    async def _look_into_spool(self) -> None:
+        found = await self._in_thread(self._files.in_spool)
+        new = [one for one in found if one.path.name not in self._leaving]
+        if new:
+            self._queue.extend(new)
+            return
+        timer = self._clock.callLater(_LOOK_SECONDS, self._wake)
+        try:
+            await self._something()
+        finally:
+            if timer.active():
+                timer.cancel()
+
+    @property
+    def _is_ahead(self) -> bool:
+        ahead = sum(one.file.bytes for one in self._sent)
+        return len(self._sent) >= _AHEAD_FILES or ahead >= _AHEAD_BYTES
+
+    async def _send(self, waiting: Waiting) -> None:
+        try:
+            outgoing = await self._in_thread(self._files.look_at, waiting)
+        except Unreadable as why:
+            await self._in_thread(self._files.set_aside, waiting, why)
+            self._observer.unreadable(why)
+            return
+        if outgoing is not None:
+            await self._send_all(outgoing)
+
+    async def _send_all(self, outgoing: Outgoing) -> None:
+        file, node = outgoing.file, outgoing.waiting.named.node
+        if self._life is None or self._life.node != node:
+            own = node == self._files.node
+            await self._announce(
+                self._own_life if own else Life(node, file.incarnation)
+            )
+        assert self._position is not None
+        self._leaving.add(file.name)
+        if outgoing.waiting.named.last <= self._position.last.get(file.incarnation, 0):
+            await self._take_away(outgoing)  # it was there, and we were not told
+            return
+        at = _goes_on(outgoing, self._position.begun)
+        self._sent.append(outgoing)
+        self._say(encode(msgspec.structs.replace(file, at=at)))
+        while at < file.bytes:
+            data = await self._in_thread(self._files.read, outgoing, at, _READ_BYTES)
+            for begin in range(0, len(data), DATA_BYTES):
+                await self._may_write()
+                octets = data[begin : begin + DATA_BYTES]
+                self._say(forwarding.data(octets))
+                if self._rate is not None:
+                    now = self._clock.seconds()
+                    since = max(self._next_byte_at, now - 1.0)
+                    self._next_byte_at = since + len(octets) / self._rate
+            at += len(data)
+
+    async def _may_write(self) -> None:
+        while self._choked:
+            await self._something()
+        while (pause := self._next_byte_at - self._clock.seconds()) > 0:
+            timer = self._clock.callLater(pause, self._wake)
+            try:
+                await self._something()
+            finally:
+                if timer.active():
+                    timer.cancel()
+
+    async def _take_away(self, outgoing: Outgoing) -> None:
+        self._observer.has(outgoing.waiting.named)
+        await self._in_thread(self._files.has_arrived, outgoing.waiting)
+        self._leaving.discard(outgoing.file.name)
+
+    async def _something(self) -> None:
+        """Wait until anything is different.  Raises whatever says why all is over."""
+        if self._over is not None:
+            raise self._over
+        self._waiter = Deferred()
+        await self._waiter
+        if self._over is not None:
+            raise self._over
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.callback(None)
+
+    def _say(self, data: bytes) -> None:
+        if self._over is not None:
+            raise self._over
+        assert self._stream is not None
+        self._said_at = self._clock.seconds()
+        self._stream.send(data)
+
+    # What the hub says
+
+    def _take(self, frame: forwarding.Message | bytes) -> None:
+        match frame:
+            case Welcome():
+                self._welcome = frame
+            case Position() if self._life is not None and frame.node == self._life.node:
+                self._position = frame
+            case Word():
+                self._observer.said(frame)
+            case Stored() if self._sent and self._sent[0].file.name == frame.name:
+                outgoing = self._sent.popleft()
+                self._observer.arrived(outgoing, frame.waiting)
+                Deferred.fromCoroutine(self._take_away(outgoing)).addErrback(
+                    self._failed
+                )
+            case Refused():
+                self.end(Denied(frame))
+            case _:
+                raise Refusal(f"{type(frame).__name__} at a time that is not for it")
+
+
+def _goes_on(outgoing: Outgoing, begun: Begun | None) -> int:
+    """Where a file goes on of which the hub may have the beginning."""
+    file = outgoing.file
+    if begun is None:
+        return 0
+    same = (begun.name, begun.incarnation, begun.sha256)
+    return begun.at if same == (file.name, file.incarnation, file.sha256) else 0

@@ -1,0 +1,151 @@
+"""The files that a gateway forwards: those in its spool, and those of its archive that the
+hub lacks.
+
+What is in the spool the hub may lack; what it has goes to the archive, by a rename.  That is
+all that is remembered: a crash between the two, or a rename that a power cut undoes, is made
+up for by the hub's position.  The archive keeps files for `spool.retention`, for a hub that
+comes back older.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from attrs import define
+
+from gateway.sdk.disk import Disk, replace_file
+from gateway.sdk.forwarding import File
+from gateway.store import digests, incarnation
+from gateway.store.directories import Directories
+from gateway.store.incarnation import Incarnation
+from gateway.store.names import Named, parse_file_name
+
+_CHUNK_BYTES = 1 << 20
+
+
+class Unreadable(Exception):
+    """A file that can not be sent as it is; the text says which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A file that is to be sent, as its name says."""
+
+    path: Path
+    named: Named
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A file that was looked at."""
+
+    waiting: Waiting
+    file: File
+
+    @property
+    def events(self) -> int:
+        """How many it has."""
+        named = self.waiting.named
+        return named.last - named.first + 1
+
+
+@define(eq=False)
+class ForwardedFiles:
+    """Those of one gateway.  Blocks; raises OSError.
+
+    *is_ours* says of a node whether its files are: one that had another name once has left
+    some under that.
+    """
+
+    node: str
+    incarnation: Incarnation
+    _directories: Directories
+    _disk: Disk
+    _is_ours: Callable[[str], bool]
+
+    def in_spool(self) -> list[Waiting]:
+        """By node, in order of lsn; our own first: a hub may refuse what we left under
+        another name.
+        """
+        return self._waiting(self._directories.spool)
+
+    def in_archive_behind(self, last: Mapping[str, int]) -> list[Waiting]:
+        """Those of our own node in the archive that a hub lacks which has these."""
+        given_by = self.incarnation.of_lsn
+        return [
+            one
+            for one in self._waiting(self._directories.archive)
+            if one.named.node == self.node
+            and one.named.last > last.get(given_by(one.named.first), 0)
+        ]
+
+    def _waiting(self, directory: Path) -> list[Waiting]:
+        found: list[Waiting] = []
+        ours: dict[str, bool] = {}
+        for name in self._disk.names(directory):
+            if (named := parse_file_name(name)) is None:
+                continue
+            if named.node not in ours:
+                ours[named.node] = self._is_ours(named.node)
+            if ours[named.node]:
+                found.append(Waiting(directory / name, named))
+        return sorted(
+            found,
+            key=lambda one: (one.named.node != self.node, one.named),
+        )
+
+    def look_at(self, waiting: Waiting) -> Outgoing | None:
+        """What is to be said of it; None if it is gone.  Raises `Unreadable`."""
+        path, sha256, size = waiting.path, hashlib.sha256(), 0
+        with contextlib.suppress(FileNotFoundError):
+            with path.open("rb") as opened:
+                while data := opened.read(_CHUNK_BYTES):
+                    sha256.update(data)
+                    size += len(data)
+            said = digests.metadata_of(path)
+            if not said:
+                raise Unreadable(f"{path} is damaged: its footer can not be read")
+            by = digests.said(said, incarnation.KEY) or ""
+            return Outgoing(waiting, File(path.name, by, size, sha256.hexdigest()))
+        return None
+
+    def read(self, outgoing: Outgoing, at: int, size: int) -> bytes:
+        """So many bytes of it, or what is left."""
+        path = outgoing.waiting.path
+        with path.open("rb") as opened:
+            opened.seek(at)
+            data = opened.read(min(size, outgoing.file.bytes - at))
+        if not data:
+            raise OSError(errno.EIO, f"{path} became shorter")
+        return data
+
+    def set_aside(self, waiting: Waiting, why: Unreadable) -> None:
+        """It goes to `poison/`, beside its reason, as with the Spark job: those behind it
+        must not wait for ever.
+        """
+        aside = self._directories.root / "poison"
+        self._disk.make_directory(aside)
+        name = waiting.path.name
+        reason = {"file": name, "why": str(why), "at": time.time()}
+        text = msgspec.json.encode(reason)
+        replace_file(self._disk, aside / f"{name}.json", [text]).close()
+        self._disk.rename(waiting.path, aside / name)
+
+    def has_arrived(self, arrived: Waiting) -> None:
+        """The hub has it: it goes from the spool to the archive."""
+        if arrived.path.parent == self._directories.spool:
+            with contextlib.suppress(FileNotFoundError):
+                to = self._directories.archive / arrived.path.name
+                self._disk.rename(arrived.path, to)
+
+    def arrived_lsn(self, published: int) -> int:
+        """Up to which lsn of our node all has left the spool, of *published* ones."""
+        own = [one.named for one in self.in_spool() if one.named.node == self.node]
+        return min([published, *(named.first - 1 for named in own)])

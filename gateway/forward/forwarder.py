@@ -1,0 +1,275 @@
+"""Keeps a connection to the hub, and tells how it goes.
+
+A connection that ends is made again, with pauses that grow up to ten seconds and differ from
+gateway to gateway.  One that a later life of this node has fenced is not: another gateway has
+this one's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import define
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.config.model import Forward
+from gateway.forward.connection import Connection, Denied, Lost
+from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
+from gateway.sdk.backoff import Backoff
+from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
+from gateway.sdk.outgoing import Streams, User, endpoint
+from gateway.store.names import Named
+
+_LOOK_SECONDS = 10.0
+_FENCED = 412
+_AGAIN = frozenset((0, 409, 500, 503))
+
+
+class _Stopped(Exception):
+    """The daemon stops, or its configuration is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """How it stands with the hub."""
+
+    to: str
+    connected: bool
+    """It has said what it has, and the connection is there."""
+    seconds: float
+    """Since when that is so, or since when it is not."""
+    why: str
+    """Why not; or why the hub takes nothing now, empty if it does."""
+    refused: int
+    """What the hub has answered in place of that, as in docs/forward-v0.md; 0: nothing."""
+
+    @property
+    def fenced(self) -> bool:
+        """Another gateway has this one's name."""
+        return self.refused == _FENCED
+
+    @property
+    def denied(self) -> bool:
+        """It refuses this gateway until somebody does something."""
+        return self.refused not in _AGAIN
+
+
+def connect(reactor: Any, settings: Forward, user: User) -> Deferred[Any]:
+    """Open a connection as configured."""
+    to = urlsplit(settings.to)
+    secure = to.scheme in ("tls", "wss")
+    websocket = None
+    if to.scheme in ("ws", "wss"):
+        websocket = f"//{to.netloc}{to.path or '/'}"
+    target = endpoint(
+        reactor,
+        to.hostname or "",
+        to.port or 0,
+        unix=None if to.scheme != "unix" else Path(to.path),
+        tls=secure,
+        ca=settings.ca,
+        certificate=settings.certificate,
+        private_key=settings.private_key,
+        alpn=() if websocket else [ALPN],
+    )
+    streams = Streams(user, websocket, subprotocols=[SUBPROTOCOL])
+    found: Deferred[Any] = target.connect(streams)
+    return found
+
+
+@define(eq=False, slots=False)
+class Forwarder:
+    """Of one gateway; `start` and `stop`, once each."""
+
+    _log = Logger()
+
+    _settings: Forward
+    _files: ForwardedFiles
+    _reactor: Any
+    _in_thread: Callable[..., Deferred[Any]]
+    _connect: Callable[[Any, Forward, User], Deferred[Any]] = connect
+
+    def __attrs_post_init__(self) -> None:
+        self._backoff = Backoff()
+        self._connection: Connection | None = None
+        self._connecting: Deferred[Any] | None = None
+        self._timer: Any = None
+        self._looks: Any = None
+        self._running = False
+        self._connected = False
+        self._since = self._reactor.seconds()
+        self._why, self._told = "not connected yet", ""
+        self._word = ""
+        self._refused = 0
+        self.arrived_lsn = 0
+        """The hub has all of our node's up to there, as far as that is known."""
+        self.files = 0
+        """What waits at the hub for whoever reads its spool, as it said last."""
+        self.sent_files = self.sent_bytes = self.sent_events = 0
+        """That the hub has told to be there, since the start."""
+        self.connections = 0
+        self.set_aside = 0
+        """Files that could not be read."""
+
+    # The daemon
+
+    def start(self, published_lsn: int) -> None:
+        """Connect, and go on until `stop`; there are files up to that lsn."""
+        self._running = True
+        self.arrived_lsn = self._files.arrived_lsn(published_lsn)
+        self._since = self._reactor.seconds()
+        self._begin()
+        self._look()
+
+    def stop(self) -> None:
+        """Hang up; what is not told to be there is sent again by the next start."""
+        self._running = False
+        self._cancel()
+        if self._looks is not None:
+            self._looks.cancel()
+            self._looks = None
+
+    def configure(self, settings: Forward) -> None:
+        """Go on with these, on a new connection if they are others."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        if self._running:
+            self._cancel()
+            self._refused = 0
+            self._backoff.succeeded()
+            self._begin()
+
+    def published(self) -> None:
+        """There is a new file."""
+        if self._connection is not None:
+            self._connection.wake()
+
+    @property
+    def hub(self) -> Hub:
+        """How it stands."""
+        seconds = self._reactor.seconds() - self._since
+        why = self._word if self._connected else self._why
+        return Hub(self._settings.to, self._connected, seconds, why, self._refused)
+
+    @property
+    def why_waiting(self) -> str:
+        """What files in the spool wait for."""
+        hub = self.hub
+        if not hub.connected:
+            return f"the hub, {hub.to}, is away: {hub.why}"
+        return f"the hub, {hub.to}, is behind" + (f": {hub.why}" if hub.why else "")
+
+    # The connection
+
+    def _begin(self) -> None:
+        self._timer = None
+        settings = self._settings
+        token = "" if settings.token is None else settings.token.get_secret_value()
+        name = settings.name or self._files.node
+        self._connection = connection = Connection(
+            Hello(VERSION, name, token),
+            settings.rate,
+            self._files,
+            self._reactor,
+            self._in_thread,
+            self,
+        )
+        self._connecting = maybeDeferred(
+            self._connect, self._reactor, settings, connection
+        )
+        self._connecting.addErrback(self._failed, connection)
+
+    def _failed(self, why: Failure, connection: Connection) -> None:
+        if connection is self._connection:
+            connection.end(Lost(why.getErrorMessage()))
+
+    def _cancel(self) -> None:
+        connection, self._connection = self._connection, None
+        connecting, self._connecting = self._connecting, None
+        if connection is not None:
+            connection.end(_Stopped())
+        if connecting is not None:
+            connecting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_away("stopped")
+
+    def _look(self) -> None:
+        if self._connection is not None:
+            self._connection.look()
+        self._looks = self._reactor.callLater(_LOOK_SECONDS, self._look)
+
+    def _is_away(self, why: str) -> None:
+        if self._connected:
+            self._since = self._reactor.seconds()
+        self._connected, self._why, self._word = False, why, ""
+
+    # What it tells
+
+    def opened(self) -> None:
+        """See `Observer`."""
+        self._backoff.succeeded()
+        self.connections += 1
+        self._connected, self._since = True, self._reactor.seconds()
+        self._refused = 0
+        self._told = ""
+        self._log.info("Forwarding to {to}", to=self._settings.to)
+
+    def said(self, word: Word) -> None:
+        """See `Observer`."""
+        self._word = word.why
+
+    def has(self, named: Named) -> None:
+        """See `Observer`."""
+        if named.node == self._files.node:
+            self.arrived_lsn = max(self.arrived_lsn, named.last)
+
+    def arrived(self, outgoing: Outgoing, waiting: int) -> None:
+        """See `Observer`."""
+        self.files = waiting
+        self.sent_files += 1
+        self.sent_bytes += outgoing.file.bytes
+        self.sent_events += outgoing.events
+
+    def lacks(self, incarnation: str, first: int, last: int) -> None:
+        """See `Observer`."""
+        self._log.warn(
+            "The hub lacks lsns {first} to {last} of incarnation {incarnation}, of which "
+            "there are no files here any more (spool.retention)",
+            first=first,
+            last=last,
+            incarnation=incarnation or "unknown",
+        )
+
+    def unreadable(self, why: Unreadable) -> None:
+        """See `Observer`."""
+        self.set_aside += 1
+        self._log.error("{why}; it is in poison/ now, and not at the hub", why=why)
+
+    def ended(self, why: Exception) -> None:
+        """See `Observer`."""
+        if self._connection is None:
+            return  # we have ended it
+        self._connection = None
+        self._refused = why.code if isinstance(why, Denied) else 0
+        self._is_away(str(why) or type(why).__name__)
+        if self._why != self._told:
+            self._told = self._why
+            self._log.warn(
+                "Not forwarding to {to}: {why}", to=self._settings.to, why=self._why
+            )
+        if self.hub.fenced:
+            self._log.critical(
+                "Another gateway has this node's name; this one forwards nothing more, "
+                "until it is started again or configured otherwise"
+            )
+        elif self._running:
+            self._timer = self._reactor.callLater(self._backoff.pause(), self._begin)

@@ -1,0 +1,128 @@
+"""Takes the files of other gateways, which forward them: the hub's side, as a plug-in.
+
+`protocol` is the plug-in.  docs/forward-v0.md is the protocol, byte by byte, and
+docs/edge.md says what it is good for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gateway.sdk.protocol import (
+    Context,
+    Port,
+    Protocol,
+    Service,
+    Statistic,
+    Statistics,
+    Unusable,
+    tcp,
+)
+
+if TYPE_CHECKING:
+    from gateway.event import Decode
+    from gateway.protocols.forward.options import Options
+    from gateway.sdk.protocol import Configuration, Listener
+    from gateway.sdk.section import Section
+
+__all__ = ["protocol"]
+
+
+class _Forward(Protocol):
+    name = "forward"
+
+    def options(self) -> type[Section]:
+        from gateway.protocols.forward.options import Options
+
+        return Options
+
+    def starter(self, host: str) -> Mapping[str, Any]:
+        return {"name": "edges", "listen": tcp(host, 7410)}
+
+    def decoder(self, options: Sequence[object]) -> Decode:
+        from gateway.event import Rows
+
+        # It has no batches: what it takes are files.
+        return lambda body: Rows([body], content_type="application/octet-stream")
+
+    def describe(self, options: Options) -> Iterator[str]:
+        if options.tokens:
+            yield f"takes the files of {', '.join(sorted(options.tokens))}"
+
+    def cautions(self, config: Configuration) -> Iterator[str]:
+        from gateway.protocols.forward.options import unproved
+
+        for listener in config.listeners:
+            if listener.protocol == self.name and unproved(listener):
+                yield (
+                    f"{listener.name}: without tokens, whoever may connect can bring "
+                    "events under any node's name; set options.tokens, or "
+                    "tls.client_auth: required"
+                )
+
+    def service(self, context: Context) -> Service:
+        return _Service(context)
+
+
+class _Service(Service):
+    """What all listeners share: where files arrive."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._connections: set[object] = set()
+        self._refused = 0
+
+    def ports(self, listener: Listener[Options]) -> Iterator[Port]:
+        from gateway.protocols.forward.server import accept
+        from gateway.sdk.forwarding import ALPN, SUBPROTOCOL
+
+        context = self._context
+        if context.arrivals is None:
+            raise Unusable(
+                "files of other gateways are taken into a spool that is a directory, and "
+                "not where spool.directory is a bucket, or spool.after is forward"
+            )
+        yield Port(
+            accept=accept(
+                listener,
+                context.node,
+                context.arrivals,
+                context.reactor,
+                self._connections,
+                self._count_refused,
+            ),
+            alpn=[ALPN],
+            subprotocols=[SUBPROTOCOL],
+            mixed=True,
+        )
+
+    def _count_refused(self) -> None:
+        self._refused += 1
+
+    def statistics(self) -> Iterator[Statistics]:
+        """What has come since the start."""
+        arrivals = self._context.arrivals
+        if arrivals is None:
+            return
+        yield Statistics(
+            "arrivals",
+            "Files that other gateways bring",
+            [
+                Statistic("connections", "Gateways that are connected.",
+                          len(self._connections), "gateway_arrivals_connections",
+                          card="gateways connected"),
+                Statistic("files", "Files that were taken.", arrivals.files,
+                          "gateway_arrivals_files_total", counter=True, card="files"),
+                Statistic("bytes", "Their bytes.", arrivals.bytes,
+                          "gateway_arrivals_bytes_total", counter=True, card="bytes",
+                          unit="bytes"),
+                Statistic("events", "Events in them.", arrivals.events,
+                          "gateway_arrivals_events_total", counter=True, card="events"),
+                Statistic("refused", "Connections that were refused.", self._refused,
+                          "gateway_arrivals_refused_total", counter=True, card="refused"),
+            ],
+        )  # fmt: skip
+
+
+protocol = _Forward()

@@ -1,0 +1,438 @@
+"""The hub's end of a connection of an edge: takes its files, one after the other.
+
+    frames ──► begin │ write │ finish ──► Arrivals      in a thread, one at a time
+               Stored ◄─────────────────┘ (only now)
+
+While a step is in its thread, or there is no room, nothing is read of the connection; the
+peer hears why, and every `options.word_interval` that somebody is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from attrs import define
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gateway.protocols.forward.options import Options
+from gateway.sdk import forwarding
+from gateway.sdk.arrivals import Arrivals, Bringing, Unwelcome
+from gateway.sdk.closing import Closing
+from gateway.sdk.costs import ControlBudget
+from gateway.sdk.deadlines import Deadlines
+from gateway.sdk.forwarding import (
+    File,
+    Frames,
+    Hello,
+    Life,
+    Ping,
+    Position,
+    Refused,
+    Stored,
+    Welcome,
+    Word,
+    encode,
+)
+from gateway.sdk.interfaces import Connection, Refusal
+from gateway.sdk.protocol import Settings
+
+_WRITTEN_BYTES = 1 << 18
+"""So much of a file is gathered for a step."""
+_PAUSE_SECONDS = 1.0
+"""Between two looks for room."""
+_LIFE = 16
+"""Control messages that one of these counts for: each may be a file written."""
+
+InThread = Callable[..., "Deferred[Any]"]
+
+
+@define(eq=False, slots=False)
+class ForwardListener:
+    """What the connections of one listener share.  Implements `interfaces.Accept`."""
+
+    options: Options
+    control_messages: int
+    node: str
+    arrivals: Arrivals
+    clock: IReactorTime
+    connections: set[object]
+    """Those of all listeners that have said who they are."""
+    count_refused: Callable[[], None]
+    in_thread: InThread
+
+    def __attrs_post_init__(self) -> None:
+        self.greetings: Deadlines[ForwardServer] = Deadlines(
+            self.clock, self.options.hello_timeout, ForwardServer.never_greeted
+        )
+        self.words: Deadlines[ForwardServer] = Deadlines(
+            self.clock, self.options.word_interval, ForwardServer.say
+        )
+
+    def __call__(self, connection: Connection) -> ForwardServer:
+        """The server of a new connection."""
+        return ForwardServer(self, connection)
+
+
+def accept(
+    settings: Settings[Options],
+    node: str,
+    arrivals: Arrivals,
+    reactor: Any,
+    connections: set[object],
+    count_refused: Callable[[], None],
+    in_thread: InThread | None = None,
+) -> ForwardListener:
+    """What makes the servers of a listener; *in_thread* None: in the reactor's pool."""
+
+    def in_pool(do: Callable[..., Any], *arguments: object) -> Deferred[Any]:
+        pool = reactor.getThreadPool()
+        return deferToThreadPool(reactor, pool, do, *arguments)
+
+    return ForwardListener(
+        settings.options,
+        settings.limits.control_messages,
+        node,
+        arrivals,
+        reactor,
+        connections,
+        count_refused,
+        in_thread or in_pool,
+    )
+
+
+class ForwardServer(Closing):
+    """One connection.  Implements `interfaces.Server`."""
+
+    __slots__ = ("_bringing", "_by", "_control", "_draining", "_file", "_frames",
+                 "_gathered", "_left", "_listener", "_resting", "_taken", "_timer",
+                 "_why")  # fmt: skip
+
+    _log = Logger()
+
+    def __init__(self, listener: ForwardListener, connection: Connection) -> None:
+        super().__init__(connection)
+        self._listener = listener
+        self._frames = Frames()
+        self._by: str | None = None
+        """Who it is; None: it has not said."""
+        self._bringing: Bringing | None = None
+        """Whose node's files come."""
+        self._file: File | None = None
+        """What comes now, …"""
+        self._left = 0
+        """… of which so many bytes are still to come, …"""
+        self._taken = False
+        """… and are written: of what is there already they are not."""
+        self._gathered: list[bytes] = []
+        """Octets for the next step."""
+        self._resting = False
+        """A step is in its thread, or waits for room."""
+        self._why = ""
+        """What for, in the latter case."""
+        self._timer: Any = None
+        self._draining = False
+        self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
+        listener.greetings.watch(self)
+
+    # Called by the network
+
+    def received(self, data: bytes) -> None:
+        """See `interfaces.Server`."""
+        if self._closed:
+            return
+        self._frames.feed(data)
+        self._go_on()
+
+    def drain(self) -> None:
+        """See `interfaces.Server`."""
+        self._draining = True
+        if not self._resting or self._timer is not None:
+            self._stop()
+
+    def _forget(self) -> None:
+        self._closed = True
+        listener = self._listener
+        listener.greetings.forget(self)
+        listener.words.forget(self)
+        listener.connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._resting = None, False
+        if not self._resting:
+            self._let_go()
+
+    # Called by the listener
+
+    def never_greeted(self) -> None:
+        """No hello came."""
+        self._refuse(Unwelcome(400, "no hello"), key="options.hello_timeout")
+
+    def say(self) -> None:
+        """Somebody is here."""
+        if self._bringing is not None and self._bringing.ended is not None:
+            self._refuse(self._bringing.ended)
+            return
+        self._connection.write(encode(Word(self._why)))
+        self._listener.words.watch(self)
+
+    # What comes
+
+    def _go_on(self) -> None:
+        try:
+            while not (self._resting or self._closed):
+                if (frame := self._frames.next()) is None:
+                    break
+                self._take(frame)
+        except Refusal as why:
+            self._refuse(Unwelcome(400, str(why)), key=why.key)
+        except Unwelcome as why:
+            self._refuse(why)
+        if not self._closed:
+            self._connection.hold(self._frames.held_bytes)
+
+    def _take(self, frame: forwarding.Message | bytes) -> None:
+        if self._by is None and not isinstance(frame, Hello):
+            raise Refusal("something else than a hello first")
+        match frame:
+            case bytes():
+                self._octets(frame)
+            case Hello():
+                self._greet(frame)
+            case Ping():
+                self._count(1)
+            case Life() if self._file is None:
+                self._count(_LIFE)
+                bring = self._listener.arrivals.bring
+                self._step(
+                    partial(bring, frame, self._by or ""),
+                    partial(self._brings, frame.node),
+                    late=self._close,
+                )
+            case File() if self._file is None and self._bringing is not None:
+                self._count(1)
+                self._file, self._left = frame, frame.bytes - frame.at
+                if self._left < 0 or frame.at < 0:
+                    raise Unwelcome(422, f"{frame.name} can not go on there")
+                self._begin(frame)
+            case _:
+                raise Refusal(f"{type(frame).__name__} at a time that is not for it")
+
+    def _count(self, messages: int) -> None:
+        if (why := self._control.spend(messages)) is not None:
+            raise why
+
+    def _greet(self, hello: Hello) -> None:
+        if self._by is not None:
+            raise Refusal("a second hello")
+        if hello.version != forwarding.VERSION:
+            only = f"version {hello.version}; {forwarding.VERSION} only"
+            raise Unwelcome(400, only)
+        listener, origin = self._listener, self._connection.origin
+        name, tokens = hello.name, listener.options.tokens
+        if tokens:
+            known = tokens.get(name)
+            secret = b"" if known is None else known.get_secret_value().encode()
+            same = hmac.compare_digest(secret, hello.token.encode())
+            owners = (None, name, f"CN={name}")  # as a certificate may say it
+            if not (known and same and origin.principal in owners):
+                self._refuse(
+                    Unwelcome(401, "no such name and token (options.tokens)"),
+                    wrong_credentials=True,
+                )
+                return
+            origin.principal = name
+        self._by = origin.principal or name
+        listener.greetings.forget(self)
+        listener.connections.add(self)
+        listener.words.watch(self)
+        self._connection.write(encode(Welcome(forwarding.VERSION, listener.node)))
+
+    def _brings(self, node: str, found: Bringing) -> None:
+        if self._bringing is not None:
+            self._close(self._bringing)
+        self._bringing = found
+        self._connection.write(encode(Position(node, found.last, found.begun)))
+
+    def _close(self, bringing: Bringing) -> None:
+        self._listener.in_thread(bringing.close)
+
+    def _begin(self, file: File) -> None:
+        assert self._bringing is not None
+        if why := self._listener.arrivals.why_not(self._left):
+            self._wait(why, partial(self._begin, file))
+            return
+
+        def then(taken: bool) -> None:  # noqa: FBT001 - the answer of `begin`
+            self._taken = taken
+            self._gather()
+
+        self._step(partial(self._bringing.begin, file), then)
+
+    def _octets(self, octets: bytes) -> None:
+        if self._file is None:
+            raise Refusal("octets of no file")
+        self._left -= len(octets)
+        if self._left < 0:
+            raise Unwelcome(422, f"{self._file.name} has more bytes than it says")
+        if self._taken:
+            self._gathered.append(octets)
+        self._gather()
+
+    def _gather(self) -> None:
+        """Write what came, if that is enough, and finish a file that is all there."""
+        assert self._bringing is not None
+        if self._gathered and (
+            not self._left or sum(map(len, self._gathered)) >= _WRITTEN_BYTES
+        ):
+            octets, self._gathered = self._gathered, []
+            write: Callable[[Sequence[bytes]], None] = self._bringing.write
+            self._step(partial(write, octets), lambda _: self._gather())
+        elif not self._left:
+            if self._taken:
+                self._step(self._bringing.finish, self._is_stored)
+            else:
+                self._is_stored(0)
+
+    def _is_stored(self, events: int) -> None:
+        file, self._file = self._file, None
+        assert file is not None
+        waiting = self._listener.arrivals.waiting
+        stored = Stored(file.name, file.incarnation, waiting)
+        self._connection.write(encode(stored))
+        self._control.earn(_LIFE)
+        self._connection.count(events=events)
+
+    # Steps
+
+    def _step(
+        self,
+        do: Callable[[], Any],
+        then: Callable[[Any], None],
+        late: Callable[[Any], None] = lambda _: None,
+    ) -> None:
+        """In a thread; nothing is read before it is over.  *late* is called instead of
+        *then* where the connection is over by then.
+        """
+        self._rest()
+        step = maybeDeferred(self._listener.in_thread, do)
+        step.addCallbacks(
+            partial(self._stepped, then, late), partial(self._failed, do, then, late)
+        )
+
+    def _stepped(
+        self, then: Callable[[Any], None], late: Callable[[Any], None], result: Any
+    ) -> None:
+        self._resting = False
+        if self._closed:
+            late(result)
+            self._let_go()
+            return
+        try:
+            then(result)
+        except Unwelcome as why:
+            self._refuse(why)
+        self._rested()
+
+    def _failed(
+        self,
+        do: Callable[[], Any],
+        then: Callable[[Any], None],
+        late: Callable[[Any], None],
+        failure: Failure,
+    ) -> None:
+        """What the disk does not do now is tried again: nothing is lost by waiting."""
+        self._resting = False
+        if self._closed:
+            self._let_go()
+        elif failure.check(OSError):
+            again = partial(self._step, do, then, late)
+            self._wait(failure.getErrorMessage(), again)
+        elif isinstance(failure.value, Unwelcome):
+            self._refuse(failure.value)
+        else:
+            self._log.failure("Files that are forwarded", failure)
+            self._refuse(Unwelcome(500, f"failed: {failure.getErrorMessage()}"))
+
+    def _wait(self, why: str, then: Callable[[], None]) -> None:
+        """Until there may be room; the peer hears why it is not read."""
+        if self._draining:
+            self._stop()
+            return
+        self._rest()
+        if why != self._why:
+            self._why = why
+            self._connection.write(encode(Word(why)))
+
+        def again() -> None:
+            self._timer, self._resting = None, False
+            then()
+            self._rested()
+
+        self._timer = self._listener.clock.callLater(_PAUSE_SECONDS, again)
+
+    def _rest(self) -> None:
+        if not self._resting:
+            self._resting = True
+            self._connection.pause()
+            self._connection.busy(True)
+
+    def _rested(self) -> None:
+        """Go on, unless there is another step."""
+        if self._closed or self._resting:
+            return
+        if self._why:
+            self._why = ""
+            self._connection.write(encode(Word()))
+        if self._draining:
+            self._stop()
+            return
+        self._connection.busy(False)
+        self._connection.resume()
+        self._connection.again()
+
+    # The end
+
+    def _let_go(self) -> None:
+        bringing, self._bringing = self._bringing, None
+        octets, self._gathered = self._gathered, []
+        if bringing is None:
+            return
+
+        def let_go() -> None:
+            with contextlib.suppress(OSError, Unwelcome):
+                if octets:  # a slow line need not bring them again
+                    bringing.write(octets)
+            bringing.close()
+
+        self._listener.in_thread(let_go)
+
+    def _stop(self) -> None:
+        if not self._closed:
+            self._connection.write(encode(Refused(503, "the gateway stops")))
+            self._hang_up()
+
+    def _refuse(
+        self,
+        why: Unwelcome,
+        *,
+        key: str | None = None,
+        wrong_credentials: bool = False,
+    ) -> None:
+        if self._closed:
+            return
+        self._listener.count_refused()
+        self._refusal = Refusal(
+            f"E{why.code} {why}",
+            key=key,
+            reply=encode(Refused(why.code, str(why))),
+            wrong_credentials=wrong_credentials,
+        )
+        self._hang_up()

@@ -1,0 +1,531 @@
+"""Files that other gateways bring (`gateway.sdk.arrivals`), and what is known of each node.
+
+    arrivals/NODE                              a `Record`, a `statefile`
+    spool/.arriving-INCARNATION-SHA256-NAME    a file of which not all has come, or that has
+                                               no room under its name yet
+
+    1. octets → the hidden file; sync it; look whether it is what its name says; sync the
+       directory
+    2. the record: all up to its last lsn is there, and which file is to be placed; synced
+    3. rename it to its name, unless a file of that name is in the spool: one of an earlier
+       life of the node, which goes first                       whoever reads may see it
+    4. whoever brought it is told
+
+A crash before 2 leaves a part that goes on, or is dropped when its digest is not right; one
+behind it is finished when the node's files come again, or the gateway starts: the record
+says which file that is about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from attrs import define, field
+
+from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.sdk.arrivals import Unwelcome
+from gateway.sdk.disk import Disk, File
+from gateway.sdk.forwarding import Begun, Life
+from gateway.sdk.forwarding import File as Brought
+from gateway.store import digests, incarnation
+from gateway.store.directories import Directories
+from gateway.store.names import Named, is_node_name, parse_file_name
+from gateway.store.statefile import StateFile
+
+_MOST_LIVES = 64
+"""Incarnations of a node that are remembered; the oldest go."""
+_MOST_GROUP_ROWS = 1 << 24
+_HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,64})-([0-9a-f]{64})-(events-.+\.parquet)")
+_INCARNATION = re.compile(r"[0-9a-f]{0,64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_CHUNK_BYTES = 1 << 20
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What is known of one node."""
+
+    by: str
+    """Who brings its files."""
+    current: str
+    """The incarnation that began last."""
+    last: Mapping[str, int]
+    """The last lsn that is here, by incarnation, the oldest first."""
+    placing: str = ""
+    """The hidden name of the last file, which has its own since, unless it is still there."""
+
+
+@define(eq=False, slots=False)
+class _Node:
+    """One node, while the gateway runs.  Its lock is held by whoever changes it."""
+
+    name: str
+    file: StateFile[Record]
+    lock: threading.RLock = field(factory=threading.RLock)
+    record: Record | None = None
+    part: str = ""
+    """The hidden name of a file that has not come whole."""
+    holder: _Bringing | None = None
+    """Who brings its files now."""
+
+
+@define(eq=False, slots=False)
+class Arrivals:
+    """Of one gateway: implements `gateway.sdk.arrivals.Arrivals`.
+
+    *tell* is told what an operator should know; *clock* is the wall's.
+    """
+
+    _node: str
+    _directories: Directories
+    _disk: Disk
+    _tell: Callable[[str], None]
+    _clock: Callable[[], float] = time.time
+    _reader: Callable[[Path], BinaryIO] = field(
+        default=lambda path: path.open("rb"), kw_only=True
+    )
+    """What has come is read with it: it may be much."""
+
+    def __attrs_post_init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        self._lock = threading.Lock()
+        self._why_not: Callable[[int], str | None] = lambda _: None
+        self._files: Callable[[], int] = lambda: 0
+        self.files = self.bytes = self.events = 0
+        """That have arrived since the start."""
+
+    def watch(
+        self, why_not: Callable[[int], str | None], files: Callable[[], int]
+    ) -> None:
+        """*why_not* says why the spool has no room for so many bytes, *files* how many are
+        there.
+        """
+        self._why_not, self._files = why_not, files
+
+    @property
+    def waiting(self) -> int:
+        """See `sdk.arrivals.Arrivals`."""
+        return self._files()
+
+    def why_not(self, size: int = 0) -> str | None:
+        """See `sdk.arrivals.Arrivals`."""
+        return self._why_not(size)
+
+    def has(self, node: str) -> bool:
+        """Whether that node's files arrive here, or did.  Any thread."""
+        with self._lock:
+            known = self._nodes.get(node)
+        if known is not None and known.record is not None:
+            return True
+        return is_node_name(node) and self._disk.exists(self._directory / node)
+
+    @property
+    def nodes(self) -> Mapping[str, Record]:
+        """What is known of those whose files have come since the start.  Any thread."""
+        with self._lock:
+            known = [*self._nodes.values()]
+        return {one.name: one.record for one in known if one.record is not None}
+
+    @property
+    def bringing(self) -> int:
+        """How many nodes' files somebody is there to bring."""
+        with self._lock:
+            return sum(one.holder is not None for one in self._nodes.values())
+
+    def recover(self) -> None:
+        """Place what a crash has left.  Blocks; raises OSError."""
+        found: dict[str, list[str]] = {}
+        for name in self._disk.names(self._directories.spool):
+            if (parsed := _parse(name)) is not None:
+                named = parse_file_name(parsed.public)
+                assert named is not None
+                found.setdefault(named.node, []).append(name)
+        for node, names in found.items():
+            known = self._known(node)
+            with known.lock:
+                self._place(known)
+                placing = "" if known.record is None else known.record.placing
+                parts = [name for name in names if name != placing]
+                known.part = parts.pop() if parts else ""
+                for name in parts:  # none can be; whoever looks for room is glad of it
+                    self._disk.unlink(self._directories.spool / name)
+
+    def bring(self, life: Life, by: str) -> _Bringing:
+        """See `sdk.arrivals.Arrivals`."""
+        self._check(life)
+        known = self._known(life.node)
+        with known.lock:
+            record = self._begun(known, life, by)
+            if record != known.record:
+                self._disk.make_directory(self._directory)
+                known.file.write(record)
+                known.record = record
+            if (before := known.holder) is not None:
+                before.end(life)
+            known.holder = _Bringing(self, known, life)
+            return known.holder
+
+    def _check(self, life: Life) -> None:
+        node = life.node
+        if not is_node_name(node):
+            raise Unwelcome(422, f"{node!r} is no node's name")
+        journal = self._directories.journal_of(node)
+        if node == self._node or self._disk.exists(journal):
+            raise Unwelcome(403, f"node {node} has its journal on this machine")
+        for one in (life.incarnation, *life.earlier):
+            if not _INCARNATION.fullmatch(one):
+                raise Unwelcome(422, f"{one!r} is no incarnation")
+
+    def _begun(self, known: _Node, life: Life, by: str) -> Record:
+        """The record with which that life goes on."""
+        record, node, new = known.record, life.node, life.incarnation
+        if record is None:
+            return Record(by, new, {new: 0})
+        if record.by != by:
+            raise Unwelcome(
+                403,
+                f"node {node} is brought by {record.by}, not by {by}; if that is over, stop "
+                f"this gateway and remove {known.file.path}",
+            )
+        if new == record.current:
+            return record
+        if new in record.last:
+            raise Unwelcome(
+                412,
+                f"node {node} has begun another life, {record.current}, since {new}: two "
+                "gateways have its name, or an old copy of one was started",
+            )
+        if record.current not in life.earlier:
+            self._tell(
+                f"node {node} began anew: incarnation {new} knows nothing of "
+                f"{record.current}, of which all up to lsn {record.last[record.current]} "
+                "is here; what that one had acknowledged behind it, and not forwarded, is "
+                "lost with its disk.  If it still runs, two gateways have this name, and it "
+                "is refused from now on"
+            )
+        last = {**record.last, new: 0}
+        for oldest in [*last][: max(0, len(last) - _MOST_LIVES)]:
+            del last[oldest]
+        return Record(by, new, last, record.placing)
+
+    def _known(self, node: str) -> _Node:
+        with self._lock:
+            if (known := self._nodes.get(node)) is not None:
+                return known
+        file = StateFile(self._directory / node, Record, self._disk)
+        record, damaged = file.read()
+        if damaged is not None:
+            self._tell(
+                f"{damaged}: what of node {node} is here is not known any more, and what it "
+                "forwards again is dropped by the Spark job"
+            )
+        with self._lock:
+            return self._nodes.setdefault(node, _Node(node, file, record=record))
+
+    def arrived(self, size: int, named: Named) -> None:
+        """A file has come.  Any thread."""
+        with self._lock:
+            self.files += 1
+            self.bytes += size
+            self.events += named.last - named.first + 1
+
+    @property
+    def _directory(self) -> Path:
+        return self._directories.arrivals
+
+    def _place(self, known: _Node) -> bool:
+        """Give the last file its name; False while another one has it."""
+        placing = "" if known.record is None else known.record.placing
+        if not placing:
+            return True
+        spool = self._directories.spool
+        if not self._disk.exists(spool / placing):
+            return True
+        public = spool / _parsed(placing).public
+        if self._disk.exists(public):
+            return False
+        self._disk.rename(spool / placing, public)
+        return True
+
+
+class _Arriving(NamedTuple):
+    """What the name of a hidden file says."""
+
+    incarnation: str
+    sha256: str
+    public: str
+    """Its name to be."""
+
+    @property
+    def hidden(self) -> str:
+        """That name."""
+        return f".arriving-{self.incarnation}-{self.sha256}-{self.public}"
+
+
+def _parse(name: str) -> _Arriving | None:
+    found = _HIDDEN.fullmatch(name)
+    if found is None or parse_file_name(found[3]) is None:
+        return None
+    return _Arriving(found[1], found[2], found[3])
+
+
+def _parsed(name: str) -> _Arriving:
+    found = _parse(name)
+    assert found is not None
+    return found
+
+
+@define(eq=False)
+class _InHand:
+    """A file that is coming."""
+
+    brought: Brought
+    named: Named
+    file: File
+    at: int = 0
+    """So much of it is there, and …"""
+    sha256: hashlib._Hash = field(factory=hashlib.sha256)
+    """… the digest of that."""
+
+
+@define(eq=False, slots=False)
+class _Bringing:
+    """The files of one node: implements `gateway.sdk.arrivals.Bringing`."""
+
+    _arrivals: Arrivals
+    _known: _Node
+    _life: Life
+
+    def __attrs_post_init__(self) -> None:
+        self.ended: Unwelcome | None = None
+        """See `sdk.arrivals.Bringing`."""
+        self._hand: _InHand | None = None
+
+    @property
+    def last(self) -> Mapping[str, int]:
+        """See `sdk.arrivals.Bringing`."""
+        record = self._known.record
+        return {} if record is None else record.last
+
+    @property
+    def begun(self) -> Begun | None:
+        """See `sdk.arrivals.Bringing`."""
+        if not (part := self._known.part):
+            return None
+        found, path = _parsed(part), self._spool / part
+        with contextlib.suppress(OSError):
+            at = self._disk.size(path)
+            return Begun(found.public, found.incarnation, found.sha256, at)
+        return None
+
+    def begin(self, file: Brought) -> bool:
+        """See `sdk.arrivals.Bringing`."""
+        with self._going_on():
+            named = self._look_at(file)
+            if named.last <= self.last.get(file.incarnation, 0):
+                return False
+            if not self._arrivals._place(self._known):  # noqa: SLF001 - of one module
+                raise BlockingIOError(
+                    errno.EAGAIN,
+                    "a file of an earlier life of the node has its name, and waits for "
+                    "whoever reads the spool",
+                )
+            self._hand = self._opened(file, named)
+            return True
+
+    def _look_at(self, file: Brought) -> Named:
+        named = parse_file_name(file.name)
+        if named is None or named.node != self._life.node:
+            raise Unwelcome(422, f"{file.name!r} is no file of node {self._life.node}")
+        if not _SHA256.fullmatch(file.sha256) or file.bytes <= 0:
+            raise Unwelcome(422, f"{file.name}: without a digest, or without a size")
+        lives = {*self.last, self._life.incarnation, *self._life.earlier}
+        if file.incarnation not in lives:
+            raise Unwelcome(
+                422, f"{file.name} is of incarnation {file.incarnation}, not announced"
+            )
+        return named
+
+    def _opened(self, brought: Brought, named: Named) -> _InHand:
+        known, at = self._known, brought.at
+        part = _Arriving(brought.incarnation, brought.sha256, brought.name).hidden
+        path = self._spool / part
+        self._close()
+        if known.part and known.part != part:
+            self._disk.unlink(self._spool / known.part)
+            known.part = ""
+        if not at:
+            self._disk.unlink(path)
+            known.part = part
+            return _InHand(brought, named, self._disk.create(path))
+        if known.part != part or self._disk.size(path) != at:
+            raise Unwelcome(409, f"{brought.name} can not go on at byte {at}")
+        hand = _InHand(brought, named, self._disk.open(path), at)
+        with self._arrivals._reader(path) as opened:  # noqa: SLF001 - likewise
+            while data := opened.read(_CHUNK_BYTES):
+                hand.sha256.update(data)
+        return hand
+
+    def write(self, octets: Sequence[bytes]) -> None:
+        """See `sdk.arrivals.Bringing`."""
+        with self._holding() as hand:
+            size = sum(map(len, octets))
+            if hand.at + size > hand.brought.bytes:
+                raise Unwelcome(
+                    422, f"{hand.brought.name} has more bytes than were announced"
+                )
+            try:
+                hand.file.write(octets)
+            except OSError:
+                hand.file.truncate(hand.at)
+                raise
+            hand.at += size
+            for each in octets:
+                hand.sha256.update(each)
+
+    def finish(self) -> int:
+        """See `sdk.arrivals.Bringing`."""
+        with self._holding() as hand:
+            known, brought = self._known, hand.brought
+            path = self._spool / known.part
+            self._see_to_it_that_it_is_whole(hand, path)
+            # By this clock: the other's may be anything.
+            self._disk.set_times(path, self._arrivals._clock())  # noqa: SLF001 - likewise
+            self._disk.sync_directory(self._spool)
+            assert known.record is not None
+            last = {**known.record.last, brought.incarnation: hand.named.last}
+            record = msgspec.structs.replace(
+                known.record, last=last, placing=known.part
+            )
+            known.file.write(record)
+            known.record, known.part = record, ""
+            self._close()
+            self._arrivals.arrived(brought.bytes, hand.named)
+            # Where that fails, or a crash undoes it, the record says what is to be done.
+            with contextlib.suppress(OSError):
+                self._arrivals._place(known)  # noqa: SLF001 - likewise
+            return hand.named.last - hand.named.first + 1
+
+    def _see_to_it_that_it_is_whole(self, hand: _InHand, path: Path) -> None:
+        """And synced; what is not goes."""
+        name = hand.brought.name
+        try:
+            hand.file.sync()
+        except OSError as why:  # what is on the disk now, nobody knows
+            self._drop()
+            raise Unwelcome(503, f"{name} could not be synced: {why}") from why
+        if hand.at != hand.brought.bytes:
+            self._drop()
+            raise Unwelcome(422, f"{name} ended early, after {hand.at} bytes")
+        if hand.sha256.hexdigest() != hand.brought.sha256:
+            self._drop()
+            raise Unwelcome(409, f"{name}: its bytes are not those that were announced")
+        with self._arrivals._reader(path) as opened:  # noqa: SLF001 - likewise
+            by = hand.brought.incarnation
+            wrong = why_no_spool_file(opened, hand.named, by)
+        if wrong is not None:
+            self._drop()
+            raise Unwelcome(422, f"{name}: {wrong}")
+
+    def close(self) -> None:
+        """See `sdk.arrivals.Bringing`."""
+        with self._known.lock:
+            self._close()
+            if self._known.holder is self:
+                self._known.holder = None
+
+    def end(self, by: Life) -> None:
+        """Somebody else brings the node's files: as *by* says."""
+        code, why = 409, "by a newer connection"
+        if by.incarnation != self._life.incarnation:
+            code, why = 412, f"by a later life of it, {by.incarnation}"
+        self.ended = Unwelcome(code, f"node {by.node} is brought {why}")
+        self._close()
+
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        with self._known.lock:
+            if self.ended is not None:
+                raise self.ended
+            yield
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[_InHand]:
+        with self._going_on():
+            assert self._hand is not None  # `begin` comes first
+            yield self._hand
+
+    @property
+    def _disk(self) -> Disk:
+        return self._arrivals._disk  # noqa: SLF001 - likewise
+
+    @property
+    def _spool(self) -> Path:
+        return self._arrivals._directories.spool  # noqa: SLF001 - likewise
+
+    def _drop(self) -> None:
+        self._close()
+        self._disk.unlink(self._spool / self._known.part)
+        self._known.part = ""
+
+    def _close(self) -> None:
+        if self._hand is not None:
+            self._hand.file.close()
+            self._hand = None
+
+
+def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
+    """Why a file is not one that a gateway has written, with just these events, given by
+    incarnation *by*; None if it is.  Raises OSError.
+
+    A reader of the spool takes for granted what is looked at here.
+    """
+    try:
+        with pq.ParquetFile(opened) as file:
+            return _why_no_spool_file(file, named, by)
+    except OSError as why:
+        if why.errno is not None:  # the disk's; Arrow's own have none
+            raise
+        return str(why)
+    except (pa.ArrowException, ValueError, MemoryError) as why:
+        return f"can not be read: {why}"
+
+
+def _why_no_spool_file(file: pq.ParquetFile, named: Named, by: str) -> str | None:
+    said = file.metadata.metadata or {}
+    version = digests.said(said, SCHEMA_VERSION_KEY) or "0"
+    if not version.isdigit() or int(version) > SCHEMA_VERSION:
+        return (
+            f"it has form {version}, and {SCHEMA_VERSION} is the newest known here: this "
+            "gateway is to be upgraded first"
+        )
+    if not file.schema_arrow.equals(SCHEMA):
+        return "its columns are not those of events"
+    if (digests.said(said, incarnation.KEY) or "") != by:
+        return f"it says that another incarnation than {by or 'an unknown one'} gave its lsns"
+    if file.metadata.num_rows != named.last - named.first + 1:
+        return f"it has {file.metadata.num_rows} events"
+    expected = named.first
+    for number in range(file.num_row_groups):
+        if file.metadata.row_group(number).num_rows > _MOST_GROUP_ROWS:
+            return f"a group of more than {_MOST_GROUP_ROWS} rows"
+        group = file.read_row_group(number, columns=["node", "lsn"])
+        lsns = group["lsn"].to_numpy()
+        if (lsns != np.arange(expected, expected + len(lsns))).any():
+            return "its lsns are not those of its name"
+        expected += len(lsns)
+        if pc.unique(group["node"]).cast(pa.string()).to_pylist() != [named.node]:
+            return "it has events of other nodes"
+    return None

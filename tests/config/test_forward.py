@@ -1,0 +1,78 @@
+"""`forward`, and what must be so beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway import config
+
+Load = Callable[..., config.Config]
+Problems = Callable[..., list[str]]
+
+FORWARDING = "spool: {after: forward}\nforward: {to: 'tls://hub:7410'}"
+
+
+def test_an_address_is_enough(load: Load) -> None:
+    """All the rest has its defaults, and there is no job."""
+    loaded = load(FORWARDING)
+    assert loaded.forward is not None
+    assert loaded.forward.to == "tls://hub:7410"
+    assert loaded.forward.name is loaded.forward.token is loaded.forward.rate is None
+    assert not loaded.spool.has_job
+    assert load("").forward is None
+    assert load("").spool.has_job
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "tcp://10.0.0.1:7410",
+        "tls://[2001:db8::1]:7410",
+        "ws://hub:80",
+        "wss://hub.example.org:443/edges",
+        "unix:/run/hub.sock",
+    ],
+)
+def test_addresses(load: Load, to: str) -> None:
+    """With a port, but for a socket of this machine."""
+    loaded = load(f"spool: {{after: forward}}\nforward: {{to: '{to}'}}")
+    assert loaded.forward is not None
+    assert loaded.forward.to == to
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        *(
+            (
+                f"spool: {{after: forward}}\nforward: {{to: '{to}'}}",
+                "forward.to: must be like tls://hub.example.org:7410",
+            )
+            for to in ("hub:7410", "tls://hub", "tls://hub:x", "tls://hub:70000",
+                       "https://hub:1", "tcp://hub:1/path", "tcp://me@hub:1")
+        ),
+        ("spool: {after: forward}", "forward: is required, because spool.after is forward"),
+        (
+            "forward: {to: 'tls://hub:1'}",
+            "spool.after: must be forward, and not archive: files are the hub's then",
+        ),
+        (
+            "spool: {after: forward, directory: 's3://bucket'}\nforward: {to: 'tls://hub:1'}",
+            "spool.directory: must be a directory, and not s3://bucket",
+        ),
+        (
+            "spool: {after: forward}\nforward: {to: 'tcp://hub:1', ca: gateway.yaml}",
+            "forward.ca: is for tls: and wss:, and to is tcp://hub:1",
+        ),
+        (
+            ("spool: {after: forward}\n"
+            "forward: {to: 'tls://hub:1', private_key: gateway.yaml}"),
+            "forward.certificate: is needed too",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(problems: Problems, text: str, problem: str) -> None:
+    """Is told, at its place."""
+    assert any(problem in one for one in problems(text)), problems(text)

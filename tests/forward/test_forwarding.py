@@ -1,0 +1,483 @@
+"""An edge and a hub in memory: files go over once, whatever becomes of the line."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet import error
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from forwarded import A, B, Sent
+from gateway.config.model import Forward
+from gateway.forward import Forwarder
+from gateway.forward.files import ForwardedFiles
+from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.server import accept
+from gateway.store.arrivals import Arrivals
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.incarnation import Incarnation
+from gateway.testing import FakeConnection
+from gateway_testkit.settings import options_of, settings
+
+
+class Line:
+    """A connection between the two, which may be cut after so many bytes from the edge, or
+    from the hub.
+    """
+
+    def __init__(self, hub: Hub, user: Any, up: float, down: float) -> None:
+        self.hub, self.user = hub, user
+        self.up, self.down = up, down
+        """Bytes until it is cut."""
+        self.cut_off = False
+        self.choked: Callable[[bool], None] = lambda _: None
+        self.connection = FakeConnection(protocol="forward")
+        self.connection.serve(hub.listener(self.connection))
+
+    # What the edge does
+
+    def send(self, data: bytes) -> None:
+        if self.cut_off:
+            return
+        some = data[: int(min(len(data), self.up))]
+        self.up -= len(data)
+        if some:
+            self.connection.deliver(some)
+        if self.up < 0:
+            self.cut()
+
+    def abort(self) -> None:
+        self.cut()
+
+    close = abort
+
+    def when_choked(self, tell: Callable[[bool], None]) -> None:
+        self.choked = tell
+
+    # What the hub does
+
+    def pump(self) -> None:
+        """What the hub has written comes to the edge."""
+        if self.cut_off:
+            return
+        data, refused = self.connection.sent, self.connection.refused
+        self.connection.clear()
+        if refused is not None:
+            data += refused.reply
+        some = data[: int(min(len(data), self.down))]
+        self.down -= len(data)
+        if some:
+            self.user.received(some)
+        if self.down < 0 or self.connection.closed or refused is not None:
+            self.cut()
+
+    def cut(self) -> None:
+        if self.cut_off:
+            return
+        self.cut_off = True
+        if not self.connection.closed:
+            self.connection.lose()
+        self.user.closed(Failure(error.ConnectionDone()))
+
+
+class Hub:
+    """One that keeps what it takes in a directory; `restart` is a kill."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.directories = Directories.under(folder)
+        self.directories.spool.mkdir(parents=True)
+        self.clock = clock
+        self.full: str | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        arrivals = Arrivals("hub", self.directories, RealDisk(), lambda _: None)
+        arrivals.recover()
+        arrivals.watch(lambda _: self.full, lambda: len(self.files()))
+        self.arrivals = arrivals
+        self.listener = accept(
+            settings(Options), "hub", arrivals, self.clock, set(), int,
+            maybeDeferred,
+        )  # fmt: skip
+
+    def files(self) -> dict[str, bytes]:
+        spool = self.directories.spool
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(spool.iterdir())
+            if path.name[0] != "."
+        }
+
+
+class Pair:
+    """An edge with files, its forwarder, and a hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = Clock()
+        self.hub = Hub(folder / "hub", self.clock)
+        self.edge = Directories.under(folder / "edge")
+        for directory in (self.edge.spool, self.edge.archive):
+            directory.mkdir(parents=True)
+        self.incarnation = Incarnation(A, 1, 0)
+        self.lines: list[Line] = []
+        self.cuts: Iterator[tuple[float, float]] = iter(())
+        """Of the next connections."""
+        self.away = False
+        self.settings = options_of(Forward, to="tcp://hub:7410")
+        self.begin()
+
+    def begin(self) -> None:
+        """The edge starts."""
+        files = ForwardedFiles(
+            "edge", self.incarnation, self.edge, RealDisk(), lambda node: node == "edge"
+        )
+        self.forwarder = Forwarder(
+            self.settings,
+            files,
+            self.clock,
+            maybeDeferred,
+            self._connect,
+        )
+
+    def _connect(self, reactor: object, to: object, user: Any) -> Deferred[Any]:
+        if self.away:
+            return fail(error.ConnectionRefusedError())
+        line = Line(self.hub, user, *next(self.cuts, (float("inf"), float("inf"))))
+        self.lines.append(line)
+        user.connected(line)
+        if not line.cut_off:
+            user.opened()
+        return succeed(None)
+
+    def publish(self, *files: Sent) -> None:
+        for one in files:
+            (self.edge.spool / one.name).write_bytes(one.data)
+        self.forwarder.published()
+
+    def run(self, seconds: float = 5.0) -> None:
+        """Time goes by."""
+        for _ in range(int(seconds * 10)):
+            if self.lines:
+                self.lines[-1].pump()
+            self.clock.advance(0.1)
+
+    def waiting(self) -> list[str]:
+        return sorted(path.name for path in self.edge.spool.iterdir())
+
+    def archived(self) -> list[str]:
+        return sorted(path.name for path in self.edge.archive.iterdir())
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+FILES = [Sent(1, 200), Sent(201), Sent(204, 2), Sent(206, 500)]
+ALL = {one.name: one.data for one in FILES}
+
+
+def test_files_go_to_the_hub_in_order(pair: Pair) -> None:
+    """Those that are there, and those that come; each stays in the spool until the hub has
+    it, and then in the archive.
+    """
+    pair.publish(*FILES[:2])
+    pair.forwarder.start(0)
+    assert not pair.forwarder.hub.connected
+    pair.run()
+    assert pair.forwarder.hub.connected
+    assert [*pair.hub.files()] == [*ALL][:2]
+    assert pair.waiting() == []
+    pair.publish(*FILES[2:])
+    pair.run()
+    assert pair.hub.files() == ALL
+    assert pair.archived() == [*ALL]
+    forwarder = pair.forwarder
+    assert (forwarder.sent_files, forwarder.sent_events) == (4, 705)
+    assert forwarder.sent_bytes == sum(map(len, ALL.values()))
+    assert forwarder.files == 4
+    assert len(pair.lines) == 1
+
+
+def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
+    """A hub that has it and could not say so: it stays, and is not sent again."""
+    pair.cuts = iter([(float("inf"), 150)])
+    pair.publish(FILES[0])
+    pair.forwarder.start(0)
+    for _ in range(3):
+        pair.lines[0].pump()
+    assert pair.lines[0].cut_off
+    assert pair.hub.files() == {FILES[0].name: FILES[0].data}
+    assert pair.waiting() == [FILES[0].name]
+    sent = len(pair.lines)
+    pair.run()
+    assert len(pair.lines) == sent + 1
+    assert pair.archived() == [FILES[0].name]
+    assert pair.forwarder.sent_files == 0
+
+
+def test_the_line_is_cut_in_every_place(tmp_path: Path) -> None:
+    """After any number of bytes that either side says: all of it is there once, in the same bytes."""
+    whole = Pair(tmp_path / "whole")
+    whole.publish(*FILES[1:3])
+    whole.forwarder.start(0)
+    heard = 0
+    connection = whole.lines[0].connection
+    for _ in range(20):
+        heard += len(connection.sent)
+        whole.run(0.1)
+    said = sum(len(one.data) + 300 for one in FILES[1:3]) + 300
+    places = [(at, float("inf")) for at in range(0, said, 127)]
+    places += [(float("inf"), at) for at in range(0, heard, 3)]
+    for number, place in enumerate(places):
+        pair = Pair(tmp_path / str(number))
+        pair.cuts = iter([place])
+        pair.publish(*FILES[1:3])
+        pair.forwarder.start(0)
+        pair.run(3)
+        assert pair.hub.files() == {one.name: one.data for one in FILES[1:3]}, place
+        assert pair.waiting() == [], place
+        pair.forwarder.stop()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_that_are_cut_again_and_again(tmp_path: Path, seed: int) -> None:
+    """And both ends are killed meanwhile; files come all the while, and what was told to be
+    there stays there.
+    """
+    chance = random.Random(seed)
+    pair = Pair(tmp_path)
+
+    def cuts() -> Iterator[tuple[float, float]]:
+        for _ in range(40):
+            yield chance.choice([
+                (chance.randrange(9000), float("inf")),
+                (float("inf"), chance.randrange(900)),
+                (chance.randrange(4000), chance.randrange(400)),
+            ])  # fmt: skip
+
+    pair.cuts = cuts()
+    pair.forwarder.start(0)
+    told: set[str] = set()
+    for sent in FILES:
+        pair.publish(sent)
+        for _ in range(chance.randrange(20)):
+            pair.run(chance.random() * 2)
+            told |= {*pair.archived()}
+            assert told <= {*pair.hub.files()}
+            if chance.random() < 0.2:
+                if pair.lines:
+                    pair.lines[-1].cut()
+                pair.hub.restart()
+            if chance.random() < 0.2:
+                pair.forwarder.stop()
+                pair.begin()
+                pair.forwarder.start(0)
+    pair.cuts = iter(())
+    if pair.lines:
+        pair.lines[-1].cut()
+    pair.run(30)
+    assert pair.hub.files() == ALL
+    assert pair.archived() == [*ALL]
+
+
+def test_a_hub_that_is_away(pair: Pair) -> None:
+    """It is asked again, with pauses that grow; how long it is away, and why, is known."""
+    pair.away = True
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run(60)
+    hub = pair.forwarder.hub
+    assert not hub.connected
+    assert hub.seconds == pytest.approx(60)
+    assert "refused" in hub.why
+    assert pair.forwarder.why_waiting.startswith("the hub, tcp://hub:7410, is away: ")
+    assert pair.waiting() == [*ALL]
+    pair.away = False
+    pair.run(20)
+    assert pair.hub.files() == ALL
+
+
+def test_a_hub_without_room(pair: Pair) -> None:
+    """Its reason is known here; nothing is sent again, and nothing leaves."""
+    pair.hub.full = "the spool holds 20 GiB"
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run(70)
+    assert pair.forwarder.hub.why == "the spool holds 20 GiB"
+    assert pair.forwarder.why_waiting == (
+        "the hub, tcp://hub:7410, is behind: the spool holds 20 GiB"
+    )
+    assert pair.waiting() == [*ALL]
+    pair.hub.full = None
+    pair.run()
+    assert pair.hub.files() == ALL
+    assert pair.forwarder.hub.why == ""
+    assert len(pair.lines) == 1
+
+
+def test_a_hub_that_says_nothing(pair: Pair) -> None:
+    """A line that is dead and not closed is given up after a minute."""
+    pair.publish(FILES[0])
+    pair.forwarder.start(0)
+    line = pair.lines[0]
+    for _ in range(80):
+        pair.clock.advance(1)
+        if line.cut_off:
+            break
+    assert line.cut_off
+    assert "nothing was heard for 60 s" in pair.forwarder.hub.why
+    pair.run()
+    assert pair.archived() == [FILES[0].name]
+
+
+def test_a_sign_of_life(pair: Pair) -> None:
+    """An edge with nothing to send is not taken for one that is gone."""
+    pair.forwarder.start(0)
+    pair.run()
+    connection = pair.lines[0].connection
+    seen = []
+    deliver = connection.deliver
+    connection.deliver = lambda data: (seen.append(data), deliver(data))  # type: ignore[assignment, func-returns-value]
+    pair.run(120)
+    assert 3 <= len(seen) <= 4
+    assert not pair.lines[0].cut_off
+
+
+def test_a_transport_that_takes_no_more(pair: Pair) -> None:
+    """Then nothing more is read of the disk, and nothing queued."""
+    pair.forwarder.start(0)
+    pair.run(1)
+    pair.lines[0].choked(False)
+    pair.publish(FILES[0])
+    pair.run(2)
+    assert pair.waiting() == [FILES[0].name]
+    assert not pair.hub.files()
+    pair.lines[0].choked(True)
+    pair.run(1)
+    assert pair.archived() == [FILES[0].name]
+
+
+def test_a_rate(pair: Pair) -> None:
+    """So many bytes a second, and no more; others have the rest of the line."""
+    large = Sent(1, 60_000)
+    pair.settings = options_of(Forward, to="tcp://hub:7410", rate=1 << 14)
+    pair.begin()
+    pair.publish(large)
+    pair.forwarder.start(0)
+    seconds = len(large.data) / (1 << 14)
+    assert seconds > 2
+    pair.run(seconds - 1.5)
+    assert pair.waiting() == [large.name]
+    pair.run(3)
+    assert pair.archived() == [large.name]
+
+
+def test_a_hub_that_comes_back_older(pair: Pair) -> None:
+    """It is sent again what it lacks, out of the archive, where that still is."""
+    pair.publish(*FILES)
+    pair.forwarder.start(0)
+    pair.run()
+    record = pair.hub.directories.arrivals / "edge"
+    pair.lines[-1].cut()
+    for one in FILES[1:]:
+        (pair.hub.directories.spool / one.name).unlink()
+    record.unlink()
+    pair.hub.restart()
+    pair.hub.arrivals.bring(_life(), "edge").close()
+    (pair.hub.directories.spool / FILES[0].name).unlink()
+    pair.run(20)
+    assert pair.hub.files() == ALL
+    assert pair.archived() == [*ALL]
+
+
+def _life() -> Any:
+    from gateway.sdk.forwarding import Life
+
+    return Life("edge", A)
+
+
+def test_an_edge_that_was_restored_from_a_copy(pair: Pair) -> None:
+    """It is another incarnation, and says which it goes on with: what is left of that comes,
+    what is there does not come again.
+    """
+    pair.publish(FILES[0])
+    pair.forwarder.start(0)
+    pair.run()
+    pair.forwarder.stop()
+    pair.incarnation = Incarnation(B, 204, 0, (A,), begins=(1,))
+    pair.begin()
+    new = Sent(204, 2, by=B)
+    pair.publish(FILES[0], FILES[1], new)
+    pair.forwarder.start(0)
+    pair.run()
+    assert [*pair.hub.files()] == [FILES[0].name, FILES[1].name, new.name]
+    assert pair.waiting() == []
+    record = pair.hub.arrivals.nodes["edge"]
+    assert (record.current, dict(record.last)) == (B, {A: 203, B: 205})
+
+
+def test_two_gateways_of_one_name(pair: Pair, tmp_path: Path) -> None:
+    """The one that began first is refused for good, and knows why; nothing of it is lost
+    here.
+    """
+    pair.publish(FILES[0])
+    pair.forwarder.start(0)
+    pair.run()
+    other = Pair(tmp_path / "other")
+    other.hub, other.incarnation = pair.hub, Incarnation(B, 1, 0)
+    other.begin()
+    other.forwarder.start(0)
+    other.run(1)
+    pair.publish(FILES[1])
+    pair.run(15)
+    assert pair.forwarder.hub.fenced
+    assert "by a later life of it" in pair.forwarder.hub.why
+    assert pair.waiting() == [FILES[1].name]
+    lines = len(pair.lines)
+    pair.run(60)
+    assert len(pair.lines) == lines
+    pair.forwarder.configure(options_of(Forward, to="tcp://hub:7410", name="edge-b"))
+    pair.run(2)
+    assert len(pair.lines) > lines
+    assert not pair.forwarder.hub.connected
+
+
+def test_a_file_that_is_damaged(pair: Pair) -> None:
+    """It is set aside with its reason, as the Spark job does, and the others go on."""
+    broken = pair.edge.spool / FILES[0].name
+    pair.publish(FILES[0], FILES[1])
+    broken.write_bytes(b"no Parquet")
+    pair.forwarder.start(0)
+    pair.run()
+    assert [*pair.hub.files()] == [FILES[1].name]
+    aside = pair.edge.root / "poison"
+    assert sorted(path.name for path in aside.iterdir()) == [
+        broken.name, f"{broken.name}.json"
+    ]  # fmt: skip
+    assert "footer can not be read" in (aside / f"{broken.name}.json").read_text()
+    assert pair.forwarder.set_aside == 1
+
+
+def test_another_configuration(pair: Pair) -> None:
+    """It goes on with that, on a new connection; with the same one it does not."""
+    pair.forwarder.start(0)
+    pair.run(1)
+    pair.forwarder.configure(options_of(Forward, to="tcp://hub:7410"))
+    assert not pair.lines[0].cut_off
+    pair.forwarder.configure(options_of(Forward, to="tcp://hub:7410", rate=1 << 20))
+    assert pair.lines[0].cut_off
+    pair.publish(FILES[0])
+    pair.run(1)
+    assert pair.archived() == [FILES[0].name]
+    pair.forwarder.stop()
+    pair.clock.pump([10, 10])  # what the hub has
+    assert not pair.clock.getDelayedCalls()

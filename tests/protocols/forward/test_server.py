@@ -1,0 +1,449 @@
+"""The hub's end of a connection: what it says to edges, and when."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.task import Clock
+
+from forwarded import A, B, Sent
+from gateway.protocols.forward import protocol
+from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.server import ForwardListener, accept
+from gateway.sdk.forwarding import (
+    Begun,
+    File,
+    Frames,
+    Hello,
+    Life,
+    Message,
+    Ping,
+    Position,
+    Refused,
+    Stored,
+    Welcome,
+    Word,
+    data,
+    encode,
+)
+from gateway.sdk.protocol import Unusable
+from gateway.store.arrivals import Arrivals
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.testing import FakeConnection
+from gateway.testing.plugins import FakeDaemon, lend
+from gateway_testkit.settings import settings
+
+HELLO = encode(Hello(0, "shop"))
+LIFE = encode(Life("edge", A))
+
+
+class Hub:
+    """A listener in memory, on a directory; its threads run when the test says so, if it
+    wants to.
+    """
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.directories = Directories.under(folder)
+        self.directories.spool.mkdir(exist_ok=True)
+        self.clock = Clock()
+        self.full: str | None = None
+        self.disk = RealDisk()
+        self.arrivals = Arrivals("hub", self.directories, self.disk, lambda _: None)
+        self.arrivals.watch(lambda _: self.full, lambda: len(self.files))
+        self.connections: set[object] = set()
+        self.refused = 0
+        self.steps: list[tuple[Callable[[], object], Deferred[Any]]] | None = None
+        """Those that wait for `step`; None: each is taken at once."""
+        self.listener: ForwardListener = accept(
+            settings(Options, **options),
+            "hub",
+            self.arrivals,
+            self.clock,
+            self.connections,
+            self._count,
+            self._in_thread,
+        )
+
+    def _count(self) -> None:
+        self.refused += 1
+
+    def _in_thread(self, do: Callable[[], object]) -> Deferred[Any]:
+        if self.steps is None:
+            return maybeDeferred(do)
+        done: Deferred[Any] = Deferred()
+        self.steps.append((do, done))
+        return done
+
+    def step(self) -> None:
+        """The next one in a thread is over."""
+        assert self.steps
+        do, done = self.steps.pop(0)
+        maybeDeferred(do).chainDeferred(done)
+
+    @property
+    def files(self) -> list[str]:
+        names = self.disk.names(self.directories.spool)
+        return [name for name in names if name[0] != "."]
+
+    def connect(self, *frames: bytes, **origin: Any) -> Edge:
+        connection = FakeConnection(protocol="forward")
+        for name, value in origin.items():
+            setattr(connection.origin, name, value)
+        connection.serve(self.listener(connection))
+        edge = Edge(connection)
+        edge.say(*frames)
+        return edge
+
+
+class Edge:
+    """The other end."""
+
+    def __init__(self, connection: FakeConnection) -> None:
+        self.connection = connection
+        self._frames = Frames()
+
+    def say(self, *frames: bytes) -> None:
+        for frame in frames:
+            self.connection.deliver(frame)
+
+    def heard(self) -> list[Message]:
+        """Since the last time."""
+        connection = self.connection
+        self._frames.feed(connection.sent)
+        connection.clear()
+        found: list[Message] = []
+        while (message := self._frames.next()) is not None:
+            assert not isinstance(message, bytes)
+            found.append(message)
+        return found
+
+    def refusal(self) -> Refused:
+        """It was refused with this, and nothing else was said."""
+        refused = self.connection.refused
+        assert refused is not None
+        self._frames.feed(refused.reply)
+        found = self._frames.next()
+        assert isinstance(found, Refused)
+        return found
+
+
+def whole(sent: Sent, at: int = 0, piece: int = 1000) -> Iterator[bytes]:
+    """The frames of a file."""
+    yield encode(sent.at(at))
+    for begin in range(at, len(sent.data), piece):
+        yield data(sent.data[begin : begin + piece])
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Hub:
+    return Hub(tmp_path)
+
+
+def test_files_come_one_after_the_other(hub: Hub) -> None:
+    """Each is told to be there when it is, and in the hub's spool as it was in the edge's."""
+    edge = hub.connect(HELLO, LIFE)
+    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
+    one, two = Sent(1, 1000), Sent(1001)
+    edge.say(*whole(one), *whole(two))
+    assert edge.heard() == [Stored(one.name, A, 1), Stored(two.name, A, 2)]
+    assert hub.files == [one.name, two.name]
+    for sent in (one, two):
+        assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+    assert edge.connection.counted == 1003
+    assert hub.connections
+    edge.connection.lose()
+    assert not hub.connections
+    assert not hub.arrivals.bringing
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_octets_come_in_any_slicing(hub: Hub, size: int) -> None:
+    """Frames need not be reads."""
+    sent = Sent(1)
+    stream = b"".join([HELLO, LIFE, *whole(sent, piece=333)])
+    edge = hub.connect()
+    for at in range(0, len(stream), size):
+        edge.say(stream[at : at + size])
+    assert edge.heard()[-1] == Stored(sent.name, A, 1)
+
+
+def test_a_line_that_is_cut_anywhere(hub: Hub) -> None:
+    """After each frame, and within each: the file goes on where it is, and is there once.
+
+    Of all that was cut off before, nothing is told to be there that is not.
+    """
+    sent = Sent(1, 200)
+    piece = len(sent.data) // 5
+    stream = b"".join([HELLO, LIFE, *whole(sent, piece=piece)])
+    for cut in range(0, len(stream), 97):
+        at, other = cut, Sent(1 + 1000 * (cut + 1), 200)
+        frames = b"".join([HELLO, LIFE, *whole(other, piece=piece)])
+        edge = hub.connect(frames[:at])
+        assert not any(isinstance(one, Stored) for one in edge.heard())
+        edge.connection.lose()
+        edge = hub.connect(HELLO, LIFE)
+        [_, position] = edge.heard()
+        assert isinstance(position, Position)
+        begun = position.begun
+        goes_on = begun is not None and begun.name == other.name
+        edge.say(*whole(other, at=begun.at if begun is not None and goes_on else 0))
+        assert edge.heard() == [Stored(other.name, A, len(hub.files))]
+        assert (hub.directories.spool / other.name).read_bytes() == other.data
+        edge.connection.lose()
+
+
+def test_a_part_is_told(hub: Hub) -> None:
+    """Whoever comes again hears how much there is of which file."""
+    sent = Sent(1, 100)
+    edge = hub.connect(HELLO, LIFE, encode(sent.file), data(sent.data[:500]))
+    edge.say(data(sent.data[500:600])[:-1])
+    edge.connection.lose()
+    edge = hub.connect(HELLO, LIFE)
+    [_, position] = edge.heard()
+    assert isinstance(position, Position)
+    assert position.begun == Begun(sent.name, A, sent.file.sha256, 500)
+
+
+def test_what_is_there_is_read_and_dropped(hub: Hub) -> None:
+    """Its sender did not hear that it is; it hears so now."""
+    sent = Sent(1)
+    hub.connect(HELLO, LIFE, *whole(sent)).connection.lose()
+    (hub.directories.spool / sent.name).unlink()
+    edge = hub.connect(HELLO, LIFE, *whole(sent), *whole(Sent(4)))
+    assert edge.heard()[2:] == [Stored(sent.name, A, 0), Stored(Sent(4).name, A, 1)]
+    assert hub.files == [Sent(4).name]
+
+
+def test_nothing_is_told_before_it_is_durable(hub: Hub) -> None:
+    """While a thread writes, nothing is read, and nothing is said; a line that is lost
+    meanwhile leaves a node that another can bring.
+    """
+    hub.steps = []
+    sent = Sent(1)
+    edge = hub.connect(HELLO, LIFE)
+    assert edge.heard() == [Welcome(0, "hub")]
+    assert edge.connection.paused
+    edge.say(*whole(sent))
+    hub.step()
+    for _ in ("begin", "write"):
+        assert not any(isinstance(one, Stored) for one in edge.heard())
+        hub.step()
+    assert edge.heard() == []
+    assert hub.files == []
+    edge.connection.lose()
+    hub.step()
+    assert hub.files == [sent.name]
+    hub.step()  # it lets go
+    assert not hub.arrivals.bringing
+
+
+def test_no_room(hub: Hub) -> None:
+    """The edge hears why it waits, once, and that it goes on; it is not idle meanwhile."""
+    edge = hub.connect(HELLO, LIFE)
+    edge.heard()
+    hub.full = "the spool holds 20 GiB"
+    edge.say(*whole(Sent(1)))
+    assert edge.heard() == [Word("the spool holds 20 GiB")]
+    assert edge.connection.paused
+    assert edge.connection.waiting
+    hub.clock.pump([1.0] * 5)
+    assert edge.heard() == []
+    assert hub.files == []
+    hub.full = None
+    hub.clock.advance(1)
+    assert edge.heard() == [Word(), Stored(Sent(1).name, A, 1)]
+    assert not edge.connection.paused
+    assert not edge.connection.waiting
+
+
+def test_a_disk_that_is_full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a file: it goes on by itself."""
+    edge = hub.connect(HELLO, LIFE)
+    edge.heard()
+
+    def full(path: Path) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hub.disk, "create", full)
+        edge.say(*whole(Sent(1)))
+        [word] = edge.heard()
+        assert isinstance(word, Word)
+        assert "No space left" in word.why
+    hub.clock.advance(1)
+    assert edge.heard() == [Word(), Stored(Sent(1).name, A, 1)]
+
+
+def test_somebody_is_there(hub: Hub) -> None:
+    """A sign of life each ten seconds, which says why it waits, if it does."""
+    edge = hub.connect(HELLO, LIFE)
+    edge.heard()
+    hub.clock.advance(10)
+    assert edge.heard() == [Word()]
+    hub.full = "no room"
+    edge.say(*whole(Sent(1)))
+    edge.heard()
+    hub.clock.pump([1.0] * 10)
+    assert edge.heard() == [Word("no room")]
+    edge.connection.lose()
+    hub.clock.advance(20)
+    assert edge.heard() == []
+    assert not hub.clock.getDelayedCalls()
+
+
+def test_a_later_life_ends_the_earlier_connection(hub: Hub) -> None:
+    """With the reason, at its next sign of life at the latest."""
+    old = hub.connect(HELLO, LIFE)
+    hub.connect(HELLO, encode(Life("edge", B)))
+    hub.clock.advance(10)
+    assert old.refusal().code == 412
+    assert "by a later life" in old.refusal().why
+    again = hub.connect(HELLO, LIFE)
+    assert again.refusal().code == 412
+
+
+def test_the_daemon_stops(hub: Hub) -> None:
+    """At once, or when what is in a thread is over; the edge hears that it may come again."""
+    idle = hub.connect(HELLO, LIFE)
+    idle.heard()
+    idle.connection.drain()
+    assert idle.heard() == [Refused(503, "the gateway stops")]
+    assert idle.connection.closed
+    hub.steps = []
+    busy = hub.connect(HELLO, LIFE)
+    busy.connection.drain()
+    assert not busy.connection.closed
+    hub.step()
+    assert busy.connection.closed
+    hub.steps = None
+    hub.full = "no room"
+    waiting = hub.connect(HELLO, LIFE, *whole(Sent(1)))
+    waiting.connection.drain()
+    assert waiting.connection.closed
+
+
+# Who it is
+
+
+def test_tokens(tmp_path: Path) -> None:
+    """Name and token go together; a name of another is not brought by it."""
+    hub = Hub(tmp_path, tokens={"shop": "secret", "ship": "other"})
+    edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
+    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
+    assert edge.connection.origin.principal == "shop"
+    for name, token in (("shop", ""), ("shop", "other"), ("nobody", ""), ("", "")):
+        edge = hub.connect(encode(Hello(0, name, token)))
+        assert edge.refusal().code == 401
+        assert edge.connection.refused is not None
+        assert edge.connection.refused.wrong_credentials
+    edge = hub.connect(encode(Hello(0, "ship", "other")), LIFE)
+    assert edge.refusal() == Refused(403, "node edge is brought by shop, not by ship; if "
+        "that is over, stop this gateway and remove "
+        f"{hub.directories.arrivals / 'edge'}")  # fmt: skip
+    assert hub.refused == 5
+
+
+def test_certificates(tmp_path: Path) -> None:
+    """Without tokens the certificate says who it is, whatever it says; a token of another
+    name is refused.
+    """
+    hub = Hub(tmp_path)
+    hub.connect(HELLO, LIFE, principal="till-7")
+    assert hub.arrivals.nodes["edge"].by == "till-7"
+    hub = Hub(tmp_path, tokens={"shop": "secret"})
+    edge = hub.connect(encode(Hello(0, "shop", "secret")), principal="CN=till-7")
+    assert edge.refusal().code == 401
+    edge = hub.connect(encode(Hello(0, "shop", "secret")), principal="CN=shop")
+    assert edge.heard() == [Welcome(0, "hub")]
+
+
+# What breaks the rules
+
+FILE = encode(File(Sent(1).name, A, 100, "0" * 64))
+
+
+@pytest.mark.parametrize(
+    ("frames", "why"),
+    [
+        ([LIFE], "something else than a hello first"),
+        ([HELLO, HELLO], "a second hello"),
+        ([encode(Hello(1, "shop"))], "version 1; 0 only"),
+        ([HELLO, FILE], "File at a time that is not for it"),
+        ([HELLO, data(b"x")], "octets of no file"),
+        ([HELLO, LIFE, data(b"x")], "octets of no file"),
+        ([HELLO, LIFE, FILE, FILE], "File at a time that is not for it"),
+        ([HELLO, LIFE, FILE, LIFE], "Life at a time that is not for it"),
+        ([HELLO, encode(Word())], "Word at a time that is not for it"),
+        ([HELLO, LIFE, FILE, data(b"x" * 101)], "more bytes than it says"),
+        ([HELLO, LIFE, encode(File(Sent(1).name, A, 1, "0" * 64, 2))], "can not go on"),
+        (
+            [HELLO, LIFE, encode(File(Sent(1).name, A, 9, "0" * 64, -1))],
+            "can not go on",
+        ),
+        ([HELLO, encode(Life("../x", A))], "no node's name"),
+        ([b"GET / HTTP/1.1\r\n\r\n"], "unknown type 0x47"),
+        ([b"\x01\x00\x01\x00\x01"], "65537 bytes, limit 65536"),
+        ([HELLO, LIFE, FILE, b"\x04\x00\x04\x00\x01"], "262145 bytes, limit 262144"),
+        ([b"\x01\x00\x00\x00\x02[]"], "Expected `object`, got `array`"),
+        ([b"\x01\x00\x00\x00\x01{"], "truncated"),
+    ],
+)
+def test_violations(hub: Hub, frames: list[bytes], why: str) -> None:
+    """The connection ends with the reason; nothing of it is in the spool."""
+    edge = hub.connect(*frames)
+    assert why in edge.refusal().why
+    assert edge.connection.failure is None
+    assert hub.files == []
+    assert not hub.arrivals.bringing
+
+
+def test_messages_that_bring_nothing(tmp_path: Path) -> None:
+    """Pings without end, and lives, are refused; some are what any edge sends."""
+    hub = Hub(tmp_path, control_messages=100)
+    edge = hub.connect(HELLO, *[encode(Ping())] * 100)
+    assert edge.connection.refused is None
+    edge.say(encode(Ping()))
+    assert "control messages without end" in edge.refusal().why
+    edge = hub.connect(HELLO, *[LIFE] * 6)
+    assert edge.connection.refused is None
+    edge.say(LIFE)
+    assert "control messages without end" in edge.refusal().why
+
+
+def test_no_hello(hub: Hub) -> None:
+    """Who says nothing is not waited for."""
+    edge = hub.connect()
+    hub.clock.advance(10)
+    assert edge.refusal() == Refused(400, "no hello")
+    assert edge.connection.refused is not None
+    assert edge.connection.refused.key == "options.hello_timeout"
+
+
+# The plug-in
+
+
+def test_the_plug_in(tmp_path: Path) -> None:
+    """It is served as any protocol is, shows what it took, and has no memory."""
+    daemon = FakeDaemon(protocol, tmp_path)
+    edge = Edge(daemon.connect())
+    edge.say(HELLO)
+    assert edge.heard() == [Welcome(0, "node")]
+    [section] = daemon.service.statistics()
+    assert {one.name: one.value for one in section.values} == {
+        "connections": 1, "files": 0, "bytes": 0, "events": 0, "refused": 0
+    }  # fmt: skip
+
+
+def test_a_spool_in_a_bucket(tmp_path: Path) -> None:
+    """Files are not taken into one; that is said when the port is to be opened."""
+    listener = settings(Options)
+    context = replace(lend(protocol, tmp_path, [listener]), arrivals=None)
+    with pytest.raises(Unusable, match=r"not where spool\.directory is a bucket"):
+        list(protocol.service(context).ports(listener))

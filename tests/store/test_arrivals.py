@@ -1,0 +1,457 @@
+"""Files that other gateways bring: each is taken once, whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forwarded import A, B, Sent
+from gateway.sdk.arrivals import Bringing, Unwelcome
+from gateway.sdk.disk import Disk
+from gateway.sdk.forwarding import File, Life
+from gateway.store.arrivals import Arrivals
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.names import file_name
+from gateway.store.owners import Owners
+from gateway_testkit.crashes import crashes
+from gateway_testkit.disk import Fault, RecordingDisk
+
+
+def bring(bringing: Bringing, sent: Sent, *, at: int = 0) -> bool:
+    if not bringing.begin(sent.at(at)):
+        return False
+    bringing.write([sent.data[at:]])
+    bringing.finish()
+    return True
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> Directories:
+    found = Directories.under(tmp_path)
+    found.spool.mkdir()
+    return found
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def make(directories: Directories, told: list[str]) -> Callable[..., Arrivals]:
+    """A hub that starts; on the disk of the one before."""
+
+    def make(disk: Disk | None = None) -> Arrivals:
+        made = Arrivals("hub", directories, disk or RealDisk(), told.append)
+        made.recover()
+        return made
+
+    return make
+
+
+def public(directories: Directories) -> list[str]:
+    return sorted(
+        each.name for each in directories.spool.iterdir() if each.name[0] != "."
+    )
+
+
+def test_a_file_arrives_as_it_was(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """Under its name, byte for byte; and it is counted."""
+    hub, sent = make(), Sent(1)
+    assert not hub.has("edge")
+    bringing = hub.bring(Life("edge", A), "shop")
+    assert dict(bringing.last) == {A: 0}
+    assert bring(bringing, sent)
+    assert public(directories) == [sent.name]
+    assert (directories.spool / sent.name).read_bytes() == sent.data
+    assert dict(bringing.last) == {A: 3}
+    assert (hub.files, hub.bytes, hub.events) == (1, len(sent.data), 3)
+    assert hub.has("edge")
+    owners = Owners("hub", directories, RealDisk(), arrives=hub.has)
+    assert owners.is_ours("edge")
+    assert not owners.is_ours("stranger")
+
+
+def test_what_is_there_is_not_taken_again(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """Whoever reads the spool may have taken it meanwhile, and the hub have started again."""
+    bring(make().bring(Life("edge", A), "shop"), Sent(1))
+    (directories.spool / Sent(1).name).unlink()
+    bringing = make().bring(Life("edge", A), "shop")
+    assert dict(bringing.last) == {A: 3}
+    assert not bring(bringing, Sent(1))
+    assert public(directories) == []
+    assert bring(bringing, Sent(4))
+    assert public(directories) == [Sent(4).name]
+
+
+def test_a_part_goes_on_where_it_is(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """Over connections, and over a start of the hub; nobody sees it before it is whole."""
+    sent = Sent(1, 100)
+    hub = make()
+    first = hub.bring(Life("edge", A), "shop")
+    assert first.begin(sent.file)
+    first.write([sent.data[:100], sent.data[100:150]])
+    first.close()
+    assert public(directories) == []
+    second = make().bring(Life("edge", A), "shop")
+    begun = second.begun
+    assert begun is not None
+    assert (begun.name, begun.sha256, begun.at) == (sent.name, sent.file.sha256, 150)
+    assert bring(second, sent, at=begun.at)
+    assert (directories.spool / sent.name).read_bytes() == sent.data
+    assert second.begun is None
+
+
+def test_another_file_takes_the_place_of_a_part(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """As when an edge had to write it anew; nothing is left of the part."""
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(Sent(1, 2).file)
+    bringing.write([Sent(1, 2).data[:50]])
+    assert bring(bringing, Sent(1, 3))
+    assert [each.name for each in directories.spool.iterdir()] == [Sent(1, 3).name]
+
+
+def test_it_goes_on_nowhere_else(make: Callable[..., Arrivals]) -> None:
+    """A part of another file, or another place, is refused, and the file comes anew."""
+    sent = Sent(1)
+    bringing = make().bring(Life("edge", A), "shop")
+    with pytest.raises(Unwelcome, match="can not go on at byte 7") as why:
+        bringing.begin(sent.at(7))
+    assert why.value.code == 409
+    assert bring(bringing, sent)
+
+
+def altered(data: bytes) -> bytes:
+    return data[:40] + bytes([data[40] ^ 1]) + data[41:]
+
+
+def test_bytes_that_are_not_those_announced(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """As after a power cut in the middle of a part: it goes, and comes anew."""
+    sent = Sent(1)
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(sent.file)
+    bringing.write([altered(sent.data)])
+    with pytest.raises(Unwelcome, match="not those that were announced") as why:
+        bringing.finish()
+    assert why.value.code == 409
+    assert not list(directories.spool.iterdir())
+    assert bringing.begun is None
+    assert bring(bringing, sent)
+
+
+def wrong(data: bytes, name: str = "", by: str = A) -> File:
+    digest = hashlib.sha256(data).hexdigest()
+    return File(name or file_name("edge", 1, 3), by, len(data), digest)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "why"),
+    [
+        (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
+        (Sent(2).data, "", "its lsns are not those of its name"),
+        (Sent(1, 2).data, "", "it has 2 events"),
+        (Sent(1, node="other").data, "", "it has events of other nodes"),
+        (Sent(1, by=B).data, "", "another incarnation than a"),
+    ],
+)
+def test_what_is_no_file_of_that_node(
+    make: Callable[..., Arrivals],
+    directories: Directories,
+    data: bytes,
+    name: str,
+    why: str,
+) -> None:
+    """A reader of the spool relies on what a name says: what does not keep to it never gets
+    there.
+    """
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(wrong(data, name))
+    bringing.write([data])
+    with pytest.raises(Unwelcome, match=why) as refused:
+        bringing.finish()
+    assert refused.value.code == 422
+    assert not list(directories.spool.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        (wrong(b"x", file_name("other", 1, 3)), "no file of node edge"),
+        (wrong(b"x", "../../etc/passwd"), "no file of node edge"),
+        (wrong(b"x", by=B), "not announced"),
+        (File(file_name("edge", 1, 3), A, 0, "0" * 64), "without a size"),
+        (File(file_name("edge", 1, 3), A, 9, "../x"), "without a digest"),
+    ],
+)
+def test_a_file_that_is_none_from_the_beginning(
+    make: Callable[..., Arrivals], directories: Directories, file: File, why: str
+) -> None:
+    """Nothing is written for it."""
+    bringing = make().bring(Life("edge", A), "shop")
+    with pytest.raises(Unwelcome, match=why) as refused:
+        bringing.begin(file)
+    assert refused.value.code == 422
+    assert not list(directories.spool.iterdir())
+
+
+def test_more_bytes_than_announced(make: Callable[..., Arrivals]) -> None:
+    """They are not written."""
+    sent = Sent(1)
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(sent.file)
+    with pytest.raises(Unwelcome, match="more bytes than were announced"):
+        bringing.write([sent.data, b"x"])
+
+
+# Whose a name is
+
+
+def test_a_node_is_brought_by_one(make: Callable[..., Arrivals]) -> None:
+    """Whoever came first, over starts of the hub: another's token brings nothing of it."""
+    make().bring(Life("edge", A), "shop")
+    with pytest.raises(Unwelcome, match="is brought by shop, not by thief") as why:
+        make().bring(Life("edge", A), "thief")
+    assert why.value.code == 403
+
+
+@pytest.mark.parametrize("node", ["hub", "neighbour"])
+def test_a_node_of_this_machine(
+    make: Callable[..., Arrivals], directories: Directories, node: str
+) -> None:
+    """It gives its own lsns here, or did."""
+    directories.journal_of("neighbour").mkdir(parents=True)
+    with pytest.raises(Unwelcome, match="has its journal on this machine"):
+        make().bring(Life(node, A), "shop")
+
+
+@pytest.mark.parametrize(
+    "life", [Life("../x", A), Life("edge", "../x"), Life("edge", A, ("not hex",))]
+)
+def test_names_that_are_none(make: Callable[..., Arrivals], life: Life) -> None:
+    """They become no paths."""
+    with pytest.raises(Unwelcome) as why:
+        make().bring(life, "shop")
+    assert why.value.code == 422
+
+
+def test_the_later_life_has_the_name(
+    make: Callable[..., Arrivals], told: list[str]
+) -> None:
+    """An edge that was rebuilt on an empty disk brings its events, whatever lsns they have;
+    what is left of the old one is refused, and both are told of.
+    """
+    hub = make()
+    old = hub.bring(Life("edge", A), "shop")
+    bring(old, Sent(1))
+    new = hub.bring(Life("edge", B), "shop")
+    [notice] = told
+    assert f"incarnation {B} knows nothing of {A}, of which all up to lsn 3" in notice
+    with pytest.raises(Unwelcome, match="by a later life of it"):
+        old.begin(Sent(4).file)
+    assert old.ended is not None
+    assert old.ended.code == 412
+    with pytest.raises(Unwelcome, match="has begun another life") as why:
+        make().bring(Life("edge", A), "shop")
+    assert why.value.code == 412
+    assert bring(new, Sent(4, 2, by=B))
+    assert dict(new.last) == {A: 3, B: 5}
+
+
+def test_a_copy_goes_on_behind_what_is_here(
+    make: Callable[..., Arrivals], told: list[str], directories: Directories
+) -> None:
+    """An edge that was restored from a copy says whose life it goes on with: what its
+    earlier one had forwarded is not taken again, what it left is, and nobody is alarmed.
+    """
+    bring(make().bring(Life("edge", A), "shop"), Sent(1))
+    bringing = make().bring(Life("edge", B, (A,)), "shop")
+    assert not told
+    assert not bring(bringing, Sent(1))
+    assert bring(bringing, Sent(4, by=A))
+    assert bring(bringing, Sent(7, by=B))
+    assert dict(bringing.last) == {A: 6, B: 9}
+    assert public(directories) == [Sent(n).name for n in (1, 4, 7)]
+
+
+def test_of_one_life_the_newest_connection_goes_on(
+    make: Callable[..., Arrivals],
+) -> None:
+    """What the one before had in hand goes on with it."""
+    hub, sent = make(), Sent(1)
+    before = hub.bring(Life("edge", A), "shop")
+    before.begin(sent.file)
+    before.write([sent.data[:60]])
+    after = hub.bring(Life("edge", A), "shop")
+    with pytest.raises(Unwelcome, match="by a newer connection") as why:
+        before.write([sent.data[60:]])
+    assert why.value.code == 409
+    before.close()
+    assert hub.bringing == 1
+    assert after.begun is not None
+    assert bring(after, sent, at=60)
+    after.close()
+    assert hub.bringing == 0
+
+
+def test_files_of_one_name_and_two_lives(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """The later one waits until the earlier one is taken; no event goes for another one."""
+    hub = make()
+    old, new = Sent(1), Sent(1, by=B, text="another")
+    bring(hub.bring(Life("edge", A), "shop"), old)
+    bringing = hub.bring(Life("edge", B), "shop")
+    assert bring(bringing, new)
+    assert (directories.spool / old.name).read_bytes() == old.data
+    with pytest.raises(BlockingIOError, match="waits for whoever reads the spool"):
+        bringing.begin(Sent(4, by=B).file)
+    hub = make()  # killed meanwhile
+    assert (directories.spool / old.name).read_bytes() == old.data
+    bringing = hub.bring(Life("edge", B), "shop")
+    assert not bring(bringing, new)
+    (directories.spool / old.name).unlink()
+    assert bring(bringing, Sent(4, by=B))
+    assert (directories.spool / new.name).read_bytes() == new.data
+
+
+def test_an_older_hub_is_brought_what_it_lacks(
+    make: Callable[..., Arrivals], directories: Directories
+) -> None:
+    """One that was restored from a backup says what it has, and takes the rest again."""
+    hub = make()
+    bringing = hub.bring(Life("edge", A), "shop")
+    bring(bringing, Sent(1))
+    backup = (directories.arrivals / "edge").read_bytes()
+    bring(bringing, Sent(4))
+    (directories.arrivals / "edge").write_bytes(backup)
+    (directories.spool / Sent(4).name).unlink()
+    bringing = make().bring(Life("edge", A), "shop")
+    assert dict(bringing.last) == {A: 3}
+    assert bring(bringing, Sent(4))
+
+
+def test_a_damaged_record_is_told(
+    make: Callable[..., Arrivals], directories: Directories, told: list[str]
+) -> None:
+    """It says nothing, and all that an edge still has comes again."""
+    bring(make().bring(Life("edge", A), "shop"), Sent(1))
+    (directories.arrivals / "edge").write_bytes(b"nonsense\n")
+    bringing = make().bring(Life("edge", A), "shop")
+    assert dict(bringing.last) == {A: 0}
+    assert "is damaged" in told[0]
+
+
+# The disk
+
+
+def on_recording(
+    disk: RecordingDisk, directories: Directories, told: Sequence[str] = ()
+) -> Arrivals:
+    hub = Arrivals(
+        "hub",
+        directories,
+        disk,
+        list(told).append,
+        reader=lambda path: io.BytesIO(disk.read(path)),
+    )
+    hub.recover()
+    return hub
+
+
+FILES = (Sent(1), Sent(4), Sent(7))
+
+
+def all_of(disk: RecordingDisk, hub: Arrivals) -> None:
+    bringing = hub.bring(Life("edge", A), "shop")
+    for sent in FILES:
+        begun = bringing.begun
+        at = begun.at if begun is not None and begun.name == sent.name else 0
+        try:
+            bring(bringing, sent, at=at)
+        except Unwelcome as why:
+            if why.code != 409:
+                raise
+            bring(bringing, sent)  # what a power cut left of it was not what was sent
+        disk.mark(sent.name)
+
+
+def test_no_power_cut_loses_or_doubles_a_file() -> None:
+    """Whatever a cut leaves of the disk, at each step: what was acknowledged is public or
+    is made so by the start; all of it is there once when the edge has gone on, with the
+    bytes that were sent; and nothing is there that was not whole.
+    """
+    directories = Directories.under(Path("/hub"))
+    disk = RecordingDisk()
+    disk.make_directory(directories.spool)
+    all_of(disk, on_recording(disk, directories))
+    whole = {sent.name: sent.data for sent in FILES}
+    looked = 0
+    for moment in disk.moments:
+        for story, left in crashes(moment, most=40):
+            if not left.exists(directories.spool):
+                continue
+            hub = on_recording(left, directories)
+            for name in moment.marks:
+                assert left.read(directories.spool / str(name)) == whole[str(name)], (
+                    story
+                )
+            all_of(left, hub)
+            names = [n for n in left.names(directories.spool) if n[0] != "."]
+            assert names == [*whole], story
+            for name, data in whole.items():
+                assert left.read(directories.spool / name) == data, story
+            looked += 1
+    assert looked > 50
+
+
+@pytest.mark.parametrize(
+    "call", ["write", "create", "rename", "sync", "sync_directory"]
+)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_disk_that_fails_is_asked_again(call: str, number: int) -> None:
+    """Nothing is acknowledged meanwhile, and nothing is lost or doubled."""
+    directories = Directories.under(Path("/hub"))
+    disk = RecordingDisk(Fault(number, errno.ENOSPC, calls=frozenset((call,))))
+    disk.make_directory(directories.spool)
+    hub = on_recording(disk, directories)
+
+    def patiently(do: Callable[..., Any], *arguments: Any) -> Any:
+        for _ in range(5):
+            try:
+                return do(*arguments)
+            except OSError:
+                continue
+        raise AssertionError
+
+    bringing = patiently(hub.bring, Life("edge", A), "shop")
+    for sent in FILES:
+        while True:
+            assert patiently(bringing.begin, sent.file)
+            patiently(bringing.write, [sent.data])
+            try:
+                patiently(bringing.finish)
+            except Unwelcome as why:
+                if why.code != 503:
+                    raise
+                continue  # a sync failed: what the disk has is not known
+            break
+    hub = on_recording(disk, directories)
+    for sent in FILES:
+        assert disk.read(directories.spool / sent.name) == sent.data
