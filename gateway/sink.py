@@ -43,6 +43,7 @@ Ability = Literal[
     "expire",  # days leave its tables (spark.retention), and rows (gateway spark delete)
     "maintain",  # `gateway spark maintain`
     "partitions",  # others than protocol and date (spark.partition_by)
+    "shared",  # several jobs write one table (spark.job)
     "rows",  # its rows are read without Spark: the audit counts them
     "variant",  # spark.body may be VARIANT
 ]
@@ -71,6 +72,9 @@ class Kind(ABC):
         if spark.body != "json" and "variant" not in self.abilities:
             why = "few of its readers open a table with VARIANT"
             yield ("body",), f"must be json with spark.sink: {spark.sink}; {why}"
+        if spark.job is not None and "shared" not in self.abilities:
+            why = "one job alone names and compacts the files of a folder"
+            yield ("job",), f"needs spark.sink: {' or '.join(able('shared'))}; {why}"
         asked: dict[Ability, tuple[str, bool]] = {
             "partitions": ("partition_by", spark.partition_by != [*PARTITIONS]),
             "bloom": ("bloom_filters", bool(spark.bloom_filters)),

@@ -114,7 +114,7 @@ class Lake:
 
     def _count(self, path: Place) -> None:
         for node, incarnation, lsns in columns(path):
-            if self.node not in (None, node):
+            if not self._counts(node):
                 continue
             low, high = int(lsns.min()), int(lsns.max())
             spans = self._spans.setdefault(path, {})
@@ -123,6 +123,10 @@ class Lake:
             wanted = lsns if low >= self.first else lsns[lsns >= self.first]
             lives = self.nodes.setdefault(node, {})
             lives.setdefault(incarnation, Counts()).add(wanted)
+
+    def _counts(self, node: str) -> bool:
+        """Whether this is about the events of *node*."""
+        return self.node in (None, node)
 
     @staticmethod
     def _holds(path: Place, node: str, incarnation: str, first: int, last: int) -> bool:

@@ -96,11 +96,26 @@ class _OfSink(Lake):
         super().__init__(directory, node=node, first=first)
         self._access = access
         self._deleted: list[Problem] = []
+        self._mine: frozenset[str] | None = None
+        """The nodes of this job, where others write the table, too."""
 
     def look(self) -> None:
         """See `Lake`."""
+        _, told = _sink(self.directory)
+        mine = None
+        if told.keys() & {"job", "shared"}:
+            try:
+                mine = frozenset(committed(self.directory))
+            except ValueError as why:
+                raise OSError(str(why)) from None
+        if mine != self._mine:
+            self._forget()
+            self._mine = mine
         super().look()
         self.problems += self._deleted
+
+    def _counts(self, node: str) -> bool:
+        return super()._counts(node) and (self._mine is None or node in self._mine)
 
     def there(self) -> dict[Place, Identity]:
         """See `Lake`."""

@@ -398,6 +398,10 @@ class Spark(Section):
         default=None,
         description="Delta: the table's URL; Iceberg: catalog.namespace.table",
     )
+    job: Text | None = Field(
+        default=None,
+        description="delta, iceberg: name of this job, where several write one table",
+    )
     jars_directory: FolderPath | None = Field(
         default=None,
         description="Jars of delta or iceberg, in place of Maven Central",

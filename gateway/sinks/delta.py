@@ -2,9 +2,9 @@
 
 Delta knows writers by `txnAppId` and skips what comes with a `txnVersion` that this
 writer has committed already.  Spark's own names are those of a query, which dies with
-its checkpoint; ours is the same for ever, and the version is the ledger's `sequence`.
-So a repeated batch adds nothing whatever was lost, and of two jobs that begin at one
-ledger one gets through.
+its checkpoint; ours is the same for ever, that of the job (`gateway.spark.shared`), and the
+version is the ledger's `sequence`.  So a repeated batch adds nothing whatever was lost, and
+of two jobs that begin at one ledger one gets through.
 
 The ledger is the commit's `userMetadata`.  The log keeps the last version of each writer
 for ever, also where old commits are gone: it tells whether the ledger that was found is
@@ -17,19 +17,27 @@ came after that; else the rows do.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from gateway.sink import PARTITIONS
-from gateway.spark.formats import Format
+from gateway.spark.formats import Format, stats_of
 from gateway.spark.ledger import Broken, Ledger
-from gateway.store.table_words import ledger_in, local, numbered, read
+from gateway.spark.shared import (
+    SharedTable,
+    Words,
+    carried,
+    number_of,
+    persistently,
+    take_newest,
+)
+from gateway.store.table_words import ledgers_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,25 +46,29 @@ if TYPE_CHECKING:
     from gateway.config.model import Config, Spark
     from gateway.sdk.section import Place
 
-#: The name under which Delta knows us, in each table.
-APP = "gateway"
-
 #: Delta's own answer to whether a write has committed something.
 _VERSION = "spark.databricks.delta.lastCommitVersionInSession"
 _SEARCHED = "delta.dataSkippingStatsColumns"
 _WORDS = "spark.databricks.delta.commitInfo.userMetadata"
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 #: Delta refuses to remove files that readers of the last week may be at.
 _LEAST_DAYS = 7
 #: Delta's files do not have the columns that they are divided by.
 _IN_FILES = ("node", "incarnation", "lsn", "flaw")
-_FEW_COMMITS = 50
+_FEW_COMMITS = (50, 500)
+"""In these ledgers are looked for before all are read."""
+_CONFLICT = re.compile(
+    r"(MetadataChanged|ProtocolChanged|ConcurrentWrite)Exception"
+    r"|DELTA_(METADATA_CHANGED|PROTOCOL_CHANGED|CONCURRENT_WRITE)"
+)
+"""Somebody has made the table, or a column of it, meanwhile; nothing of ours was done."""
 _LOG_KEPT = "delta.logRetentionDuration"
 _SET_BACK = "RESTORE"
 
 
-class DeltaTable:
-    """The table at *name*, a URL."""
+class DeltaTable(SharedTable):
+    """The table at *name*, a URL, for the job *job*."""
 
     def __init__(
         self,
@@ -64,6 +76,7 @@ class DeltaTable:
         name: str,
         searched: Sequence[str] = (),
         partitions: Sequence[str] = PARTITIONS,
+        job: str = "",
     ) -> None:
         """A table that begins here is divided by *partitions*.
 
@@ -73,7 +86,7 @@ class DeltaTable:
         that begins here; of the first 32 columns, as it does by itself, they cost as much
         as a fifth of the whole write.
         """
-        self.name = name
+        super().__init__(name, job)
         self._spark = spark
         self._searched = searched
         self._partitions = partitions
@@ -87,15 +100,21 @@ class DeltaTable:
         from gateway.spark.commits import Lost
 
         self._seen, number = self._state()
+        found = self._newest()
+        self._heed(found.values())
         if number is None:
             return Ledger()
-        found, _ = self._ledger(number)
-        if found is None or found.sequence < number:
+        if self.job not in found or number_of(found[self.job]) < number:
             raise Lost(number)
-        return found
+        ledger = Ledger.of(found[self.job], self.name)
+        self._check_nodes(ledger)
+        return ledger
 
     def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
         """See `commits.Table`."""
+        persistently(lambda: self._append(rows, ledger), _CONFLICT)
+
+    def _append(self, rows: DataFrame, ledger: Ledger) -> None:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -103,15 +122,16 @@ class DeltaTable:
 
         version, _ = self._state()
         self._check_set_back(version)
+        self._check_nodes(ledger)
         sessions = {rows.sparkSession, type(self._spark).active()}
         for session in sessions:
             session.conf.unset(_VERSION)
         write = (
             rows.write.format("delta")
             .mode("append")
-            .option("txnAppId", APP)
+            .option("txnAppId", self.fence)
             .option("txnVersion", str(ledger.sequence))
-            .option("userMetadata", ledger.text(seen=version))
+            .option("userMetadata", self._words(ledger, seen=version))
             .option("mergeSchema", "true")
         )
         if version < 0:
@@ -141,16 +161,14 @@ class DeltaTable:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        _, number = self._state()
-        words = None if number is None else self._ledger(number)[1]
         write = (
-            make(self.rows().where(f"date = '{day}'"))
+            make(self._all_rows().where(f"date = '{day}'"))
             .write.format("delta")
             .mode("overwrite")
             .option("replaceWhere", f"date = '{day}'")
             .option("mergeSchema", "true")
         )
-        if words is not None:
+        if (words := carried(self._newest())) is not None:
             write = write.option("userMetadata", words)
         try:
             write.save(self.name)
@@ -159,8 +177,11 @@ class DeltaTable:
                 raise Broken(f"{self.name}: {day} was changed meanwhile") from why
             raise
 
-    def rows(self) -> DataFrame:
-        """See `commits.Table`."""
+    def shared(self) -> bool:
+        """See `SharedTable`."""
+        return bool(self._numbers().keys() - {self.job})
+
+    def _all_rows(self) -> DataFrame:
         return self._spark.read.format("delta").load(self.name)
 
     def added(self) -> DataFrame:
@@ -178,8 +199,7 @@ class DeltaTable:
         session = type(self._spark)(self._spark.sparkContext, found.sparkSession())
         return DataFrame(found, session)
 
-    @staticmethod
-    def _files_of(log: Any, version: int, number: int) -> list[Any]:
+    def _files_of(self, log: Any, version: int, number: int) -> list[Any]:
         """Those of the commit with our *number*, which is *version* or a later one: others
         commit beside us, and Delta's own compaction (`autoCompact`) right behind.
         """
@@ -191,7 +211,7 @@ class DeltaTable:
             for one in map(actions.apply, range(actions.size())):
                 by.setdefault(one.getClass().getSimpleName(), []).append(one)
             if any(
-                one.appId() == APP and one.version() == number
+                one.appId() == self.fence and one.version() == number
                 for one in by["SetTransaction"]
             ):
                 return by["AddFile"]
@@ -199,54 +219,31 @@ class DeltaTable:
 
     def state(self) -> Mapping[str, str]:
         """See `commits.Table`."""
-        return {}
+        return {"shared": "yes"} if self._theirs else {}
 
     def delete(self, condition: str) -> None:
         """See `commits.Table`."""
-        _, number = self._state()
-        if number is None:
-            return
-        _, words = self._ledger(number)
-        if words is not None:
-            self._spark.conf.set(_WORDS, words)
-        try:
-            self._spark.sql(  # ours, or of whoever may read all of it
-                f"DELETE FROM delta.`{self.name}` WHERE {condition}"  # noqa: S608
-            )
-        finally:
-            self._spark.conf.unset(_WORDS)
+        if self._numbers():
+            mine = f"({condition}) AND {self._ours()}"
+            with self._carrying():  # ours, or of whoever may read all of it
+                self._spark.sql(f"DELETE FROM delta.`{self.name}` WHERE {mine}")  # noqa: S608
 
     def purge(self) -> Iterator[str]:
         """See `commits.Table`."""
-        _, number = self._state()
-        if number is None:
+        if not self._numbers():
             return
         check = "spark.databricks.delta.retentionDurationCheck.enabled"
-        _, words = self._ledger(number)
-        conf = self._spark.conf
-        if words is not None:
-            conf.set(_WORDS, words)
-        conf.set(check, "false")
-        try:
+        with self._carrying({check: "false"}):
             self._spark.sql(f"REORG TABLE delta.`{self.name}` APPLY (PURGE)")
             self._spark.sql(f"VACUUM delta.`{self.name}` RETAIN 0 HOURS")
-        finally:
-            conf.unset(check)
-            conf.unset(_WORDS)
         yield f"{self.name}: files of earlier versions removed"
 
     def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
         """See `commits.Table`."""
-        _, number = self._state()
-        if number is None:
+        if not self._numbers():
             return
-        _, words = self._ledger(number)
-        conf = self._spark.conf
-        if words is not None:
-            conf.set(_WORDS, words)
         # Or ten thousand tasks list a handful of folders.
-        conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "8")
-        try:
+        with self._carrying({_LISTING: "8"}):
             self._bound_log()
             today = datetime.now(UTC).date()
             where = "" if thorough else f"WHERE date < '{today}'"
@@ -262,9 +259,19 @@ class DeltaTable:
             hours = round(24 * max(days, _LEAST_DAYS))
             self._spark.sql(f"VACUUM delta.`{self.name}` RETAIN {hours} HOURS")
             yield f"{self.name}: files of no version for {hours} hours removed"
+
+    @contextlib.contextmanager
+    def _carrying(self, settings: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Commits of the session carry all ledgers on meanwhile, under these *settings*."""
+        words = carried(self._newest())
+        more = {**(settings or {}), **({} if words is None else {_WORDS: words})}
+        for key, value in more.items():
+            self._spark.conf.set(key, value)
+        try:
+            yield
         finally:
-            conf.unset(_WORDS)
-            conf.unset("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+            for key in more:
+                self._spark.conf.unset(key)
 
     def _bound_log(self) -> None:
         """A commit a minute for a month, as Delta keeps by itself, is too many to list."""
@@ -281,8 +288,21 @@ class DeltaTable:
         version = int(snapshot.version())
         if version < 0:
             return version, None
-        number: Any = snapshot.transactions().get(APP)
+        number: Any = snapshot.transactions().get(self.fence)
         return version, int(number.get()) if number.isDefined() else None
+
+    def _numbers(self) -> dict[str, int]:
+        """The last `txnVersion` of each job."""
+        _, snapshot = self._now()
+        found: dict[str, int] = {}
+        if int(snapshot.version()) >= 0:
+            each = snapshot.transactions().iterator()
+            while each.hasNext():
+                pair = each.next()
+                ours, _, job = str(pair._1()).partition("/")  # noqa: SLF001 - Scala's names
+                if ours == "gateway":
+                    found[job] = int(pair._2())  # noqa: SLF001
+        return found
 
     def _now(self) -> tuple[Any, Any]:
         """Its log, and what that makes of it now; of Java."""
@@ -298,6 +318,7 @@ class DeltaTable:
         if version <= self._seen:
             return
         for row in self._history(version - max(self._seen, 0)):
+            self._heed(ledgers_in(row.userMetadata))
             if row.operation == _SET_BACK and row.version > self._seen:
                 raise Broken(
                     f"{self.name} was set back ({_SET_BACK}, version {row.version}), so"
@@ -312,43 +333,38 @@ class DeltaTable:
         found = self._spark.sql(f"DESCRIBE HISTORY delta.`{self.name}` {limit}")
         return found.select("version", "operation", "userMetadata").collect()
 
-    def _ledger(self, number: int) -> tuple[Ledger | None, str | None]:
-        """The newest that the log still has, and its words; *number* is that of the
-        newest ever.
-
-        A compaction beside the job carries one that is older than the job's next.
-        """
-        newest: Ledger | None = None
-        words: str | None = None
-        for most in (_FEW_COMMITS, None):
+    def _newest(self) -> dict[str, Words]:
+        """See `SharedTable`."""
+        numbers = self._numbers()
+        newest: dict[str, Words] = {}
+        for most in (*_FEW_COMMITS, None) if numbers else ():
             rows = self._history(most)
             set_back = max(
                 (row.version for row in rows if row.operation == _SET_BACK), default=-1
             )
             for row in rows:
-                try:
-                    found = Ledger.parse(row.userMetadata or "", self.name)
-                except Broken:
-                    continue
-                if _seen(row) < set_back:
-                    continue
-                if newest is None or found.sequence > newest.sequence:
-                    newest, words = found, row.userMetadata
-            if newest is not None and newest.sequence >= number:
+                found = ledgers_in(row.userMetadata)
+                # Up to which version the writer of a ledger had looked.
+                seen = [one.get("seen", row.version - 1) for one in found]
+                take_newest(
+                    newest,
+                    (
+                        one
+                        for one, at in zip(found, seen, strict=True)
+                        if at >= set_back
+                    ),
+                )
+            if all(
+                job in newest and number_of(newest[job]) >= number
+                for job, number in numbers.items()
+            ):
                 break
-        return newest, words
-
-
-def _seen(row: Any) -> int:
-    """Up to which version the writer of a ledger had looked."""
-    return int(json.loads(row.userMetadata).get("seen", row.version - 1))
+        return newest
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _COMMITS = 50
 """So many are looked at; others than the job commit, too."""
-_LEDGERS = 3
-"""A compaction beside the job carries one that is older than the job's next."""
 
 #: Numbers that readers look for rows by, beside protocol and date: files are not sorted,
 #: so that each has all hosts and channels.
@@ -371,7 +387,7 @@ class _Delta(Format):
         # By default fifty tasks read each state of a log.
         "spark.databricks.delta.snapshotPartitions": "1",
         # By default ten thousand tasks look for files that a VACUUM may remove.
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
+        _LISTING: "32",
     }
     excludes = (
         "org.apache.hadoop:hadoop-client-api",
@@ -410,8 +426,10 @@ class _Delta(Format):
         url = _place(config)
         if url.startswith("/"):
             url = f"file://{url}"
-        events = DeltaTable(spark, url, _LOOKED_FOR, config.spark.partition_by)
-        return events, DeltaTable(spark, f"{url}_stats")
+        job = config.spark.job or ""
+        divided = config.spark.partition_by
+        events = DeltaTable(spark, url, _LOOKED_FOR, divided, job)
+        return events, DeltaTable(spark, stats_of(url, job))
 
     def files(
         self, lake: Path, told: Mapping[str, str], access: Access
@@ -446,17 +464,11 @@ class _Delta(Format):
 
     def ledgers(self, folder: Path) -> Iterator[Any]:
         """See `Kind`: the `userMetadata` of commits in `_delta_log/N.json`."""
-        return islice(self._ledgers(folder), _LEDGERS)
-
-    @staticmethod
-    def _ledgers(folder: Path) -> Iterator[Any]:
         for commit in numbered(folder / "_delta_log", _COMMIT)[:_COMMITS]:
             for line in read(commit).splitlines():
-                if b'"commitInfo"' not in line:
-                    continue
-                words = json.loads(line).get("commitInfo", {}).get("userMetadata")
-                if (ledger := ledger_in(words)) is not None:
-                    yield ledger
+                if b'"commitInfo"' in line:
+                    info = json.loads(line).get("commitInfo", {})
+                    yield from ledgers_in(info.get("userMetadata"))
 
 
 def _place(config: Any) -> str:

@@ -4,7 +4,8 @@ Iceberg appends never conflict, so a repeated one doubles.  Its own fence is the
 write-audit-publish: a batch is written as a snapshot that nobody sees, with the id
 `gateway-<number>`, and published by a step of metadata, which is refused for an id that
 was published before.  The number is the ledger's `sequence`, so the fence outlives
-checkpoints, and of two jobs that begin at one ledger only one gets through.
+checkpoints, and of two jobs that begin at one ledger only one gets through.  A job with a
+name (`gateway.spark.shared`) has `gateway/<name>/<number>`.
 
 The ledger is in the words of the snapshot.  Where somebody compacted the table between
 staging and publishing, Iceberg publishes a copy without our words; it names the staged
@@ -23,9 +24,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import PARTITIONS
-from gateway.spark.formats import Format
-from gateway.spark.ledger import Broken, Ledger
-from gateway.store.table_words import ledger_in, local, numbered, read
+from gateway.spark.formats import Format, stats_of
+from gateway.spark.ledger import Broken, Ledger, Ranges
+from gateway.spark.shared import (
+    SharedTable,
+    Words,
+    carried,
+    number_of,
+    persistently,
+    take_newest,
+)
+from gateway.store.table_words import ledgers_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,9 +46,12 @@ if TYPE_CHECKING:
 #: The snapshot's property that has the ledger.
 LEDGER = "gateway.ledger"
 
-_ID = "gateway-"
+_JOB = "gateway.job."
+"""A property of a table that a job with a name writes, with that name behind it."""
 _TOKEN = "gateway.token"  # noqa: S105 - tells our staged snapshot from another job's
 _DAY = 86_400_000  # milliseconds
+_CONFLICT = re.compile("CommitFailedException|AlreadyExistsException")
+"""Somebody has made the table, or a column of it, meanwhile; nothing of ours is seen."""
 
 #: A table's description has each snapshot, and each commit writes it anew.
 _MOST_SNAPSHOTS = 500
@@ -59,11 +71,14 @@ _PROPERTIES = {
     "write.parquet.row-group-check-min-record-count": "4",
     "write.parquet.row-group-check-max-record-count": "100",
     "write.metadata.delete-after-commit.enabled": "true",
+    # Several jobs may commit at once, each within the time of another's commit.
+    "commit.retry.num-retries": "20",
 }
 
 
-class IcebergTable:
-    """The table *name*, `catalog.namespace.table`; *order* is what a compaction sorts by.
+class IcebergTable(SharedTable):
+    """The table *name*, `catalog.namespace.table`, for the job *job*; *order* is what a
+    compaction sorts by.
 
     One that begins here is divided by *partitions*; columns with *blooms* have filters.
     """
@@ -75,12 +90,16 @@ class IcebergTable:
         order: tuple[str, ...] = (),
         partitions: Sequence[str] = PARTITIONS,
         blooms: Sequence[str] = (),
+        job: str = "",
     ) -> None:
-        self.name = name
+        super().__init__(name, job)
+        self._id = f"{self.fence}/" if job else f"{self.fence}-"
         self._spark = spark
         self._order = order
         self._partitions = partitions
         self._properties = _PROPERTIES | {f"{_BLOOM}.{name}": "true" for name in blooms}
+        if job:
+            self._properties[f"{_JOB}{job}"] = "true"
         self._loaded: Any = None
         self._fields: dict[str, Any] | None = None
         """The table's columns; None while there is no table, as far as is known."""
@@ -103,18 +122,25 @@ class IcebergTable:
         table = self._table()
         self._complete(table)
         self._drop_staged(table)
-        self._last = self._newest(table)
+        self._last = self._newest_number(table)
         current = table.currentSnapshot()
         if current is None:
             return Ledger()
         self._seen = int(current.sequenceNumber())
-        found = self._ledger(table)
+        found = self._newest()
+        self._heed(found.values())
+        events = sum(len(Ranges(one["committed"])) for one in found.values())
         rows = int(current.summary().get("total-records") or 0)
-        # Each event is a row.  More rows: a newer ledger than this one was removed.
-        if found is None or rows > len(found.committed):
-            number = max(current.sequenceNumber(), found.sequence if found else 0)
+        mine = found.get(self.job)
+        # Each event is a row.  More rows: a newer ledger than one of these was removed.
+        if rows > events or (mine is None and not found):
+            number = max(current.sequenceNumber(), number_of(mine) if mine else 0)
             raise Lost(int(number))
-        return found
+        if mine is None:
+            return Ledger()
+        ledger = Ledger.of(mine, f"{self.name}, {LEDGER} of a snapshot")
+        self._check_nodes(ledger)
+        return ledger
 
     def _complete(self, table: Any) -> None:
         """Give a table that an earlier version has made what it lacks."""
@@ -130,11 +156,15 @@ class IcebergTable:
 
     def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
         """See `commits.Table`."""
+        persistently(lambda: self._append(rows, ledger, count), _CONFLICT)
+
+    def _append(self, rows: DataFrame, ledger: Ledger, count: int | None) -> None:
         from gateway.spark.commits import taken
 
         rows = self._fitting(rows)
         table = self._table()
         self._check_set_back(table)
+        self._check_nodes(ledger)
         if self._published(table, ledger.sequence):
             raise taken(self.name, ledger)
         staged = self.stage(rows, ledger)
@@ -150,14 +180,14 @@ class IcebergTable:
 
     def stage(self, rows: DataFrame, ledger: Ledger) -> Any:
         """The snapshot with these rows, that nobody sees yet."""
-        number, token = f"{_ID}{ledger.sequence}", secrets.token_hex(8)
+        number, token = f"{self._id}{ledger.sequence}", secrets.token_hex(8)
         # Whichever of the two the writer asks.
         sessions = {rows.sparkSession, type(self._spark).active()}
         for session in sessions:
             session.conf.set("spark.wap.id", number)
         try:
             write = rows.writeTo(self.name).option("fanout-enabled", "true")
-            for key, text in ((LEDGER, ledger.text()), (_TOKEN, token)):
+            for key, text in ((LEDGER, self._words(ledger)), (_TOKEN, token)):
                 write = write.option(f"snapshot-property.{key}", text)
             write.append()
         finally:
@@ -179,6 +209,7 @@ class IcebergTable:
 
         table = self._table()
         self._check_set_back(table)
+        self._check_nodes(ledger)
         try:
             table.manageSnapshots().cherrypick(snapshot).commit()
         except Py4JJavaError as why:
@@ -201,9 +232,9 @@ class IcebergTable:
         from pyspark.sql import functions as f
 
         where = f"date = date '{day}'"
-        self._fitting(make(self.rows().where(where)))
+        self._fitting(make(self._all_rows().where(where)))
         # Anew, for the table may have more columns by now.
-        rows = self._fitting(make(self.rows().where(where)))
+        rows = self._fitting(make(self._all_rows().where(where)))
         table = self._table()
         snapshot = table.currentSnapshot().snapshotId()
         write = (
@@ -213,8 +244,8 @@ class IcebergTable:
             .option("isolation-level", "serializable")
             .option("validate-from-snapshot-id", str(snapshot))
         )
-        if (ledger := self._ledger(table)) is not None:
-            write = write.option(f"snapshot-property.{LEDGER}", ledger.text())
+        if (words := carried(self._newest())) is not None:
+            write = write.option(f"snapshot-property.{LEDGER}", words)
         try:
             write.overwrite(f.expr(where))
         except (Py4JError, PySparkException) as why:
@@ -222,8 +253,15 @@ class IcebergTable:
                 raise Broken(f"{self.name}: {day} was changed meanwhile") from why
             raise
 
-    def rows(self) -> DataFrame:
-        """See `commits.Table`."""
+    def shared(self) -> bool:
+        """See `SharedTable`."""
+        if not self._exists():
+            return False
+        names = {f"{_JOB}{self.job}"} if self.job else set()
+        jobs = {key for key in self._table().properties() if key.startswith(_JOB)}
+        return bool(self.job or jobs - names)
+
+    def _all_rows(self) -> DataFrame:
         # Where a column was added, Spark knows another object for the table than ours, which
         # nobody refreshes.
         self._spark.sql(f"REFRESH TABLE {self.name}")
@@ -232,9 +270,9 @@ class IcebergTable:
     def added(self) -> DataFrame:
         """See `commits.Table`."""
         line = self._line(self._table())
-        mine = next(one for one in line if _number(one) == self._last)
+        mine = next(one for one in line if self._number(one) == self._last)
         if mine.parentId() is None:
-            return self.rows()
+            return self._all_rows()
         self._spark.sql(f"REFRESH TABLE {self.name}")
         between = self._spark.read.option("start-snapshot-id", str(mine.parentId()))
         return between.option("end-snapshot-id", str(mine.snapshotId())).table(
@@ -246,12 +284,14 @@ class IcebergTable:
         if self._fields is None:
             return {}
         current = self._table().operations().current()
-        return {"metadata": str(current.metadataFileLocation())}
+        metadata = {"metadata": str(current.metadataFileLocation())}
+        return {**metadata, **({"shared": "yes"} if self._theirs else {})}
 
     def delete(self, condition: str) -> None:
         """See `commits.Table`."""
         if self._exists():
-            self._spark.sql(f"DELETE FROM {self.name} WHERE {condition}")  # noqa: S608
+            mine = f"({condition}) AND {self._ours()}"
+            self._spark.sql(f"DELETE FROM {self.name} WHERE {mine}")  # noqa: S608
             self._carry(self._table())
 
     def purge(self) -> Iterator[str]:
@@ -306,8 +346,8 @@ class IcebergTable:
         """Compact *days* where they have at *least* so many small files; what was done."""
         jvm: Any = self._spark._jvm  # noqa: SLF001
         rewrite = actions.rewriteDataFiles(table).filter(days)
-        if (ledger := self._ledger(table)) is not None:
-            rewrite = rewrite.snapshotProperty(LEDGER, ledger.text())
+        if (words := carried(self._newest())) is not None:
+            rewrite = rewrite.snapshotProperty(LEDGER, words)
         # Others may have dropped a column, and spark.columns may leave it out.
         there = [name for name in self._order if table.schema().findField(name)]
         if there:
@@ -322,12 +362,11 @@ class IcebergTable:
         )
 
     def _carry(self, table: Any) -> None:
-        """Have the newest ledger in the newest snapshot, which expiry always leaves."""
-        newest = self._ledger(table)
-        text = table.currentSnapshot().summary().get(LEDGER)
-        if newest is not None and text != newest.text():
+        """Have the newest ledgers in the newest snapshot, which expiry always leaves."""
+        words = carried(self._newest())
+        if words is not None and words != table.currentSnapshot().summary().get(LEDGER):
             append = table.newAppend()
-            append.set(LEDGER, newest.text())
+            append.set(LEDGER, words)
             append.commit()
             table.refresh()
 
@@ -391,6 +430,7 @@ class IcebergTable:
             f" PARTITIONED BY ({', '.join(self._partitions)})"
             f" TBLPROPERTIES ({properties})"
         )
+        self._complete(self._table())  # another job may have made it a moment before
 
     @staticmethod
     def _line(table: Any) -> Iterator[Any]:
@@ -403,20 +443,35 @@ class IcebergTable:
 
     def _published(self, table: Any, number: int) -> bool:
         """Whether a commit of this number, or a later one, is in the table."""
-        newest = self._newest(table)
+        newest = self._newest_number(table)
         return newest is not None and newest >= number
 
-    def _newest(self, table: Any) -> int | None:
-        """The number of our newest commit that the table still knows of."""
-        numbers = (_number(snapshot) for snapshot in self._line(table))
-        return next((found for found in numbers if found is not None), None)
+    def _newest_number(self, table: Any) -> int | None:
+        """The number of our newest commit that the table still knows of, by its snapshot or
+        by what others have carried on.
+        """
+        found: list[int] = []
+        for snapshot in self._line(table):
+            if (number := self._number(snapshot)) is not None:
+                found.append(number)
+                break
+            ledgers = self._ledgers_of(table, snapshot)
+            self._heed(ledgers)
+            found += [number_of(o) for o in ledgers if o.get("job", "") == self.job]
+        return max(found, default=None)
+
+    def _number(self, snapshot: Any) -> int | None:
+        """Which commit of ours it is; None for somebody else's, and for maintenance."""
+        words = snapshot.summary()
+        name = words.get("published-wap-id") or words.get("wap.id") or ""
+        return int(name.removeprefix(self._id)) if name.startswith(self._id) else None
 
     def _check_set_back(self, table: Any) -> None:
         """Raise `Broken` if our last commit is no longer in the table.
 
         Somebody else's snapshot, or maintenance's, may be all that is left of the line.
         """
-        newest, current = self._newest(table), table.currentSnapshot()
+        newest, current = self._newest_number(table), table.currentSnapshot()
         older = newest is not None and self._last is not None and newest < self._last
         if older or self._seen > (int(current.sequenceNumber()) if current else 0):
             was = f"commit {self._last}" if self._last else "what it had"
@@ -434,27 +489,25 @@ class IcebergTable:
             for one in self._line(table)
         )
 
-    def _ledger(self, table: Any) -> Ledger | None:
-        """The newest ledger in the words of its snapshots.
-
-        A compaction beside the job carries one that is older than the job's next; so it
-        is looked for up to the newest commit of the job's own.
-        """
-        newest: Ledger | None = None
+    def _newest(self) -> dict[str, Words]:
+        """See `SharedTable`."""
+        newest: dict[str, Words] = {}
+        table, alone = self._table(), not self.shared()
         for snapshot in self._line(table):
-            words = snapshot.summary()
-            text = words.get(LEDGER)
-            source = words.get("source-snapshot-id")
-            if text is None and source is not None:
-                staged = table.snapshot(int(source))
-                text = staged.summary().get(LEDGER) if staged is not None else None
-            if text is not None:
-                found = Ledger.parse(text, f"{self.name}, {LEDGER} of a snapshot")
-                if newest is None or found.sequence > newest.sequence:
-                    newest = found
-                if _number(snapshot) is not None:
-                    break
+            take_newest(newest, self._ledgers_of(table, snapshot))
+            if alone and self._number(snapshot) is not None:
+                break
         return newest
+
+    @staticmethod
+    def _ledgers_of(table: Any, snapshot: Any) -> list[Words]:
+        """What the words of a snapshot say; those of a copy are where it was staged."""
+        words = snapshot.summary()
+        text, source = words.get(LEDGER), words.get("source-snapshot-id")
+        if text is None and source is not None:
+            staged = table.snapshot(int(source))
+            text = staged.summary().get(LEDGER) if staged is not None else None
+        return [*ledgers_in(text)]
 
     def _drop_staged(self, table: Any) -> None:
         """Of a job that was killed before it published: the batch comes again.
@@ -471,7 +524,7 @@ class IcebergTable:
         left = [
             snapshot
             for snapshot in table.snapshots()
-            if (snapshot.summary().get("wap.id") or "").startswith(_ID)
+            if (snapshot.summary().get("wap.id") or "").startswith(self._id)
             and snapshot.snapshotId() not in line
             and str(snapshot.snapshotId()) not in sources
         ]
@@ -490,13 +543,6 @@ class IcebergTable:
 def _declared(field: Any) -> str:
     """A column as CREATE and ALTER TABLE have it."""
     return f"`{field.name}` {field.dataType.simpleString()}"
-
-
-def _number(snapshot: Any) -> int | None:
-    """Which commit of ours it is; None for somebody else's, and for maintenance."""
-    words = snapshot.summary()
-    name = words.get("published-wap-id") or words.get("wap.id") or ""
-    return int(name.removeprefix(_ID)) if name.startswith(_ID) else None
 
 
 #: The catalog where `spark.table` names none: folders below the lake.
@@ -553,7 +599,7 @@ class _Iceberg(Format):
 
     def tables(self, config: Any, spark: Any) -> tuple[IcebergTable, IcebergTable]:
         """See `Format`."""
-        name = _name(config.spark)
+        name, job = _name(config.spark), config.spark.job or ""
         return (
             IcebergTable(
                 spark,
@@ -561,8 +607,9 @@ class _Iceberg(Format):
                 order=("event_time", "host"),
                 partitions=config.spark.partition_by,
                 blooms=config.spark.bloom_filters,
+                job=job,
             ),
-            IcebergTable(spark, f"{name}_stats", order=("window_start",)),
+            IcebergTable(spark, stats_of(name, job), order=("window_start",)),
         )
 
     def files(
@@ -623,9 +670,7 @@ class _Iceberg(Format):
         """See `Kind`: of the snapshots in `metadata/vN.metadata.json`."""
         for metadata in numbered(folder / "metadata", _METADATA)[:1]:
             for snapshot in json.loads(read(metadata)).get("snapshots") or ():
-                ledger = ledger_in(snapshot.get("summary", {}).get(LEDGER))
-                if ledger is not None:
-                    yield ledger
+                yield from ledgers_in(snapshot.get("summary", {}).get(LEDGER))
 
 
 def _name(spark: Any) -> str:

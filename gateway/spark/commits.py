@@ -62,6 +62,13 @@ class Table(Protocol):
 
     name: str
     """As whoever runs the job calls it."""
+    job: str
+    """The name of that job, if it has one."""
+
+    def others(self) -> Mapping[str, str]:
+        """The nodes whose rows are other jobs', and which job; what is said below of rows is
+        said of ours.
+        """
 
     def open(self) -> Ledger:
         """Its ledger, after what a crash has left unpublished is gone.
@@ -77,7 +84,7 @@ class Table(Protocol):
         """
 
     def rows(self) -> DataFrame:
-        """All rows of the table."""
+        """All rows that are ours."""
 
     def added(self) -> DataFrame:
         """The rows of the last `append`, of its own files alone."""
@@ -115,7 +122,8 @@ def taken(name: str, ledger: Ledger) -> Broken:
     """Somebody else has committed under the number of *ledger*."""
     return Broken(
         f"{name}: another job has made commit {ledger.sequence} of this table, so ours is"
-        " not made and nothing is doubled. Stop one of the two jobs"
+        " not made and nothing is doubled. Stop one of the two jobs, or give it a prefix"
+        " (spool.directory) and a name (spark.job) of its own"
     )
 
 
@@ -140,7 +148,7 @@ def opened(
             accepted=kept.accepted,
             ends=kept.ends,
         )
-    if not ledger.sequence:  # there is no table yet
+    if not ledger.sequence and not table.others():  # there is no table yet
         return ledger
     types = {field.name: field.dataType.simpleString() for field in table.rows().schema}
     return replace(ledger, types=types)

@@ -8,6 +8,7 @@ from Maven Central, pinned, or from a folder where there is no network.
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ _LISTS = (
     "spark.sql.extensions",
 )
 
+_JOB = re.compile(r"\w{1,64}", re.ASCII)
 
 _COUNTS_DDL = (
     "window_start bigint, window_end bigint, listener string, channel string, protocol"
@@ -47,7 +49,9 @@ _COUNTS_DDL = (
 class Format(Kind):
     """A kind whose tables take rows and the ledger in one commit."""
 
-    abilities = frozenset({"backfill", "elsewhere", "expire", "maintain", "rows"})
+    abilities = frozenset(
+        {"backfill", "elsewhere", "expire", "maintain", "rows", "shared"}
+    )
     trigger = "1m"  # a commit takes a second or more, and stays in the table's history
     version: ClassVar[str]
     jars: ClassVar[Mapping[str, str]]
@@ -63,13 +67,25 @@ class Format(Kind):
     def misfits(self, spark: Spark) -> Iterator[tuple[Place, str]]:
         """See `Kind`."""
         yield from super().misfits(spark)
+        if spark.job is not None and not _JOB.fullmatch(spark.job):
+            yield ("job",), f"must be letters, digits and _, not {spark.job!r}"
         if "date" not in spark.partition_by:
             why = "must have date: what is over is compacted, and filled, by days"
             yield ("partition_by",), why
 
     @abstractmethod
     def tables(self, config: Any, spark: Any) -> tuple[Table, Table]:
-        """Those of events, and `stats`."""
+        """Those of events, and `stats`, which no other job has."""
+
+    def _claim(self, config: Any, disk: LakeDisk, events: Table) -> dict[str, str]:
+        """See `one_sink.claim`; what was claimed."""
+        from gateway.spark import one_sink
+
+        wanted = {"sink": self.name, "table": events.name}
+        if events.job:
+            wanted["job"] = events.job
+        one_sink.claim(config.data_dir / "lake", disk, wanted)
+        return wanted
 
     def fits(self, spark: str) -> bool:
         """Whether there is a jar for Spark version *spark*."""
@@ -112,8 +128,7 @@ class Format(Kind):
         read = query.whole_reader(config, spark)
         self.check(spark)
         events, counts = self.tables(config, spark)
-        wanted = {"sink": self.name, "table": events.name}
-        one_sink.claim(lake, disk, wanted)
+        wanted = self._claim(config, disk, events)
         return CommitSink(
             lake,
             spool_of(config),
@@ -144,8 +159,7 @@ class Format(Kind):
         lake = config.data_dir / "lake"
         self.check(spark)
         events, counts = self.tables(config, spark)
-        wanted = {"sink": self.name, "table": events.name}
-        one_sink.claim(lake, disk, wanted)
+        wanted = self._claim(config, disk, events)
         for table in (events, counts):
             yield from table.maintain(days=days, thorough=thorough)
         # A job that runs says so itself, with its next batch.
@@ -215,6 +229,7 @@ class Format(Kind):
 
         lake = config.data_dir / "lake"
         events, counts = self.tables(config, spark)
+        wanted = self._claim(config, disk, events)
         opened(events, None, Gone(lake)())
         for condition in as_sql(Ranges(record.events)):
             events.delete(condition)
@@ -238,26 +253,35 @@ class Format(Kind):
                 after = replace(ledger, sequence=number, taken_back=record.id)
                 counts.append(back, after)
             disk.remove_tree(folder)
-        wanted = {"sink": self.name, "table": events.name}
         one_sink.settle(lake, disk, {**wanted, **events.state()})
 
     def purge(self, config: Any, spark: Any) -> Iterator[str]:
         """Remove what the table had in earlier versions from its files.  Nobody may read one
         of these, or write, meanwhile.
         """
+        from gateway.spark.partition import Busy
+
         events, _ = self.tables(config, spark)
+        if others := events.others():
+            jobs = ", ".join(
+                sorted({job or "one without a name" for job in others.values()})
+            )
+            raise Busy(
+                f"{events.name}: other jobs write it, too ({jobs}), and would lose what they"
+                " write at this moment: stop all of them, and have the format remove its"
+                " earlier versions by itself (docs/spark.md, several jobs on one table)"
+            )
         yield from events.purge()
 
     def backfill(
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
     ) -> Iterator[str]:
         """See `Kind`."""
-        from gateway.spark import backfill, one_sink
+        from gateway.spark import backfill
 
         self.check(spark)
         events, _ = self.tables(config, spark)
-        wanted = {"sink": self.name, "table": events.name}
-        one_sink.claim(config.data_dir / "lake", disk, wanted)
+        self._claim(config, disk, events)
         for day, columns in backfill.overwrite_days(spark, config, events, names):
             yield f"{events.name}: {day}, {', '.join(columns)}"
 
@@ -280,6 +304,13 @@ class Format(Kind):
                 f"spark.sink: {self.name}: Spark was started without --conf"
                 f" spark.sql.extensions={extension}"
             )
+
+
+def stats_of(events: str, job: str) -> str:
+    """The table of counts beside that of events: each job has its own, for counts do not say
+    whose they are.
+    """
+    return f"{events}_stats_{job}" if job else f"{events}_stats"
 
 
 def _minor(version: str) -> str:

@@ -47,8 +47,8 @@ from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.spark.upkeep import Upkeep
-from gateway.store import deleted, removal_clock
-from gateway.store.bucket import BucketError
+from gateway.store import deleted, job_word, removal_clock
+from gateway.store.bucket import Bucket, BucketError
 from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked, lock
@@ -214,6 +214,7 @@ class Job:
         bucket = bucket_of(self._config.spool)
         if bucket is None:
             return None
+        self._check_owner(bucket)
         return Inbox(
             bucket,
             self._spool,
@@ -223,6 +224,21 @@ class Job:
             most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
             tell_behind=JobWriter(bucket),
         )
+
+    def _check_owner(self, bucket: Bucket) -> None:
+        """Or two jobs that write one table would commit what is here twice."""
+        job = self._config.spark.job or ""
+        try:
+            owner = job_word.owner_of(bucket, job)
+        except BucketError:
+            if job:
+                raise
+            return  # the inbox waits for it
+        if owner != job:
+            raise Broken(
+                f"{bucket.url} is read by the job {owner} (spark.job), and this one is"
+                f" {job or 'without a name'}: give it a prefix of its own (spool.directory)"
+            )
 
     def start(self, *, available_now: bool) -> None:
         """Repair what a crash has left, then start the query."""

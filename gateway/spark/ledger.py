@@ -313,7 +313,14 @@ class Ledger:
     def parse(cls, text: str | bytes, where: str) -> Ledger:
         """What `text` gave.  Raises `Broken`, which names *where* it was found."""
         try:
-            kept = json.loads(text)
+            return cls.of(json.loads(text), where)
+        except ValueError as why:
+            raise Broken(f"{where}: {why!r}") from None
+
+    @classmethod
+    def of(cls, kept: Any, where: str) -> Ledger:
+        """The same of what JSON made of it."""
+        try:
             if kept["format"] not in range(1, FORMAT + 1):
                 raise Broken(
                     f"{where}: format {kept['format']!r}, and this version of gateway knows"
@@ -427,7 +434,7 @@ class Ledger:
         """Durably.  Raises OSError."""
         write_json(disk, path, self._plain())
 
-    def text(self, **beside: int) -> str:
+    def text(self, **beside: Any) -> str:
         """All of it in a line, for the words of a table's commit.
 
         But for the columns' types: a table keeps the words of hundreds of commits, and has

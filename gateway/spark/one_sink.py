@@ -18,7 +18,7 @@ from gateway.store.lake import INTERNAL, sink_of
 def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
     """Make this lake that of a sink, or see that it is.  Raises `Broken`, OSError.
 
-    *wanted* has `sink` and, where there is a choice, `table`.
+    *wanted* has `sink` and, where there is a choice, `table` and `job`.
     """
     path = lake / INTERNAL / "sink.json"
     there = sink_of(lake)
@@ -26,11 +26,11 @@ def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
         disk.make_directory(path.parent)
         write_json(disk, path, wanted)
         return
-    if any(there.get(key) != wanted.get(key) for key in ("sink", "table")):
+    if any(there.get(key) != wanted.get(key) for key in ("sink", "table", "job")):
         raise Broken(
             f"{lake} is that of spark.sink: {_spelled(there)}, not of"
             f" {_spelled(wanted)}; its ledger counts what is there. To begin with"
-            " another sink, wait until the spool is empty, stop the job and the gateway,"
+            " another one, wait until the spool is empty, stop the job and the gateway,"
             " and move lake and checkpoint away"
         )
 
@@ -43,5 +43,5 @@ def settle(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
 
 
 def _spelled(sink: Mapping[str, str]) -> str:
-    table = sink.get("table")
-    return f"{sink['sink']} ({table})" if table else sink["sink"]
+    names = [sink[key] for key in ("table", "job") if key in sink]
+    return f"{sink['sink']} ({', '.join(names)})" if names else sink["sink"]

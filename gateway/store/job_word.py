@@ -2,6 +2,7 @@
 files meanwhile: a file costs it the same, whatever is in it.
 
     .gateway-job          a `JobWord` as JSON; Spark passes the object over
+    .gateway-job-name     the name of the job that has this prefix, if it has one
 
 The job writes it (`gateway.spark.inbox`), every few seconds while it looks.  A gateway reads
 it as often, and only with `ack: journal`: with `ack: spool` senders wait for each file.
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from attrs import define
 
-from gateway.store.bucket import Bucket, BucketError, NotThere
+from gateway.store.bucket import AlreadyThere, Bucket, BucketError, NotThere
 
 EVERY_SECONDS = 10.0
 """It is written, and read."""
@@ -25,6 +26,20 @@ _SILENT_SECONDS = 60.0
 """A job that has written nothing for so long does not run, and has taken nothing since."""
 
 _NAME = ".gateway-job"
+_OWNER = ".gateway-job-name"
+
+
+def owner_of(bucket: Bucket, job: str) -> str:
+    """The name of the job that has this prefix for good: *job*, if it has a name and nobody
+    was here before.  Raises `BucketError`.
+    """
+    if job:
+        with contextlib.suppress(AlreadyThere):
+            bucket.create(_OWNER, job.encode())
+    try:
+        return bucket.read(_OWNER).decode("utf-8", "replace")
+    except NotThere:
+        return ""
 
 
 class JobWord(msgspec.Struct, frozen=True):

@@ -90,12 +90,21 @@ def read(path: Path) -> bytes:
         return file.read(_MOST_BYTES)
 
 
-def ledger_in(words: Any) -> Any:
-    """What the words of a commit say, if they are the job's."""
+def ledgers_in(words: Any) -> list[dict[str, Any]]:
+    """What the words of a commit say, if they are a job's: its ledger, and in `others` those
+    that maintenance has carried on for other jobs of the table.
+    """
     if not isinstance(words, str) or '"committed"' not in words:
-        return None
+        return []
     try:
         found = json.loads(words)
     except ValueError:
-        return None  # somebody else's
-    return found if isinstance(found, dict) else None
+        return []  # somebody else's
+    if not isinstance(found, dict):
+        return []
+    others = found.pop("others", ())
+    return [
+        one
+        for one in (found, *others)
+        if isinstance(one, dict) and isinstance(one.get("committed"), dict)
+    ]

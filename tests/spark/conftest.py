@@ -121,6 +121,7 @@ def configuration(data: Path) -> SimpleNamespace:
             trigger=0.2,
             sink="parquet",
             table=None,
+            job=None,
             jars_directory=None,
             body="json",
             columns={},

@@ -42,7 +42,7 @@ from gateway.spark.partition import Busy
 from gateway.spark.sink import Committed, Parts
 from gateway.store.directories import Directories
 from gateway_testkit.settings import options_of
-from played_spark import PowerCut, Stream
+from played_spark import PowerCut, SparkLogs, Stream
 from small_s3 import SmallS3, small_s3
 
 KINDS: dict[str, Format] = {"delta": delta, "iceberg": iceberg}
@@ -58,11 +58,10 @@ pytestmark = [
 
 SIZE = 10
 
-#: What a table says whose ledger somebody's maintenance has removed.
-LOST = {
-    "delta": lambda table, number: (None, None),
-    "iceberg": lambda table, at: None,
-}
+
+def lost(_table: Any) -> dict[str, Any]:
+    """What a table says whose ledgers somebody's maintenance has removed."""
+    return {}
 
 
 @pytest.fixture(scope="module")
@@ -430,6 +429,118 @@ def test_of_two_jobs_one_commits(world: World) -> None:
     world.check_complete()
 
 
+@pytest.fixture
+def beside(
+    world: World,
+    make_config: Callable[[Path], SimpleNamespace],
+    make_spool: Callable[[Path], Any],
+    tmp_path: Path,
+) -> World:
+    """Another job on its table, with a data directory, a prefix and a name of its own."""
+    data, spark = tmp_path / "beside", world.config.spark
+    config = make_config(data)
+    config.spark.sink = spark.sink
+    config.spark.table = spark.table or str(tmp_path / "data/lake/delta/events")
+    config.spark.job = "b"
+    spool = make_spool(data / "spool")
+    for batch in range(3):
+        spool.events("far", 1 + batch * SIZE, SIZE)
+    made = World(SparkLogs(data / "checkpoint/events"), spool, world.spark, config)
+    made.logs.begin()
+    return made
+
+
+def check_both(world: World, beside: World) -> None:
+    """Every event of both jobs is in the one table, once, and the audit of each complete."""
+    rows = world.events()._all_rows().select("node", "lsn").collect()
+    found = Counter((row.node, row.lsn) for row in rows)
+    assert found == world.spool.produced + beside.spool.produced
+    world.check_complete()
+    beside.check_complete()
+
+
+def test_several_jobs_on_one_table(
+    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was alone goes on as it was; each is killed while the other commits, each
+    maintains, and then both lose their checkpoints, and one the commits it had made."""
+    world.run(1)
+    for one, point, batches in ((beside, "begun", 1), (world, "committed", 2)):
+        one.cut = point
+        with pytest.raises(PowerCut):
+            one.run(batches)
+        one.cut = None
+    beside.run(1)
+    one, other = (each.sink() for each in (world, beside))
+    one.recover()
+    other.recover()
+    if world.config.spark.sink == "iceberg":  # as it publishes, the other was there
+        publish = one._events.publish
+
+        def late(*how: Any) -> None:
+            beside.run(2, sink=other)
+            publish(*how)
+
+        one._events.publish = late
+    world.run(3, sink=one)
+    beside.run(3, sink=other)
+    check_both(world, beside)
+    monkeypatch.setattr("gateway.sinks.iceberg._MOST_SNAPSHOTS", 1)
+    for each in (world, beside):
+        list(each.kind.maintain(each.config, each.spark, Lake(), 7))
+    for each in (world, beside):
+        assert len(each.events().open().committed) == 3 * SIZE
+        each.spool.events("gw" if each is world else "far", 1 + 3 * SIZE, SIZE)
+        each.logs.lose()
+        each.run(1, files=4)
+    check_both(world, beside)
+
+
+def test_jobs_of_one_name_or_node_refuse_each_other(
+    world: World, beside: World
+) -> None:
+    """Whichever commits first; nothing is doubled.  A name is one job's for good."""
+    world.run(1)
+    one, same = beside.sink(), beside.sink()
+    one.recover()
+    same.recover()
+    beside.run(1, sink=one)
+    with pytest.raises(Broken, match="another job has made commit 1 of this table"):
+        same(None, 0)
+    beside.spool.events("gw", 1, SIZE)
+    with pytest.raises(Broken, match=r"node gw is one of the job without a name"):
+        beside.run(4, sink=one)
+    beside.config.spark.job = "c"
+    with pytest.raises(Broken, match=r"is that of spark.sink: .*, b\), not of .*, c\)"):
+        beside.sink()
+    rows = world.events()._all_rows()
+    assert rows.where("node = 'gw'").count() == SIZE
+
+
+def test_a_job_deletes_and_expires_its_own_rows(world: World, beside: World) -> None:
+    """And no other's, whose audit stays complete; nobody purges beside others."""
+    for each in (world, beside):
+        each.config.spool.s3 = None
+        each.run(3)
+        for name in each.spool.names():
+            (each.spool.path / name).unlink()
+    list(delete(world.config, world.spark, Lake(), Asked("lsn <= 5", "case 1")))
+    with pytest.raises(Busy, match=r"other jobs write it, too \(b\)"):
+        list(delete(world.config, world.spark, Lake(), None, purge=True))
+    rows = world.events()._all_rows()
+    assert rows.count() == 6 * SIZE - 5
+    beside.check_complete()
+    sink = world.sink()
+    sink.recover()
+    list(sink.expire({"events": date(2026, 12, 1)}, lambda: False))
+    left = Counter(row.node for row in world.events()._all_rows().collect())
+    assert left == {"far": 3 * SIZE}
+    world.sink().recover()
+    beside.check_complete()
+    report = audit(Directories.under(world.config.data_dir))
+    assert report.complete, report
+
+
 def test_a_compaction_carries_the_ledger_on(world: World) -> None:
     """So that the next start knows it, with no checkpoint; the job goes on meanwhile."""
     sink = world.sink()
@@ -452,7 +563,7 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
     world.logs.lose()
     events = world.events()
     with monkeypatch.context() as patch:
-        patch.setattr(type(events), "_ledger", LOST[world.config.spark.sink])
+        patch.setattr(type(events), "_newest", lost)
         assert opened(events).committed == Ranges({"gw": [(1, 2 * SIZE)]})
         sink = world.sink()
         sink.recover()
@@ -472,7 +583,7 @@ def test_what_rows_do_not_say_is_in_the_copy(
     world.run(2, sink=sink)
     before = sink.ledger
     with monkeypatch.context() as patch:
-        patch.setattr(type(world.events()), "_ledger", LOST[world.config.spark.sink])
+        patch.setattr(type(world.events()), "_newest", lost)
         sink = world.sink()
         sink.recover()
         assert sink.ledger.holes == before.holes
@@ -816,20 +927,19 @@ def test_a_lost_ledger_of_counts_that_stay_longer(
     list(sink.expire({"events": date(2026, 3, 1)}, lambda: False))
     _, stats = world.kind.tables(world.config, world.spark)
     committed = stats.open().committed
-    lost = LOST[world.config.spark.sink]
-    whole = type(stats)._ledger
+    whole = type(stats)._newest
 
-    def of_stats(self: Any, *how: Any) -> Any:
-        return lost(self, *how) if self.name == stats.name else whole(self, *how)
+    def of_stats(self: Any) -> Any:
+        return lost(self) if self.name == stats.name else whole(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(stats), "_ledger", of_stats)
+        patch.setattr(type(stats), "_newest", of_stats)
         sink = world.sink()
         sink.recover()
         assert sink._counted.committed == committed
     stats.delete("date >= DATE'2026-03-01'")
     with monkeypatch.context() as patch:
-        patch.setattr(type(stats), "_ledger", of_stats)
+        patch.setattr(type(stats), "_newest", of_stats)
         with pytest.raises(Broken, match="it counts 0 events of 30, on days that both"):
             world.sink().recover()
 

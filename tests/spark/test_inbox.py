@@ -28,7 +28,7 @@ from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import BucketError
 from gateway.store.directories import Directories
 from gateway.store.incarnation import KEY
-from gateway.store.job_word import JobBacklog, JobWriter
+from gateway.store.job_word import JobBacklog, JobWriter, owner_of
 from gateway.store.lake import End
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
@@ -104,6 +104,13 @@ def test_a_file_comes_once_and_goes_when_it_is_committed(world: World) -> None:
         f"_archive/{names[0]}", names[1], names[2]
     ]  # fmt: skip
     assert world.here() == []
+
+
+def test_a_prefix_is_one_jobs(world: World) -> None:
+    """That of the first with a name, for good; others hear whose it is, and change nothing."""
+    assert owner_of(world.bucket, "") == ""
+    for name in ("north", "south", "", "north"):
+        assert owner_of(world.bucket, name) == "north"
 
 
 def test_gateways_hear_how_far_the_job_is_behind(world: World) -> None:

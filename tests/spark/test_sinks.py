@@ -65,6 +65,7 @@ def test_the_page_says_what_each_kind_is_able_to() -> None:
         "job's disk": "elsewhere",
         "gateway table": "folders",
         "the audit": "rows",
+        "spark.job": "shared",
     }
     for word, ability in words.items():
         (found,) = [row for what, row in said.items() if word in what]

@@ -72,6 +72,17 @@ def test_the_newest_ledger_says_how_far_a_node_is(
     assert last_lsn("other", place) == 0
 
 
+@pytest.mark.parametrize("make", [delta, iceberg])
+def test_ledgers_that_maintenance_carried_on(
+    tmp_path: Path, make: Callable[..., TablePlace]
+) -> None:
+    """Of a table that several jobs write: each says how far its own nodes are."""
+    other = json.loads(ledger({"gw-2": [[1, 7]]})) | {"job": "b"}
+    words = json.loads(ledger({"gw": [[1, 5]]})) | {"others": [other, None, 3]}
+    place = make(tmp_path, json.dumps(words), ledger({"gw": [[1, 6]]}))
+    assert (last_lsn("gw", place), last_lsn("gw-2", place)) == (6, 7)
+
+
 @pytest.mark.parametrize("sink", ["delta", "iceberg"])
 def test_a_table_that_is_not_there_says_nothing(tmp_path: Path, sink: str) -> None:
     """The job has not begun."""

@@ -1,0 +1,105 @@
+"""Words of commits in which several jobs have their ledgers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gateway.spark.ledger import Broken, Ledger, Ranges
+from gateway.spark.shared import SharedTable, carried, persistently, take_newest
+from gateway.store.table_words import ledgers_in
+
+
+class Commits(SharedTable):
+    """A table whose commits are a list of words."""
+
+    def __init__(self, words: list[str], job: str = "") -> None:
+        super().__init__("t", job)
+        self.words = words
+
+    def shared(self) -> bool:
+        """See `SharedTable`."""
+        return True
+
+    def _newest(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for text in reversed(self.words):
+            take_newest(found, ledgers_in(text))
+        return found
+
+    def _all_rows(self) -> Any:
+        raise NotImplementedError
+
+    def commit(self, sequence: int, **committed: Any) -> None:
+        """A batch of ours, after which the ledger has all that."""
+        ledger = Ledger(committed=Ranges(committed), sequence=sequence)
+        self.others()
+        self._check_nodes(ledger)
+        self.words.append(self._words(ledger))
+
+    def maintain(self) -> None:
+        """Carry all on, and forget the commits of before."""
+        words = carried(self._newest())
+        assert words is not None
+        self.words[:] = [words]
+
+
+def test_maintenance_by_anybody_keeps_every_ledger() -> None:
+    """Also after commits of others, and again; that of a job alone is as it was written."""
+    words: list[str] = []
+    old, north, south = (Commits(words, job) for job in ("", "north", "south"))
+    old.commit(4, gw=[[1, 9]])
+    alone = words[0]
+    assert alone == Ledger(committed=Ranges({"gw": [[1, 9]]}), sequence=4).text()
+    old.maintain()
+    assert words == [alone]
+    north.commit(1, n=[[1, 3]])
+    south.maintain()
+    south.commit(1, s=[[1, 2]])
+    stale = words[0]
+    north.commit(2, n=[[1, 5]])
+    words.append(stale)
+    for each in (old, north, south):
+        each.maintain()
+    found = north._newest()
+    numbers = {job: one["sequence"] for job, one in found.items()}
+    assert numbers == {"": 4, "north": 2, "south": 1}
+    assert Ledger.of(found["north"], "").committed == Ranges({"n": [[1, 5]]})
+
+
+def test_a_node_is_one_jobs() -> None:
+    """Whoever commits second is told, by both names, and commits nothing."""
+    words: list[str] = []
+    old, north = Commits(words), Commits(words, "north")
+    old.commit(1, gw=[[1, 9]])
+    with pytest.raises(
+        Broken, match=r"node gw is one of the job without a name .*north"
+    ):
+        north.commit(1, gw=[[10, 12]])
+    north.commit(1, n=[[1, 1]])
+    with pytest.raises(Broken, match="node n is one of job north, which"):
+        old.commit(2, gw=[[1, 9]], n=[[1, 1]])
+    assert len(words) == 2
+    assert north.others() == {"gw": ""}
+
+
+def test_conflicts_are_tried_again_a_few_times() -> None:
+    """What is no conflict is raised at once, and one that does not end in the end."""
+    tries: list[int] = []
+
+    def do(*, conflicts: int, why: str) -> None:
+        tries.append(0)
+        if len(tries) <= conflicts:
+            raise ValueError(why)
+
+    conflict = re.compile("Conflict")
+    persistently(lambda: do(conflicts=2, why="a Conflict"), conflict)
+    assert len(tries) == 3
+    tries.clear()
+    with pytest.raises(ValueError, match="else"):
+        persistently(lambda: do(conflicts=2, why="else"), conflict)
+    assert len(tries) == 1
+    with pytest.raises(ValueError, match="Conflict"):
+        persistently(lambda: do(conflicts=99, why="a Conflict"), conflict)
