@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Ranges
+from gateway.spark.ledger import Hole, Ledger, Life, Ranges
 from gateway.store.lake import INTERNAL
 from gateway.store.names import file_name
 
@@ -73,8 +73,8 @@ def year(data: Path, young: Path, *, rows: int, entries: int, archived: int) -> 
         first = 1 + number * each * rows
         name = file_name(NODE, first, first + rows - 1)
         holes.append(Hole(NODE, first, first + rows - 1, name, "cut short", 1.0))
-        committed.add(NODE, first + rows, first + each * rows - 1)
-    committed.add(NODE, first + rows, entries * rows)
+        committed.add(Life(NODE), first + rows, first + each * rows - 1)
+    committed.add(Life(NODE), first + rows, entries * rows)
     (lake / INTERNAL).mkdir(parents=True)
     Ledger(
         query="0badcafe-0000-4000-8000-000000000001",

@@ -13,9 +13,9 @@ start.  Then the whole job reads the files from a spool as a backlog.
     python bench/spark.py --case year         small batches, before and after a year
     python bench/spark.py --case day          a day of 86,400 small files, compacted
     python bench/spark.py --case today        the same day, compacted as it goes
-    python bench/spark.py --case month        a month of batches with --sink delta or iceberg,
-                                              maintained as the job does it; with a Spark
-                                              that their jars fit
+    python bench/spark.py --case month        a commit after a month of others, with --sink
+                                              delta or iceberg, maintained as the job does it;
+                                              with a Spark that their jars fit
     python bench/spark.py --case nodes        the files of ten nodes, beside those of one
     python bench/spark.py --case sinks        tables of Delta and Iceberg, beside Parquet;
                                               with a Spark that their jars fit
@@ -39,12 +39,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _commits import of_table, pasts
 from _history import many_names, spool_names, year
 from _machine import machine
 from _nodes import costs_of, spread
@@ -59,6 +59,7 @@ from gateway.spark import footers, job, query, stats, tables
 from gateway.spark.columns import Columns
 from gateway.spark.compact import compact, compact_open
 from gateway.spark.fields import function
+from gateway.spark.formats import Format
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
 from gateway.spark.partition import visible
@@ -150,7 +151,9 @@ class Bench:
         self.home = home
         self.options = options
         self.events = options.events // _FILES * _FILES
-        self.bytes = publish(home / "spool", self.events)
+        self.bytes = 0
+        if not MANY_EVENTS.isdisjoint(options.case.split(",")):
+            self.bytes = publish(home / "spool", self.events)
         publish(home / "small", ROWS * _FILES)
         self.template = min((home / "small").iterdir())
         # Or a compiler's thread may end, and its time is nobody's.
@@ -282,9 +285,11 @@ class Bench:
             for name, one in cost.items()
         }
 
-    def batches(self, config: Config) -> list[dict[str, int]]:
-        """Run the job until its spool is read; how long each batch took, in ms."""
-        heard = _Listener()
+    def batches(self, config: Config) -> list[dict[str, float]]:
+        """Run the job until its spool is read; how long each batch took, in ms, and `cpu`:
+        by when the process had used how many seconds of it.
+        """
+        heard = _Listener(self.processor)
         self.spark.streams.addListener(heard)
         job.run(config, self.spark, available_now=True)
         while not heard.over:
@@ -302,11 +307,45 @@ class Bench:
         return (java.totalMemory() - java.freeMemory()) / 2**20, mine
 
 
+@dataclass(eq=False)
+class Filled:
+    """Tables of events and counts that the job fills, with a data directory of their own."""
+
+    bench: Bench
+    kind: Format
+    name: str
+    lsn: int = 1
+    """Of the next event."""
+
+    def __post_init__(self) -> None:
+        self.spool = self.bench.small(self.name)
+        asked: dict[str, Any] = {"max_bytes_per_trigger": 1}
+        if self.kind.name == "iceberg":
+            asked["table"] = f"lake.gateway.{self.name}"
+        self.config = self.bench.at(self.spool.parent, **asked)
+        self.tables = self.kind.tables(self.config, self.bench.spark)
+        self.forget()
+
+    def batches(self, count: int) -> None:
+        """The job commits so many more, which are timed."""
+        names = spool_names(self.lsn, ROWS, count)
+        many_names(self.bench.template, [self.spool / name for name in names])
+        self.lsn += ROWS * count
+        done = self.bench.batches(self.config)
+        self.seconds += [one["addBatch"] / 1000 for one in done]
+        self.cpu.append((done[-1]["cpu"] - done[0]["cpu"]) / (len(done) - 1))
+
+    def forget(self) -> None:
+        """What was timed: Java was cold."""
+        self.seconds, self.cpu = [], []
+
+
 class _Listener(StreamingQueryListener):
     """Notes how long the steps of each batch take."""
 
-    def __init__(self) -> None:
-        self.batches: list[dict[str, int]] = []
+    def __init__(self, processor: Callable[[], float]) -> None:
+        self.batches: list[dict[str, float]] = []
+        self._processor = processor
         self.over = False
 
     def onQueryStarted(self, event: Any) -> None:
@@ -316,7 +355,8 @@ class _Listener(StreamingQueryListener):
         """A batch is over."""
         # Sinks of formats read a batch's files by themselves, and not its rows.
         if "addBatch" in event.progress.durationMs:
-            self.batches.append(dict(event.progress.durationMs))
+            used = {"cpu": self._processor()}
+            self.batches.append({**event.progress.durationMs, **used})
 
     def onQueryIdle(self, event: Any) -> None:
         """There is nothing to do."""
@@ -502,36 +542,54 @@ def today(report: Report, bench: Bench) -> None:
 
 
 def month(report: Report, bench: Bench) -> None:
-    """Batches of thirty days, one after the other; the table is maintained each day, for
-    fewer of them come a day than would in an hour.
+    """A month of commits, the table maintained each day, beside a fresh table.
+
+    The job does that each hour: a day here has more commits than an hour, and fewer than
+    a day.
     """
-    kind, data = kind_of(bench.options.sink), bench.small("month").parent
-    config = bench.at(data, max_bytes_per_trigger=1)
-    each, lsn = bench.options.day_batches, 1
-    times: list[list[float]] = []
-    days = bench.options.days
+    kind, days = kind_of(bench.options.sink), bench.options.days
+    assert isinstance(kind, Format)
+    old, fresh = (Filled(bench, kind, name) for name in ("old", "fresh"))
+    for _ in range(2):  # until Java is warm; what follows is made of such a commit
+        old.batches(bench.options.batches)
+        fresh.batches(bench.options.batches)
+    past = pasts(old.tables)
+    each = max(1, bench.options.commits // days)
     for day in range(days):
         at = datetime.now(UTC) - timedelta(days - day)
-        for name in spool_names(lsn, ROWS, each):
-            table = pq.read_table(bench.template)
-            place = table.schema.get_field_index("received_at")
-            stamps = pa.array([at] * len(table), SCHEMA.field("received_at").type)
-            table = table.set_column(place, SCHEMA.field("received_at"), stamps)
-            pq.write_table(table, data / "spool" / name, write_page_checksum=True)
-        lsn += ROWS * each
-        steps = bench.batches(config)
-        times.append([one["addBatch"] / 1000 for one in steps])
-        whole = day % 24 == 0
-        session = bench.spark.newSession()
-        for _ in kind.maintain(config, session, Lake(), 5.0, thorough=whole):
+        for one in past:
+            one.add(at, each, ROWS)
+        for _ in kind.maintain(
+            old.config,
+            bench.spark.newSession(),
+            Lake(),
+            5.0,
+            thorough=day % 24 == 0,
+        ):
             pass
-    # Java is cold on the first.
-    fresh, last = (statistics.median(chain(*part)) for part in (times[1:3], times[-2:]))
-    report.add(f"batches into {kind.name}", sum(map(len, times)))
-    report.add("a batch into a fresh table", fresh, "s")
-    report.add("a batch after a month", last, "s")
-    claim = f"a batch into {kind.name} after a month, times one into a fresh table"
-    report.claims.append(Claim(claim, last / fresh, "x", 1.2))
+    old.lsn += each * days * ROWS
+    # An hour since the last maintenance.
+    for one in past:
+        one.add(datetime.now(UTC), 60, ROWS)
+    old.lsn += 60 * ROWS
+    for table in (old, fresh):
+        table.forget()
+    for _ in range(bench.options.rounds):
+        for table in (old, fresh):
+            table.batches(bench.options.batches)
+    report.add(f"commits of a month into {kind.name}", each * days)
+    for name, table in (("a fresh table", fresh), ("a month's", old)):
+        for what, unit, figure in of_table(table.tables[0]):
+            report.add(f"{name}: {what}", figure, unit)
+        report.add(f"{name}: a commit, p50", statistics.median(table.seconds), "s")
+        report.add(f"{name}: a commit, CPU", statistics.median(table.cpu), "s")
+    ratio = statistics.median(old.cpu) / statistics.median(fresh.cpu)
+    report.add(
+        "CPU of a commit after a month, times that into a fresh table", ratio, "x"
+    )
+    ratio = statistics.median(old.seconds) / statistics.median(fresh.seconds)
+    claim = f"a commit into {kind.name} after a month, times one into a fresh table"
+    report.claims.append(Claim(claim, ratio, "x", 1.2))
 
 
 def nodes(report: Report, bench: Bench) -> None:
@@ -579,6 +637,8 @@ CASES = {
 }
 PARTS = {"sink": one_sink, "month": month}
 """Of cases, or with a sink of their own."""
+MANY_EVENTS = {"speed", "nodes", "sink"}
+"""Those that read `--events`."""
 
 
 def bench() -> int:
@@ -588,15 +648,15 @@ def bench() -> int:
     parser.add_argument("--warm-up", type=int, default=3, metavar="ROUNDS")
     parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--files", type=int, default=20_000)
-    parser.add_argument("--batches", type=int, default=40, help="small ones, for year")
+    parser.add_argument(
+        "--batches", type=int, default=40, help="small ones, for year and month"
+    )
     parser.add_argument("--archived", type=int, default=100_000, metavar="FILES")
     parser.add_argument("--nodes", type=int, default=10)
     parser.add_argument("--node-files", type=int, default=40, help="of all nodes")
     parser.add_argument("--days", type=int, default=30, help="of month")
     parser.add_argument("--seconds", type=int, default=86_400, help="of today")
-    parser.add_argument(
-        "--day-batches", type=int, default=48, help="of a day of the month"
-    )
+    parser.add_argument("--commits", type=int, default=7200, help="of the month")
     parser.add_argument("--sink", default="parquet", help="of the job, for all cases")
     parser.add_argument("--jars", type=Path, help="folder with those of Delta, Iceberg")
     options = parser.parse_args()
