@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gateway.store.bucket import (
     AlreadyThere,
@@ -59,11 +59,11 @@ class MemoryBucket:
         self.objects[name] = bytes(data)
         self.after("replace", name)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, first: int = 0) -> bytes:
         """See `Bucket`."""
         self._ask("read", name)
         try:
-            return self.objects[name]
+            return self.objects[name][first:]
         except KeyError:
             raise NotThere(f"{name}: 404 Not Found") from None
 
@@ -107,6 +107,21 @@ class MemoryBucket:
         """See `Bucket`."""
         self._ask("remove", name)
         self.objects.pop(name, None)
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        """See `Bucket`; one that is refused keeps none of the others."""
+        self._ask("remove_all", names[0])
+        refused: list[BucketError] = []
+        for name in names:
+            try:
+                self.fault("remove", name)
+            except BucketError as why:
+                refused.append(why)
+            else:
+                self.objects.pop(name, None)
+        self.after("remove_all", names[0])
+        if refused:
+            raise refused[0]
 
     def away(self, why: str = "500 Internal Server Error") -> None:
         """Every request fails from now on."""

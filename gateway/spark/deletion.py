@@ -340,7 +340,7 @@ def _sources(places: Places, committed: Ranges) -> dict[str, list[Path]]:
         if not committed.covers(_named(path))
     ]
     return {
-        "spool": _published(places.spool),
+        "spool": _here(places.spool),
         "archive": archived,
         "retained": sorted(places.retained.glob("*/kept-*.parquet")),
         "poison": [path for path in _published(places.poison) if _readable(path)],
@@ -353,7 +353,7 @@ def _unseen(places: Places, committed: Ranges) -> int:
         return 0
     in_tables, here = (
         committed.nameless(),
-        {one.name for one in _published(places.spool)},
+        {one.name for one in _here(places.spool)},
     )
     there = [SpoolFile.parse(one.name) for one in places.bucket.list("events-")]
     return sum(
@@ -374,6 +374,16 @@ def _by_incarnation(files: Iterable[Path]) -> dict[str, list[Path]]:
     for path in files:
         with contextlib.suppress(FileNotFoundError):
             found[footers.incarnation_of(path)].append(path)
+    return found
+
+
+def _here(spool: Path) -> list[Path]:
+    """Those files of which more than their footer is here (`gateway.spark.inbox`)."""
+    found = []
+    for path in _published(spool):
+        with contextlib.suppress(FileNotFoundError):
+            if not footers.is_alone(path):
+                found.append(path)
     return found
 
 

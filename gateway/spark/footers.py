@@ -60,6 +60,20 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     return Footers(named, rows, row_bytes)
 
 
+def length(end: bytes) -> int:
+    """Bytes that a file's footer takes, says the *end* of the file; 0 if it is no Parquet."""
+    size, magic = end[-8:-4], end[-4:]
+    return 8 + int.from_bytes(size, "little") if magic == b"PAR1" else 0
+
+
+def is_alone(path: Path) -> bool:
+    """Whether there is nothing of a file but its footer: zeros in place of the rest, as
+    `gateway.spark.inbox` has them.  Raises FileNotFoundError.
+    """
+    with path.open("rb") as file:
+        return file.read(4) == bytes(4)
+
+
 def expansion(paths: Iterable[Path]) -> float:
     """How much more these files are in memory than on disk, those that can be read."""
     stored, expanded = sizes(paths)

@@ -18,9 +18,14 @@ the job sees them, it is asked whose the name is: what comes too late is moved t
 The newest object of each node stays where it is: a gateway that lost its disk goes on
 behind it.  Only what the job may have counts as newer.
 
+Where tasks read the bucket, as those of a cluster do, nobody reads the copies, and only the
+end of each file is fetched: its footer, behind zeros that take no place on the disk.  So it
+has its size, and says which events it has, as a copy would.
+
 A server answers after tens of milliseconds, and to many at once: a look asks for many files
-at the same time, of each node in turn, so that nobody's backlog holds up the others.  A
-backlog of many pages is not listed at each look: a listing leaps over it, to what is new.
+at the same time, of each node in turn, so that nobody's backlog holds up the others, and
+meanwhile takes out what is done.  A backlog of many pages is not listed at each look: a
+listing leaps over it, to what is new.
 """
 
 from __future__ import annotations
@@ -32,21 +37,26 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
 from attrs import define
 
-from gateway.sdk.disk import Disk
+from gateway.sdk.disk import Disk, replace_file
 from gateway.spark import footers
 from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.store import word
-from gateway.store.bucket import ARCHIVE, FENCED, Bucket, NotThere, StoredObject
+from gateway.store.bucket import (
+    ARCHIVE,
+    FENCED,
+    Bucket,
+    BucketError,
+    NotThere,
+    StoredObject,
+)
 from gateway.store.lake import End
 from gateway.store.word import UNDECIDED, Word
 
@@ -55,10 +65,11 @@ _log = logging.getLogger("gateway.spark")
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-REQUESTS = 32
-"""How many a job's inbox makes at once."""
+REQUESTS = 64
+"""How many a job's inbox makes at once, to fetch, and as many to take out."""
 _LOOK_SECONDS = 1.0
-_ROUND = 4 * REQUESTS
+"""A look begins so long after the one before; later, if that took longer."""
+_ROUND = 16 * REQUESTS
 """Files that are fetched before it is asked whose their nodes' names are."""
 _ROUND_BYTES = 128 << 20
 """No more is fetched then: all of it may be in memory at once.  A file may be as large."""
@@ -72,6 +83,8 @@ _LEAP_OBJECTS = 1000
 asked for behind the last of them."""
 _ANEW_SECONDS = 300.0
 """So long what was leapt over is taken to be there still."""
+_FOOTER_BYTES = 8192
+"""What is asked for where only a footer is wanted, until one has more."""
 _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
@@ -84,7 +97,9 @@ class AtOnce(Protocol):
 
 
 def by_threads(work: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
-    """An `AtOnce` of up to `REQUESTS` threads; whoever ends waits for none of them."""
+    """An `AtOnce` of up to `REQUESTS` threads, which have all ended when it returns; a
+    process that ends waits for none of them.
+    """
     futures: list[Future[_R]] = [Future() for _ in many]
     left = deque(zip(futures, many, strict=True))
 
@@ -101,6 +116,7 @@ def by_threads(work: Callable[[_T], _R], many: Sequence[_T]) -> list[_R]:
 
     for _ in range(min(REQUESTS, len(many))):
         threading.Thread(target=run, name="inbox-request", daemon=True).start()
+    wait(futures)
     return [future.result() for future in futures]
 
 
@@ -113,6 +129,7 @@ class Inbox:
     are there move to the bucket's archive if *archived*, or are removed.  No more is
     fetched while the directory has *most_bytes*.  Requests are made by *at_once*.
     *tell_behind* is told after each look how many files of each node are in no table.
+    Copies are *whole*, or have their footer alone.
     """
 
     _bucket: Bucket
@@ -124,6 +141,7 @@ class Inbox:
     _clock: Callable[[], float] = time.monotonic
     _at_once: AtOnce = by_threads
     _tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None
+    _whole: bool = True
 
     def __attrs_post_init__(self) -> None:
         self._stopping = threading.Event()
@@ -145,7 +163,9 @@ class Inbox:
         self._undecided: dict[str, float] = {}
         """Since when files of an incarnation wait for a word of who has taken over."""
         self._held = 0
-        """Bytes that the directory has, in a look."""
+        """Bytes that the directory has, in a look, as its files' sizes say."""
+        self._footer_bytes = _FOOTER_BYTES
+        """What the largest footer took, or more."""
         self._lacking: dict[tuple[str, int], float] = {}
         """Since when events are missed that are in no table and no file, by the first."""
         self._missed: set[tuple[str, int]] = set()
@@ -185,8 +205,9 @@ class Inbox:
         """Take what is done out of the bucket, and fetch what is new; how many came.
 
         *most_bytes* is another limit for once; *upto*: nothing comes that is behind these
-        lsns.  Raises `BucketError`, OSError, after what other requests brought is here, and
-        what is done has gone.
+        lsns.  What is found to be done in this look goes in the next one.  Raises
+        `BucketError`, OSError, after what other requests brought is here, and what is done
+        has gone.
         """
         most = self._most_bytes if most_bytes is None else most_bytes
         here = {
@@ -200,11 +221,24 @@ class Inbox:
         look = _Look(ledger, ledger.committed.nameless(), here, most, upto)
         there = known(ledger)
         nodes = self._sorted(look, there)
+        # Before more comes: what goes is not the newest of what the job may have now.
+        done = [name for node in nodes.values() for name in node.to_go()]
+        brought = 0
+        failures: list[OSError] = []
+
+        def bring() -> None:
+            nonlocal brought
+            brought, failed = self._bring(look, nodes)
+            failures.extend(failed)
+
+        def clear() -> None:
+            failures.extend(self._clear(done))
+
         stopped = self._stopping.is_set()  # then only what is done goes
-        brought, failures = (0, []) if stopped else self._bring(look, nodes)
+        for _ in self._at_once(_call, [clear] if stopped else [clear, bring]):
+            pass
         if self._stopping.is_set() and not stopped:
             return brought
-        failures += self._clear(nodes.values())
         self._miss(there, ledger)
         self._tell_behind({node: one.waiting for node, one in nodes.items()})
         if failures:
@@ -304,17 +338,27 @@ class Inbox:
                 done.append((each, result))
         return done, failures
 
-    def _clear(self, nodes: Iterable[_Node]) -> list[OSError]:
-        """Take what is done out of the bucket, but for the newest file of each node; what
-        failed.
-        """
-        names = [name for node in nodes for name in node.to_go()]
-        remove = partial(take_out, self._bucket, archived=self._archived)
-        gone, failures = self._ask(remove, names)
-        for name, _ in gone:
+    def _clear(self, names: Sequence[str]) -> list[OSError]:
+        """Take these out of the bucket; what failed."""
+        failures: list[OSError] = []
+        if self._archived:
+            kept, failures = self._ask(self._keep, names)
+            names = [name for name, _ in kept]
+        if not names:
+            return failures
+        try:
+            self._bucket.remove_all(names)
+        except BucketError:  # not every server knows that request
+            gone, more = self._ask(self._bucket.remove, names)
+            names = [name for name, _ in gone]
+            failures += more
+        for name in names:
             self._taken.pop(name, None)  # a look beside a stop may have begun anew
             self._forget(name)
         return failures
+
+    def _keep(self, name: str) -> None:
+        keep(self._bucket, name)
 
     def _forget(self, name: str) -> None:
         """It is not in the bucket any more.  Any thread may say so."""
@@ -371,14 +415,12 @@ class Inbox:
         now = self._clock()
         before, self._lacking = self._lacking, {}
         told = {(life.node, end.acknowledged) for life, end in ledger.ends.items()}
-        for node in there.last():
-            missing = Ranges()
-            for life, first, last in lacking(there, node):
-                if (node, last) not in told:  # when its incarnation ended
-                    missing.add(life, first, last)
-            if not missing:
-                continue
-            _, first, last = next(iter(missing))
+        missing: dict[str, list[tuple[int, int]]] = {}
+        for (node, _), first, last in lacking(there):
+            if (node, last) not in told:  # when its incarnation ended
+                missing.setdefault(node, []).append((first, last))
+        for node, spans in missing.items():
+            first, last = spans[0]
             gap = node, first
             since = self._lacking[gap] = before.get(gap, now)
             if now - since < _LACKING_SECONDS or gap in self._missed:
@@ -389,30 +431,44 @@ class Inbox:
                 " in %s, which has later ones: somebody has removed them, or a lifecycle"
                 " rule, or another job that reads this prefix; or their gateway can not"
                 " upload them. gateway audit looks further",
-                *(len(missing), node, first, last, now - since, self._bucket.url),
+                *(sum(end - begin + 1 for begin, end in spans), node, first, last),
+                *(now - since, self._bucket.url),
             )
         self._missed &= self._lacking.keys()
 
-    def mend(self, files: Iterable[SpoolFile]) -> list[str]:
-        """Put back the objects of *files* that are no longer what was fetched, as a cluster's
-        tasks read them; their names.  Raises OSError, `BucketError`.
+    def complete(self, files: Iterable[SpoolFile]) -> list[str]:
+        """Fetch the rest of *files* of which only the footers are here, which could not be
+        read: their names.
+
+        One whose object is gone, or another one by now, goes; what is there instead comes
+        with the next look.  Raises OSError, `BucketError`.
         """
-        mended = []
+        alone = []
         for file in files:
-            if not self._disk.exists(self._folder / file.name):
-                continue
-            copy = self._disk.read(self._folder / file.name)
-            with contextlib.suppress(NotThere):
-                if self._bucket.read(file.name) == copy:
-                    continue
-            if put_back(self._bucket, file.name, copy):
-                mended.append(file.name)
-                _log.error(
-                    "%s/%s was gone, or was another than it was when it was fetched: it is"
-                    " put back from %s. Somebody, or a lifecycle rule, changes what is there",
-                    *(self._bucket.url, file.name, self._folder),
-                )
-        return mended
+            with contextlib.suppress(FileNotFoundError):
+                if footers.is_alone(self._folder / file.name):
+                    alone.append(file.name)
+        _, failures = self._ask(self._complete, alone)
+        if failures:
+            raise failures[0]
+        return alone
+
+    def _complete(self, name: str) -> None:
+        path = self._folder / name
+        try:
+            data = self._bucket.read(name)
+        except NotThere:
+            data = b""
+        if len(data) == self._disk.size(path):
+            replace_file(self._disk, path, [data]).close()
+            return
+        self._disk.unlink(path)
+        self._forget(name)
+        _log.error(
+            "%s/%s is gone, or another one than its footer was fetched of: somebody, or a"
+            " lifecycle rule, changes what is there. What it had is in no table",
+            *(self._bucket.url, name),
+        )
 
     def _size(self, name: str) -> int:
         try:
@@ -429,19 +485,19 @@ class Inbox:
         if self._stopping.is_set():
             return False
         try:
-            data = self._bucket.read(name)
+            first, data = self._read(one)
         except NotThere:
             self._forget(name)
             return False
         if self._stopping.is_set():
             return False  # the folder may be another job's by now
-        if len(data) != one.stored.bytes:
+        if first + len(data) != one.stored.bytes:
             if name not in self._odd:
                 self._odd.add(name)
                 _log.error(
                     "%s/%s has %d bytes, says its listing, and %d came: it is asked for"
                     " again until they are the same",
-                    *(self._bucket.url, name, one.stored.bytes, len(data)),
+                    *(self._bucket.url, name, one.stored.bytes, first + len(data)),
                 )
             return False
         self._odd.discard(name)
@@ -449,11 +505,30 @@ class Inbox:
         self._disk.unlink(hidden)
         file = self._disk.create(hidden)
         try:
+            if first:
+                file.truncate(first)
             file.write([data])
             file.sync()
         finally:
             file.close()
         return True
+
+    def _read(self, one: _Object) -> tuple[int, bytes]:
+        """What is to be here of an object, and with which of its bytes that begins."""
+        name, size = one.file.name, one.stored.bytes
+        # Whoever compares an event of it with the tables reads more than its footer.
+        known = self._ledger().committed
+        if self._whole or known.may_have(replace(one.file, incarnation="any")):
+            return 0, self._bucket.read(name)
+        first = size - self._footer_bytes
+        if first < self._footer_bytes:
+            return 0, self._bucket.read(name)
+        data = self._bucket.read(name, first)
+        if (length := footers.length(data)) > len(data):
+            self._footer_bytes = max(self._footer_bytes, length + length // 8)
+            first = max(0, size - length)  # all of it, where that is more than there is
+            data = self._bucket.read(name, first)
+        return first, data
 
     def _drop(self, one: _Object) -> None:
         """The job does not get what was fetched."""
@@ -509,13 +584,19 @@ class Inbox:
         return True
 
     def _run(self) -> None:
-        while not self._stopping.wait(_LOOK_SECONDS):
-            self.tend()
+        pause = _LOOK_SECONDS
+        while not self._stopping.wait(pause):
+            begun = self._clock()
+            brought = self.tend()
+            spent = self._clock() - begun
+            # One that brings nothing may have listed a long backlog, and is in no hurry.
+            pause = max(0.0, _LOOK_SECONDS - spent) if brought else _LOOK_SECONDS
 
-    def tend(self, *, most_bytes: int | None = None) -> None:
+    def tend(self, *, most_bytes: int | None = None) -> int:
         """`look`; what fails is told in the log, once until it works."""
+        brought = 0
         try:
-            self.look(most_bytes=most_bytes)
+            brought = self.look(most_bytes=most_bytes)
         except Exception as why:  # the job has what was fetched; it goes on
             if not self._away:
                 _log.error("%s can not be read now: %s", self._bucket.url, why)
@@ -524,6 +605,7 @@ class Inbox:
             if self._away:
                 _log.info("%s can be read again", self._bucket.url)
             self._away = False
+        return brought
 
 
 @define(frozen=True, eq=False)
@@ -600,36 +682,17 @@ def known(ledger: Ledger) -> Ranges:
     return found
 
 
-def lacking(there: Ranges, node: str) -> Ranges:
-    """Events of a node that are not *there*, while later ones are."""
-    last = there.last().get(node, 0)
-    return Ranges({node: [(1, last)]}).minus(there) if last else Ranges()
+def lacking(there: Ranges) -> Ranges:
+    """Events that are not *there*, while later ones of their node are."""
+    all_of = {node: [(1, last)] for node, last in there.last().items()}
+    return Ranges(all_of).minus(there)
 
 
-def take_out(bucket: Bucket, name: str, *, archived: bool) -> None:
-    """Remove a file that is in the tables, or move it to the bucket's archive."""
-    if archived:
-        try:
-            bucket.copy(name, f"{ARCHIVE}/{name}")
-        except NotThere:
-            return
-    bucket.remove(name)
+def keep(bucket: Bucket, name: str) -> None:
+    """Have a file that is in the tables in the bucket's archive, too, before it goes."""
+    with contextlib.suppress(NotThere):
+        bucket.copy(name, f"{ARCHIVE}/{name}")
 
 
-def put_back(bucket: Bucket, name: str, data: bytes) -> bool:
-    """Have the object of a spool file be *data*, where it is gone or damaged: a cluster's
-    tasks read it, and it goes to the archive.
-
-    False: it has other events, of another incarnation.  Raises `BucketError`.
-    """
-    try:
-        there, tag = bucket.read_tagged(name)
-    except NotThere:
-        bucket.create(name, data)
-        return True
-    by, mine = (footers.incarnation_of(pa.BufferReader(each)) for each in (there, data))
-    if by not in ("", mine):
-        return False
-    if there != data:
-        bucket.swap(name, data, tag)
-    return True
+def _call(work: Callable[[], None]) -> None:
+    work()

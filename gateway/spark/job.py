@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,9 +131,7 @@ class Job:
             self._lake / INTERNAL / "heap.json", self._disk, heap.key_of(config.spark)
         )
         self._cleaner = self._new_cleaner()
-        self._inbox = self._new_inbox()
-        self._elsewhere = s3a.folder_for_tasks(config, spark) is not None
-        """Whether tasks read the bucket, and not the copies here."""
+        self._inbox = self._new_inbox(spark)
         self._upkeep = self._new_upkeep(kind, spark)
         self._upto: Mapping[str, int] | None = None
         """Where the bucket ended at the start, if no more than that is to be read."""
@@ -210,7 +207,7 @@ class Job:
             filler=lambda: backfill.Folders(spark, self._config, self._disk),
         )
 
-    def _new_inbox(self) -> Inbox | None:
+    def _new_inbox(self, spark: SparkSession) -> Inbox | None:
         bucket = bucket_of(self._config.spool)
         if bucket is None:
             return None
@@ -223,6 +220,7 @@ class Job:
             archived=self._config.spool.after == "archive",
             most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
             tell_behind=JobWriter(bucket),
+            whole=s3a.folder_for_tasks(self._config, spark) is None,
         )
 
     def _check_owner(self, bucket: Bucket) -> None:
@@ -312,15 +310,22 @@ class Job:
         if isinstance(why, Broken) and "spool" not in str(why):
             return False
         names = self._sweep()
+        try:
+            completed = self._complete(self._sink.batch_files)
+        except BucketError:
+            return (
+                False  # what is not here can not be examined, and *why* says it better
+            )
         for hole in self._poison.examine(self._sink.batch_files):
             self._say_aside(hole)
             names.append(hole.file)
         if names:
             self._health.say(last_error=f"moved aside: {', '.join(names)}")
-        elif self._inbox is not None and self._elsewhere:
-            with contextlib.suppress(BucketError):  # then *why* says it better
-                names = self._inbox.mend(self._sink.batch_files)
-        return bool(names)
+        return bool(names or completed)
+
+    def _complete(self, files: Iterable[SpoolFile]) -> list[str]:
+        """Have all of *files* here; those of which only footers were."""
+        return [] if self._inbox is None else self._inbox.complete(files)
 
     def _one_by_one(self, why: Exception) -> bool:
         """After a batch that ran out of heap: whether its files are tried alone now."""
@@ -379,6 +384,7 @@ class Job:
         file = None if name is None else SpoolFile.parse(name)
         if name is None or file is None:
             return
+        self._complete([file])
         if self._disk.exists(self._spool / name):
             why = (
                 f"an event of it does not fit into Java's heap of"

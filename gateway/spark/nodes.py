@@ -7,6 +7,7 @@ first, and its name is never given again: its lsns are used, and the ledger keep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from gateway.spark import footers
-from gateway.spark.inbox import known, lacking, take_out
+from gateway.spark.inbox import keep, known, lacking
 from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
@@ -61,6 +62,9 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
         there.add(file.life, file.first, file.last)
         if not (in_tables.covers(file) or file.name in aside):
             mine.append((file, stored))
+    missing: Counter[str] = Counter()
+    for life, first, end in lacking(there):
+        missing[life.node] += end - first + 1
     found = []
     for node in sorted(waiting.keys() | last.keys()):
         word = Claim(bucket, node, Holder.here(Path(), "")).read()
@@ -71,7 +75,7 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
                 last.get(node, 0),
                 len(files),
                 sum(file.last - file.first + 1 for file, _ in files),
-                len(lacking(there, node)),
+                missing[node],
                 min((stored.modified for _, stored in files), default=None),
                 str(word.holder) if word is not None and word.holder else None,
                 word is not None and word.forgotten is not None,
@@ -114,7 +118,9 @@ def forget(
         last = max([last, *(file.last for file, _ in _files(bucket, node))])
         claim.forget(last)
     for file, _ in list(_files(bucket, node)):
-        take_out(bucket, file.name, archived=archived)
+        if archived:
+            keep(bucket, file.name)
+        bucket.remove(file.name)
     return last
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,8 +78,8 @@ class Bucket(Protocol):
     def replace(self, name: str, data: bytes) -> None:
         """Make an object, whatever is there of that name."""
 
-    def read(self, name: str) -> bytes:
-        """All of an object.  Raises `NotThere`."""
+    def read(self, name: str, first: int = 0) -> bytes:
+        """An object, from its byte *first* on.  Raises `NotThere`."""
 
     def read_tagged(self, name: str) -> tuple[bytes, str]:
         """All of an object, and a tag of what it is now.  Raises `NotThere`."""
@@ -101,6 +101,11 @@ class Bucket(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove an object; one that is gone already is fine."""
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        """Remove many by few requests, which not every server knows: where it fails, some
+        may be gone.
+        """
 
 
 def commit(bucket: Bucket, name: str, data: bytes) -> bool:

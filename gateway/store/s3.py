@@ -9,7 +9,7 @@ container, instance.  When they are refused they are looked for afresh.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -96,10 +96,11 @@ class S3:
         )
         return done["e_tag"] or ""
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, first: int = 0) -> bytes:
         """See `Bucket`."""
         get = self._obstore.get
-        return self._ask(name, lambda at: bytes(get(at, name).bytes()))
+        options = {"range": {"offset": first}} if first else None
+        return self._ask(name, lambda at: bytes(get(at, name, options=options).bytes()))
 
     def read_tagged(self, name: str) -> tuple[bytes, str]:
         """See `Bucket`."""
@@ -138,6 +139,10 @@ class S3:
     def remove(self, name: str) -> None:
         """See `Bucket`."""
         self._ask(name, lambda at: self._obstore.delete(at, name))
+
+    def remove_all(self, names: Sequence[str]) -> None:
+        """See `Bucket`; a request for each thousand."""
+        self._ask(names[0], lambda at: self._obstore.delete(at, list(names)))
 
     def _ask(self, name: str, request: Callable[[S3Store], _T]) -> _T:
         from obstore import exceptions

@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         tag, part = _tag(body if put is None else put), ""
         if status == 200 and (wanted := self.headers.get("range")):
             first, last = wanted.removeprefix("bytes=").split("-")
-            end = min(int(last), len(body) - 1)
+            end = min(int(last or len(body)), len(body) - 1)
             part = f"bytes {first}-{end}/{len(body)}"
             status, body = 206, body[int(first) : end + 1]
         self.send_response(status)

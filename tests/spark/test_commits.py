@@ -32,7 +32,7 @@ from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column
 from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark import job, s3a, session
+from gateway.spark import footers, job, s3a, session
 from gateway.spark.commits import CommitSink, opened
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.formats import Format, merged
@@ -196,12 +196,15 @@ def test_a_cluster_reads_each_file_of_a_bucket_once(
     world: World, server: SmallS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events and counts of a batch by one read of its files, whose names and sizes are known:
-    no request but those of the tasks, and nobody looks at what else is there."""
+    no request but those of the tasks, and nobody looks at what else is there.  Of the files
+    the driver has nothing but the footers."""
     monkeypatch.setattr("gateway.spark.s3a._elsewhere", lambda config, master: True)
     world.spool.path = world.spool.path.rename(tmp_path / "data" / "inbox")
     world.config.spool.bucket = BucketUrl("bucket", "spool")
     for path in world.spool.path.iterdir():
-        server.objects[f"bucket/spool/{path.name}"] = path.read_bytes()
+        server.objects[f"bucket/spool/{path.name}"] = data = path.read_bytes()
+        footer = data[-footers.length(data) :]
+        path.write_bytes(footer.rjust(len(data), b"\0"))
     server.objects["bucket/spool/events-gw-1-1.parquet"] = b"nobody asks for it"
     asked: Counter[tuple[str, str]] = Counter()
     server.before = lambda method, path: asked.update([(method, path)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import random
 import threading
 import time
 from collections import Counter
@@ -20,8 +21,8 @@ import pytest
 from gateway.audit import audit
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
+from gateway.spark import footers, job
 from gateway.spark import inbox as inbox_module
-from gateway.spark import job
 from gateway.spark.inbox import REQUESTS, Inbox, by_threads
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
@@ -55,6 +56,7 @@ class World:
         most_bytes: int = 1000,
         threads: bool = False,
         tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None,
+        whole: bool = True,
     ) -> Inbox:
         found = Inbox(
             self.bucket,
@@ -65,6 +67,7 @@ class World:
             most_bytes=most_bytes,
             at_once=by_threads if threads else map,
             tell_behind=tell_behind,
+            whole=whole,
         )
         found.recover()
         return found
@@ -165,7 +168,7 @@ def test_an_object_that_is_uploaded_again_only_goes_again(world: World) -> None:
     world.commit(names[0])
     inbox.look()
     world.put(1, 5)
-    assert inbox.look() == 0
+    assert inbox.look() == inbox.look() == 0
     assert names[0] not in world.bucket.objects
 
 
@@ -272,19 +275,20 @@ def test_a_node_that_was_taken_over_holds_no_other_up(world: World) -> None:
 
 def test_many_are_asked_for_at_once(world: World) -> None:
     """A server that takes its time over each request is asked for many files at the same
-    time, and to move many."""
+    time, and to move many; and it is asked for what is new while it moves what is done."""
     at_once = threading.Barrier(REQUESTS)
 
     def fault(request: str, name: str) -> None:
-        if name in names and request in ("read", "remove"):
+        if name in names and request in ("read", "copy"):
             at_once.wait(60)  # breaks where there are fewer
 
     names = [world.put(n, n) for n in range(1, REQUESTS + 1)]
-    inbox = world.inbox(most_bytes=100 * REQUESTS, threads=True)
+    last = world.put(99, 99)
+    inbox = world.inbox(most_bytes=100_000, threads=True)
     world.bucket.fault = fault
-    assert inbox.look() == REQUESTS
+    assert inbox.look() == REQUESTS + 1
     world.bucket.back()
-    world.commit(world.put(99, 99))
+    world.commit(last)
     for name in names:
         world.commit(name)
     world.bucket.fault = fault
@@ -292,6 +296,21 @@ def test_many_are_asked_for_at_once(world: World) -> None:
     assert [name for name in world.bucket.objects if "/" not in name] == [
         file_name("gw", 99, 99)
     ]
+    world.bucket.back()
+    world.put(100, 100)
+    moved = file_name("gw", 99, 99)
+    both = threading.Barrier(2)
+    inbox.look()
+    world.commit(world.put(100, 100))
+    new = world.put(101, 101)
+
+    def together(request: str, name: str) -> None:
+        if (request, name) in (("copy", moved), ("read", new)):
+            both.wait(60)
+
+    world.bucket.fault = together
+    assert inbox.look() == 1
+    assert moved not in world.bucket.objects
 
 
 def test_no_more_is_in_memory_than_one_round(
@@ -362,20 +381,112 @@ def test_what_was_leapt_over_and_is_gone_is_not_asked_for_twice(world: World) ->
     assert "read" not in {one for one, _ in world.bucket.requests}
 
 
-def test_objects_that_tasks_can_not_read_are_put_back(world: World) -> None:
-    """Which a lifecycle rule has removed, or somebody has damaged, after they were fetched."""
-    names = [world.put(n, n) for n in (1, 2, 3, 4)]
+def test_a_server_that_removes_one_at_a_time(world: World) -> None:
+    """Not every server knows a request for many: then they go by as many requests at once."""
+    names = [world.put(n, n) for n in range(1, 9)]
     inbox = world.inbox()
     inbox.look()
-    before = dict(world.bucket.objects)
-    del world.bucket.objects[names[0]]
-    world.bucket.objects[names[1]] = b"x" * 99
-    (world.folder / names[3]).unlink()
-    del world.bucket.objects[names[3]]
+    for name in names:
+        world.commit(name)
+
+    def fault(request: str, name: str) -> None:
+        if request == "remove_all":
+            raise BucketError("501 NotImplemented")
+
+    world.bucket.fault = fault
+    inbox.look()
+    assert [name for name in world.bucket.objects if "/" not in name] == [names[-1]]
+
+
+def large(incarnation: str, *, words: int = 0) -> bytes:
+    """A file of 100,000 bytes and some, with so many bytes more of words in its footer."""
+    payload = [random.Random(n).randbytes(1000) for n in range(100)]
+    table = pa.table({"lsn": [*range(1, 101)], "payload": payload})
+    out = io.BytesIO()
+    said = {KEY: incarnation, b"more": b"x" * words}
+    pq.write_table(table.replace_schema_metadata(said), out, compression="none")
+    return out.getvalue()
+
+
+def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
+    """A copy has the size of what it is of, and says which events it has; no request is for
+    more than that, but the first for a footer that is larger than those before."""
+    asked: list[int] = []
+    files = {
+        world.put(1 + n, 1 + n): large(f"by-{n}", words=9000 if n else 0)
+        for n in range(4)
+    }
+    world.bucket.objects |= files
+    small = world.put(1, 5, "gw-2")
+    world.bucket.objects[small] = by("other")
+    inbox = world.inbox(most_bytes=1 << 30, whole=False)
+    read = world.bucket.read
+
+    def reading(name: str, first: int = 0) -> bytes:
+        data = read(name, first)
+        asked.append(len(data))
+        return data
+
+    world.bucket.read = reading  # type: ignore[method-assign]
+    assert inbox.look() == len(files) + 1
+    for number, (name, data) in enumerate(files.items()):
+        path = world.folder / name
+        assert path.stat().st_size == len(data)
+        assert footers.is_alone(path)
+        assert footers.incarnation_of(path) == f"by-{number}"
+        assert pq.read_metadata(path).num_rows == 100
+    assert (world.folder / small).read_bytes() == by("other")
+    assert len(asked) == len(files) + 1 + 1
+    assert sum(asked) < 0.2 * sum(map(len, files.values()))
+    for name in files:
+        world.commit(name, "by")
+    inbox.look()
+    kept = {name: data for name, data in world.bucket.objects.items() if "/" in name}
+    assert kept == {f"_archive/{name}": files[name] for name in [*files][:-1]}
+
+
+def test_a_footer_that_is_cut_short_is_not_a_file(world: World) -> None:
+    """It is asked for again."""
+    name = world.put(1, 5)
+    world.bucket.objects[name] = large("new")
+    read = world.bucket.read
+    world.bucket.read = lambda name, first=0: read(name, first)[:-9]  # type: ignore[method-assign]
+    inbox = world.inbox(most_bytes=1 << 30, whole=False)
+    assert inbox.look() == 0
+    assert world.here() == []
+    world.bucket.read = read  # type: ignore[method-assign]
+    assert inbox.look() == 1
+
+
+def test_a_file_that_is_compared_with_the_tables_comes_whole(world: World) -> None:
+    """They have some of its lsns of an incarnation that nobody knows: its first event says
+    whether these are its events."""
+    name = world.put(1, 5)
+    world.bucket.objects[name] = large("new")
+    world.committed.add(Life("gw"), 5, 6)
+    assert world.inbox(most_bytes=1 << 30, whole=False).look() == 1
+    assert (world.folder / name).read_bytes() == world.bucket.objects[name]
+
+
+def test_what_a_batch_could_not_read_comes_whole(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So that it is known which of its files is damaged.  What somebody has removed, or
+    changed, after its footer was fetched, is no copy of anything."""
+    names = [world.put(n, n) for n in (1, 2, 3, 4)]
+    world.bucket.objects |= {name: large(name) for name in names[:3]}
+    inbox = world.inbox(most_bytes=1 << 30, whole=False)
+    assert inbox.look() == 4
+    del world.bucket.objects[names[1]]
+    world.bucket.objects[names[2]] = by("other")
     files = [file for name in names if (file := SpoolFile.parse(name))]
-    assert inbox.mend(files) == names[:2]
-    assert inbox.mend(files) == []
-    assert world.bucket.objects == {name: before[name] for name in names[:3]}
+    assert inbox.complete(files) == names[:3]
+    assert world.here() == [names[0], names[3]]
+    assert (world.folder / names[0]).read_bytes() == world.bucket.objects[names[0]]
+    assert inbox.complete(files) == []
+    assert caplog.text.count("another one than its footer") == 2
+    assert inbox.look() == 1
+    assert (world.folder / names[2]).read_bytes() == by("other")
 
 
 def test_what_is_not_leapt_over_is_as_it_was_listed(world: World) -> None:
@@ -397,7 +508,8 @@ def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
     rounds: list[int] = []
 
     def at_once(work: Any, many: Any) -> list[Any]:
-        rounds.append(-(-len(many) // REQUESTS))
+        if many and not callable(many[0]):  # those are the look's two parts
+            rounds.append(-(-len(many) // REQUESTS))
         return [work(one) for one in many]
 
     files = 1024
@@ -419,7 +531,8 @@ def test_a_look_waits_for_few_answers(world: World, gateways: int) -> None:
     rounds.clear()
     inbox.look()
     assert sum(rounds) == -(-(files - gateways) // REQUESTS)
-    assert [one for one, _ in world.bucket.requests].count("list") == 4
+    asked = Counter(one for one, _ in world.bucket.requests)
+    assert (asked["list"], asked["remove_all"], asked["remove"]) == (4, 1, 0)
 
 
 def test_what_can_not_be_read_does_not_come_again(world: World) -> None:
@@ -456,10 +569,14 @@ def test_a_kill_between_any_two_requests_loses_nothing(
     world.bucket.fault = fault
     with contextlib.suppress(PowerCut):
         for _ in range(point + 1):
-            world.inbox().look()
+            inbox = world.inbox()
+            inbox.look()
+            inbox.look()
     assert count[0] == point + 1
     world.bucket.back()
-    world.inbox().look()
+    inbox = world.inbox()
+    inbox.look()
+    inbox.look()
     assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
     assert world.here() == [names[1]]
 
@@ -562,7 +679,7 @@ def test_a_name_does_not_say_whose_lsns_they_are(world: World) -> None:
     for name in names:
         world.commit(name, "new")
     again = world.inbox(most_bytes=10_000)
-    assert again.look() == 0
+    assert again.look() == again.look() == 0
     assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
     reads = world.bucket.requests.count(("read", names[1]))
     assert again.look() == again.look() == 0
@@ -576,7 +693,9 @@ def test_an_answer_that_is_cut_short_is_not_a_file(
     name = world.put(1, 5)
     read = world.bucket.read
     with monkeypatch.context() as patch:
-        patch.setattr(world.bucket, "read", lambda name: read(name)[:50])
+        patch.setattr(
+            world.bucket, "read", lambda name, first=0: read(name, first)[:50]
+        )
         inbox = world.inbox()
         assert inbox.look() == inbox.look() == 0
     assert world.here() == []

@@ -130,6 +130,36 @@ def test_an_object_that_is_gone_is_not_there(server: SmallS3) -> None:
         bucket.read("x")
 
 
+@pytest.mark.parametrize("real", [True, False])
+def test_the_end_of_an_object(server: SmallS3, real: bool) -> None:
+    """Without what is before it; where it has none, an error."""
+    bucket = client(server) if real else MemoryBucket()
+    bucket.create("x", b"0123456789")
+    assert bucket.read("x", 7) == b"789"
+    assert bucket.read("x", 0) == bucket.read("x") == b"0123456789"
+    with pytest.raises(NotThere):
+        bucket.read("y", 7)
+
+
+@pytest.mark.parametrize("real", [True, False])
+def test_many_are_removed_by_one_request(server: SmallS3, real: bool) -> None:
+    """Whichever of them are gone already; and a failure says so."""
+    asked: list[str] = []
+    server.before = lambda method, path: asked.append(method)
+    bucket = client(server) if real else MemoryBucket()
+    for number in range(5):
+        bucket.create(f"x{number}", b"one")
+    asked.clear()
+    bucket.remove_all(["x1", "x2", "x3", "x9"])
+    assert asked == (["POST"] if real else [])
+    assert [one.name for one in bucket.list("x")] == ["x0", "x4"]
+    server.faults = [503]
+    if isinstance(bucket, MemoryBucket):
+        bucket.away("503")
+    with pytest.raises(BucketError):
+        bucket.remove_all(["x0", "x4"])
+
+
 def test_an_object_is_swapped_once(server: SmallS3) -> None:
     """Whoever has seen the one before; not where it is another one, or gone."""
     bucket = client(server)
