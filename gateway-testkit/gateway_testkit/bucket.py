@@ -98,9 +98,11 @@ class MemoryBucket:
 
     def copy(self, name: str, other: str) -> None:
         """See `Bucket`."""
-        data = self.read(name)
         self._ask("copy", name)
-        self.objects[other] = data
+        try:
+            self.objects[other] = self.objects[name]
+        except KeyError:
+            raise NotThere(f"{name}: 404 Not Found") from None
         self.after("copy", name)
 
     def remove(self, name: str) -> None:

@@ -43,6 +43,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
 from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
@@ -437,38 +438,48 @@ class Inbox:
         self._missed &= self._lacking.keys()
 
     def complete(self, files: Iterable[SpoolFile]) -> list[str]:
-        """Fetch the rest of *files* of which only the footers are here, which could not be
-        read: their names.
+        """Have all of *files* here, and in the bucket, where they could not be read: names of
+        those for which that was not so.
 
-        One whose object is gone, or another one by now, goes; what is there instead comes
-        with the next look.  Raises OSError, `BucketError`.
+        One of which only the footer is here, and whose object is gone, or another one by
+        now, goes; what is there instead comes with the next look.  Raises OSError,
+        `BucketError`.
         """
-        alone = []
-        for file in files:
-            with contextlib.suppress(FileNotFoundError):
-                if footers.is_alone(self._folder / file.name):
-                    alone.append(file.name)
-        _, failures = self._ask(self._complete, alone)
+        names = [
+            one.name for one in files if self._disk.exists(self._folder / one.name)
+        ]
+        done, failures = self._ask(self._complete, names)
         if failures:
             raise failures[0]
-        return alone
+        return [name for name, changed in done if changed]
 
-    def _complete(self, name: str) -> None:
+    def _complete(self, name: str) -> bool:
         path = self._folder / name
+        alone = footers.is_alone(path)
+        if self._whole and not alone:  # and tasks read what is here
+            return False
         try:
-            data = self._bucket.read(name)
+            there = self._bucket.read(name)
         except NotThere:
-            data = b""
-        if len(data) == self._disk.size(path):
-            replace_file(self._disk, path, [data]).close()
-            return
-        self._disk.unlink(path)
-        self._forget(name)
+            there = b""
+        if not alone:
+            copy = self._disk.read(path)
+            if there == copy or not put_back(self._bucket, name, copy):
+                return False
+            told = "is put back from what was fetched"
+        elif len(there) == self._disk.size(path):
+            replace_file(self._disk, path, [there]).close()
+            return True
+        else:
+            self._disk.unlink(path)
+            self._forget(name)
+            told = "had only been fetched in part: what it had is in no table"
         _log.error(
-            "%s/%s is gone, or another one than its footer was fetched of: somebody, or a"
-            " lifecycle rule, changes what is there. What it had is in no table",
-            *(self._bucket.url, name),
+            "%s/%s was gone, or was another than it was when it was fetched, and %s."
+            " Somebody, or a lifecycle rule, changes what is there",
+            *(self._bucket.url, name, told),
         )
+        return True
 
     def _size(self, name: str) -> int:
         try:
@@ -692,6 +703,25 @@ def keep(bucket: Bucket, name: str) -> None:
     """Have a file that is in the tables in the bucket's archive, too, before it goes."""
     with contextlib.suppress(NotThere):
         bucket.copy(name, f"{ARCHIVE}/{name}")
+
+
+def put_back(bucket: Bucket, name: str, data: bytes) -> bool:
+    """Have the object of a spool file be *data*, where it is gone or damaged: a cluster's
+    tasks read it, and it goes to the archive.
+
+    False: it has other events, of another incarnation.  Raises `BucketError`.
+    """
+    try:
+        there, tag = bucket.read_tagged(name)
+    except NotThere:
+        bucket.create(name, data)
+        return True
+    by, mine = (footers.incarnation_of(pa.BufferReader(each)) for each in (there, data))
+    if by not in ("", mine):
+        return False
+    if there != data:
+        bucket.swap(name, data, tag)
+    return True
 
 
 def _call(work: Callable[[], None]) -> None:

@@ -23,12 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark import footers, heap, stats
+from gateway.spark.inbox import put_back
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import alone
 from gateway.spark.poison import flaw_of
-from gateway.store.bucket import Bucket, NotThere
+from gateway.store.bucket import Bucket
 from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def files(
             # A node that was rebuilt has given the name again, to other events.
             kept[name] = "another file of this name waits for the job; try again then"
             continue
-        if bucket and not _put_back(bucket, name, disk.read(poison / name)):
+        if bucket and not put_back(bucket, name, disk.read(poison / name)):
             kept[name] = f"{bucket.url}/{name} is a file of another incarnation"
             continue
         disk.rename(poison / name, spool / name)
@@ -80,25 +81,6 @@ def files(
         disk.sync_directory(spool)
         disk.sync_directory(poison)
     return moved, kept
-
-
-def _put_back(bucket: Bucket, name: str, data: bytes) -> bool:
-    """Have the object of a spool file be *data*, where it is gone or damaged: a cluster's
-    tasks read it, and it goes to the archive.
-
-    False: it has other events, of another incarnation.  Raises `BucketError`.
-    """
-    try:
-        there, tag = bucket.read_tagged(name)
-    except NotThere:
-        bucket.create(name, data)
-        return True
-    by, mine = (footers.incarnation_of(pa.BufferReader(each)) for each in (there, data))
-    if by not in ("", mine):
-        return False
-    if there != data:
-        bucket.swap(name, data, tag)
-    return True
 
 
 def rows(

@@ -36,6 +36,7 @@ from gateway.audit.report import Report
 from gateway.audit.sites import Word as Asked
 from gateway.config import model
 from gateway.event import LOST, Batch, Origin, Rows, Stored
+from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
@@ -113,6 +114,16 @@ class _Objects(MemoryBucket):
         life = self._world.stepping
         if life is not None and name != _WORD:
             life.scheduler.preempt()
+
+    def read(self, name: str, first: int = 0) -> bytes:
+        """See `Bucket`; what the job gets may be cut short."""
+        data = super().read(name, first)
+        world = self._world
+        of_job = world.stepping is None and name.startswith("events-")
+        if of_job and world.chance.random() < self.trouble / 2:
+            world.tell(f"read {name}: cut short")
+            return data[: world.chance.randrange(len(data))]
+        return data
 
     def list(self, begin: str, after: str = "") -> Iterator[StoredObject]:
         """See `Bucket`."""
@@ -301,7 +312,9 @@ class _Job:
             most_bytes=1 << 20,
             clock=lambda: self.world.now,
             at_once=map,
+            whole=not self.world.elsewhere,
         )
+        self.inbox._footer_bytes = 64  # files are small here
         self.inbox.recover()
         self.cleaner = Cleaner(
             inbox, None, checkpoint, lambda file: self.sink.has_all(inbox, file), disk
@@ -318,7 +331,7 @@ class _Job:
         place = folder / "table=events/protocol=plain/date=2026-03-01"
         place.mkdir(parents=True)
         for number, file in enumerate(plan.files):
-            found = pq.ParquetFile(self.data / "inbox" / file.name).read(
+            found = pq.ParquetFile(self._content(file.name)).read(
                 columns=["node", "lsn", "received_at", "payload", "flaw"]
             )
             lsns = found["lsn"].to_pylist()
@@ -331,6 +344,16 @@ class _Job:
             by = pa.array([file.incarnation or None] * len(lsns), pa.string())
             found = found.append_column("incarnation", by).filter(pa.array(kept))
             pq.write_table(found, place / f"part-{number}.parquet")
+
+    def _content(self, name: str) -> Path | pa.BufferReader:
+        """What a task reads; a cluster's looks for what is as large as the driver says."""
+        path = self.data / "inbox" / name
+        if not self.world.elsewhere:
+            return path
+        there = self.world.bucket.objects.get(name, b"")
+        if len(there) != path.stat().st_size:
+            raise OSError(f"{name} is not what it was")
+        return pa.BufferReader(there)
 
     def look(self) -> None:
         """At the bucket."""
@@ -358,12 +381,22 @@ class _Job:
         self.logs.offset(number, self.entry)
         self.world.tell(f"job: batch {number}: {some}")
         try:
+            self._take(number)
+        except OSError as why:  # as `Job.over`
+            self.world.tell(f"job: {why}")
+            with contextlib.suppress(BucketError):
+                self.inbox.complete(self.sink.batch_files)
+            self.renew()
+        else:
+            self.logs.commit(number)
+
+    def _take(self, number: int) -> None:
+        try:
             self.sink(None, number)
         except PowerCut:
             self.world.tell(f"job: killed at {self.cut}")
             self.restart()
             self.sink(None, number)  # Spark repeats it
-        self.logs.commit(number)
 
     def clean(self) -> None:
         """Take out what is done; begin anew where a name was given again."""
@@ -398,6 +431,8 @@ class _World:
         self._steps = steps
         self.ack = chance.choice(("journal", "spool"))
         self.archived = chance.random() < 0.6
+        self.elsewhere = chance.random() < 0.5
+        """Whether tasks read the bucket, and the job has footers alone."""
         self.segment_bytes = chance.choice((2_000, 1 << 20))
         self.stepping: _Life | None = None
         self.bucket = _Objects(self)
@@ -410,7 +445,10 @@ class _World:
         self._frozen: list[_Life] = []
         self.report: Report | None = None
         self.job = _Job(self, root)
-        self.tell(f"seed {seed}: ack {self.ack}, archived {self.archived}")
+        self.tell(
+            f"seed {seed}: ack {self.ack}, archived {self.archived},"
+            f" elsewhere {self.elsewhere}"
+        )
 
     @property
     def wall(self) -> float:
@@ -668,7 +706,8 @@ class _World:
         by = words.get(incarnation.KEY, b"").decode()
         whole = SpoolFile(name, file.node, file.first, file.last, by)
         here = self.job.data / "inbox" / name
-        return self.job.sink.ledger.committed.covers(whole) or here.exists()
+        copied = here.exists() and not footers.is_alone(here)
+        return self.job.sink.ledger.committed.covers(whole) or copied
 
     def _trouble(self) -> None:
         self.bucket.trouble = self.chance.choice((0.0, 0.0, 0.1, 0.5))
