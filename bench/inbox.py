@@ -98,10 +98,11 @@ class Job:
         most_bytes: int = 1 << 40,
         whole: bool = True,
     ) -> None:
-        self._folder = folder
+        self._folder, self._disk = folder, Lake()
+        self._fetched: list[str] = []
         self._ledger = Ledger()
         self.inbox = Inbox(
-            *(bucket, folder, Lake(), lambda: self._ledger),
+            *(bucket, folder, self._disk, lambda: self._ledger),
             archived=True,
             most_bytes=most_bytes,
             at_once=at_once,
@@ -110,11 +111,11 @@ class Job:
         self.inbox.recover()
 
     def fetched(self) -> list[str]:
-        """Names of the files that are here, those that came first first."""
-        found = [path for path in self._folder.iterdir() if path.name[0] != "."]
-        return [
-            path.name for path in sorted(found, key=lambda one: one.stat().st_mtime)
-        ]
+        """Names of the files that are here, those that were seen first first."""
+        here = {name for name in self._disk.names(self._folder) if name[0] != "."}
+        new = sorted(here.difference(self._fetched))
+        self._fetched = [name for name in self._fetched if name in here] + new
+        return self._fetched
 
     def commit(self, names: Iterable[str]) -> None:
         """They are in the tables, and here no longer."""
@@ -290,7 +291,6 @@ def _go_on(
     try:
         while (now := time.monotonic()) < begun + seconds_long:
             names = job.fetched()[:spark]
-            time.sleep(max(0.0, now + len(names) / spark - time.monotonic()))
             job.commit(names)
             done = time.monotonic()
             of_before -= {*names}
@@ -298,7 +298,7 @@ def _go_on(
                 gone = done - begun
             new = [name for name in names if name in put_at]
             fresh += [(done - begun, done - put_at.pop(name)) for name in new]
-            time.sleep(max(0.0, now + 1 - time.monotonic()))
+            time.sleep(max(0.0, now + 1.0 - time.monotonic()))
     finally:
         stop.set()
         putting.join()
