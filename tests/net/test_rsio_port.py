@@ -3,7 +3,9 @@ nobody has to know them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Request
 
 import programs
+from gateway.protocols.rsio.messages import CONTENT_TYPE
 
 Make = Callable[..., Any]
 #: As `gateway.protocols.rsio` has it.
@@ -215,3 +218,17 @@ def test_curl_speaks_it_over_http2(
     assert hello.startswith("02 00")
     assert subscribe == "06 65 76 65 6e 74 73 01 02 03 00"
     assert result["status"] == 0
+
+
+def test_the_definitions_example_of_http2(make_net: Make) -> None:
+    """The octets of docs/rsio-v0.md open a stream, and its hello is heard and answered."""
+    page = (Path(__file__).parents[2] / "docs" / "rsio-v0.md").read_text()
+    example = page.partition("Over HTTP/2, without TLS")[2].partition("## Vectors")[0]
+    lines = re.findall(r"(C → S|S → C) {2}((?:[0-9a-f]{2} )+)", example)
+    said = b"".join(bytes.fromhex(octets) for who, octets in lines if who == "C → S")
+    [answer] = [bytes.fromhex(octets) for who, octets in lines if who == "S → C"]
+    net = make_net(greets, {**PORT, "http2": CONTENT_TYPE}, protocol="rsio")
+    peer = net.peer()
+    peer.send(said)
+    assert net.server.data == HELLO
+    assert peer.got().endswith(answer)
