@@ -37,6 +37,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 from hyperframe.frame import SettingsFrame
 
+from gateway.net.life import Life
 from gateway.net.reading import READ_BYTES
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.http2 import CONTROL_BYTES, FrameCutter, is_open, served
@@ -178,7 +179,9 @@ class Carrier(Publishing, Yielding):
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Connection`."""
-        if self._stage is Stage.CARRYING and not self._below.outgrows(len(data)):
+        if self._stage is not Stage.CARRYING or self._below.life >= Life.CLOSING:
+            return
+        if not self._below.outgrows(len(data)):
             self._pending += data
             self._push()
 

@@ -51,6 +51,7 @@ class Http2Client:
         self._head: bytes | None = b""
         """The server's first bytes, while they are too few to know HTTP/2 by."""
         self._waiting = bytearray()
+        self._ended = False
         self._h2 = H2Connection(H2Configuration(client_side=True))
         self._h2.local_settings = Settings(
             client=True,
@@ -77,14 +78,15 @@ class Http2Client:
 
     def message(self, payload: bytes) -> bytes:
         """*payload*, as far as the windows take it; nothing once `closed`."""
-        if not self.closed:
+        if not (self.closed or self._ended):
             self._waiting += payload
             self._fill()
         return self.output()
 
     def end(self) -> bytes:
         """No message comes any more: the end of our side, if all is sent."""
-        if not self._waiting and is_open(self._h2, _STREAM) and not self.closed:
+        if not (self._waiting or self._ended) and is_open(self._h2, _STREAM):
+            self._ended = True
             self._h2.end_stream(_STREAM)
         return self.output()
 

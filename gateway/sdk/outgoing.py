@@ -206,6 +206,7 @@ class _Plain(protocol.Protocol):
     def close(self) -> None:
         if self._tell is not None:
             self._consumer.unregisterProducer()  # TLS would wait for it
+            self._tell = None
         self._transport.loseConnection()
 
     def abort(self) -> None:

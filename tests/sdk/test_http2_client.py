@@ -191,6 +191,30 @@ def test_a_close_waits_for_what_was_sent(stream: Any) -> None:
     assert transport.disconnecting
 
 
+def test_both_may_close(stream: Any) -> None:
+    """Ours ends once, whatever comes after it; what is sent too late goes nowhere."""
+    user, server, transport, exchange = stream
+    user.stream.close()
+    user.stream.send(b"too late")
+    exchange()
+    server.h2.end_stream(1)
+    exchange(server.h2.data_to_send())
+    user.stream.close()
+    exchange()
+    assert len([e for e in server.events if isinstance(e, StreamEnded)]) == 1
+    assert server.data == b""
+    assert transport.disconnecting
+
+
+def test_an_end_of_the_server_is_answered(stream: Any) -> None:
+    """With ours."""
+    _, server, transport, exchange = stream
+    server.h2.end_stream(1)
+    exchange(server.h2.data_to_send())
+    assert len([e for e in server.events if isinstance(e, StreamEnded)]) == 1
+    assert transport.disconnecting
+
+
 def test_the_reason_is_that_of_http2(stream: Any) -> None:
     """Not that of the socket, which was closed by us."""
     user = stream[0]
