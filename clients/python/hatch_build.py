@@ -24,7 +24,8 @@ PARTS = {
     ),
     "sdk": (
         "sdk",
-        *("backoff", "costs", "outgoing", "refusal", "varint", "websocket_client"),
+        *("backoff", "costs", "http2", "http2_client", "outgoing", "refusal", "varint"),
+        "websocket_client",
     ),
 }
 """A part of the package: the folder of the gateway that it is from, and modules of that."""
@@ -36,7 +37,9 @@ NAMES = {
     "gateway.sdk": f"{PACKAGE}.sdk",
 }
 _NAME = re.compile("|".join(map(re.escape, NAMES)))  # the longer ones first
-_FOREIGN = re.compile(r"^\s*(?:from|import) gateway\b.*", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^\s*(?:from|import) ((?:gateway|rsio_client)\b[\w.]*)", re.MULTILINE
+)
 
 
 class OneSource(BuildHookInterface):  # type: ignore[type-arg]
@@ -59,7 +62,10 @@ class OneSource(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def write(gateway: Path, package: Path) -> None:
-    """The package, out of the gateway's modules."""
+    """The package, out of the gateway's modules.
+
+    Raises ValueError if one imports what the package does not have.
+    """
     for part, (folder, *modules) in PARTS.items():
         home = package / part
         home.mkdir(parents=True)
@@ -68,16 +74,11 @@ def write(gateway: Path, package: Path) -> None:
         )
         for module in modules:
             for source in sorted((gateway / folder).glob(f"{module}.py")):
-                (home / source.name).write_text(renamed(source.read_text("utf-8")))
+                text = _NAME.sub(lambda found: NAMES[found.group()], source.read_text())
+                (home / source.name).write_text(text)
     (package / "py.typed").touch()
-
-
-def renamed(text: str) -> str:
-    """A module's text, with the package's names for others.
-
-    Raises ValueError if it imports what the package does not have.
-    """
-    made = _NAME.sub(lambda found: NAMES[found.group()], text)
-    if foreign := _FOREIGN.search(made):
-        raise ValueError(f"{PACKAGE} does not have this: {foreign.group().strip()}")
-    return made
+    for made in package.rglob("*.py"):
+        for name in _IMPORT.findall(made.read_text()):
+            place = package.parent / name.replace(".", "/")
+            if not (place.with_suffix(".py").exists() or place.is_dir()):
+                raise ValueError(f"{made.relative_to(package)} imports {name}")

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import kit
+import planted
 import programs
 from daemons import listener, tls
 from deadlines import environment, eventually, finish
@@ -67,6 +68,18 @@ def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> Non
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("SmallServer", HELLO_MS="1500")
     assert kit.failures(served, hello_seconds=1.5) == []
+
+
+@pytest.mark.slow
+def test_the_kit_notices_faults(
+    program: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Each fault that is planted in its session fails the test that names it."""
+    copies = planted.copies(tmp_path, planted.PLACES["java"], (), "java")
+    served = program("Planted", *copies)
+    assert served.stdout is not None
+    ports = [int(served.stdout.readline()) for _ in copies]
+    assert planted.unnoticed("java", ports) == []
 
 
 @pytest.mark.slow

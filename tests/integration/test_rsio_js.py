@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import kit
+import planted
 import programs
 from chromium import Chromium
 from daemons import listener, tls
@@ -52,6 +53,19 @@ def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> Non
     """As publisher and as subscriber its session passes all tests, and none is left out."""
     served = program("small-server.js", HELLO_MS="500")
     assert kit.failures(served, hello_seconds=0.5) == []
+
+
+@pytest.mark.slow
+def test_the_kit_notices_faults(
+    program: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Each fault that is planted in its session fails the test that names it."""
+    parts = ("package.json", "src", "test/small-server.js")
+    copies = planted.copies(tmp_path, PROJECT, parts, "js")
+    served = program("planted.js", *copies)
+    assert served.stdout is not None
+    ports = [int(served.stdout.readline()) for _ in copies]
+    assert planted.unnoticed("js", ports) == []
 
 
 @pytest.mark.slow
