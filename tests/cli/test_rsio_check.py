@@ -203,6 +203,7 @@ def test_the_list(check: Run) -> None:
         (["gw:1", "--token", "x", "--name", "y"], "not allowed with"),
         (["gw:1", "--patience", "0"], "not a number of seconds"),
         (["gw:1", "--cert", __file__], "need --tls"),
+        (["gw:1", "--http2", "/", "--websocket", "/"], "not allowed with"),
         (["gw:1", "--tls", "--ca", __file__], "--ca, --cert or --key"),
     ],
 )
@@ -211,3 +212,11 @@ def test_wrong_use(check: Run, words: list[str], complaint: str) -> None:
     status, _, errors = check(*words)
     assert status == 2
     assert complaint in errors
+
+
+def test_without_h2(check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--http2 says which package it needs."""
+    monkeypatch.setattr("rsio_check.command.find_spec", lambda name: None)
+    status, _, errors = check("gw:1", "--http2", "/rsio")
+    assert status == 2
+    assert "pip install 'rsio-check[http2]'" in errors

@@ -25,7 +25,11 @@ from hypothesis import strategies as st
 from wsproto.events import BytesMessage
 
 from gateway.net.reading import READ_BYTES
+from gateway.protocols.rsio.options import Options
+from gateway.protocols.rsio.server import accept as rsio
 from gateway.sdk.interfaces import Publishing, Refusal, Yielding
+from gateway.testing import ManualJournal
+from gateway_testkit.settings import settings as settings_of
 from gateway_testkit.streams import damaged, slices
 
 Make = Callable[..., Any]
@@ -602,3 +606,36 @@ def test_a_lost_connection_is_a_lost_peer(met: Make) -> None:
     net, peer, _ = met()
     peer.lose()
     assert net.server.gone
+
+
+def test_a_subscriber_of_rsio_that_opens_no_window_is_heard(make_net: Make) -> None:
+    """RS.io, with demand without an end: we hold little for it, hear its cancel, and
+    what it reads later is whole.
+    """
+    net = make_net(None, PORT)
+    checked = settings_of(Options, check_publishers=True)
+    net.listener.accept = rsio(checked, ManualJournal(), net.clock)
+    peer = net.peer()
+    client = client_of(peer)
+    client.ask()
+    name, forever = b"check/large?n=1000000&octets=1000", b"\xff" * 8 + b"\x7f"
+    client.say(b"\1\0\0" + b"\x10%c%s\1" % (len(name), name) + forever)
+    held = set()
+    for _ in range(200):
+        net.clock.advance(0.01)
+        client.exchange()
+        held.add(peer.connection.unsent_bytes)
+    assert 0 < max(held) < 1 << 20
+    client.say(b"\x12\1" + b"\x10\7no/such\5\1")
+    data = b""
+    while b"E404" not in data[-200:]:
+        assert client.of(DataReceived), data[-200:]
+        data += client.data
+        client.credit()
+        net.clock.advance(0.01)
+    head = data.index(b"\x20\1\0") + 3
+    body = data[head : data.rindex(b"\x20\5\0")]
+    assert len(body) % 1004 == 0
+    assert body[::1004] == b"!" * (len(body) // 1004)
+    assert not peer.connection.unsent_bytes
+    peer.lose()

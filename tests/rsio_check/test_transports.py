@@ -10,8 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, RequestReceived
 
-from rsio_check import TESTS, Outcome, SocketTransport, Target, WebSocketTransport, run
+from rsio_check import (
+    TESTS,
+    Http2Transport,
+    Outcome,
+    SocketTransport,
+    Target,
+    WebSocketTransport,
+    run,
+)
 from rsio_check.websocket import WebSocket, WebSocketFailed
 from small_rsio import Connection, Server
 
@@ -164,3 +175,62 @@ def test_nobody_there(nobody: Callable[..., Any]) -> None:
     [result] = run(Target(nobody), [TESTS["hello_is_answered"]])
     assert result.outcome is Outcome.FAILED
     assert "no connection" in result.why
+
+
+class Http2Link:
+    """A server of HTTP/2 that answers a request with *head*, and then echoes."""
+
+    def __init__(self, head: dict[str, str]) -> None:
+        self.h2 = H2Connection(H2Configuration(client_side=False))
+        self.h2.initiate_connection()
+        self.head = head
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        for event in self.h2.receive_data(data):
+            if isinstance(event, RequestReceived):
+                self.h2.send_headers(1, list(self.head.items()))
+            elif isinstance(event, DataReceived):
+                self.h2.acknowledge_received_data(event.flow_controlled_length or 0, 1)
+                self.h2.send_data(1, event.data)
+
+    def receive(self, seconds: float) -> bytes | None:
+        return self.h2.data_to_send() or None
+
+    def close(self) -> None:
+        self.closed = True
+
+    reset = close
+
+
+GRANTED = {":status": "200", "content-type": "application/rs-io"}
+
+
+def test_http2_is_a_stream_of_octets() -> None:
+    """More than a window of them goes out as the target credits it, and comes whole."""
+    link = Http2Link(GRANTED)
+    made = Http2Transport(link, "gw", "/rsio", "http")
+    sent = bytes(n % 251 for n in range(200_000))
+    got = b""
+    for at in range(0, len(sent), 50_000):
+        made.send(sent[at : at + 50_000])
+        while (more := made.receive(0.01)) is not None:
+            got += more
+    assert got == sent
+    link.h2.end_stream(1)
+    assert made.receive(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("head", "complaint"),
+    [
+        (GRANTED | {":status": "404"}, "status 404"),
+        (GRANTED | {"content-type": "text/html"}, "type text/html"),
+    ],
+)
+def test_no_stream_of_http2(head: dict[str, str], complaint: str) -> None:
+    """A target that grants none is told apart, and the connection is closed."""
+    link = Http2Link(head)
+    with pytest.raises(ConnectionError, match=complaint):
+        Http2Transport(link, "gw", "/rsio", "http")
+    assert link.closed
