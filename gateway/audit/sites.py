@@ -57,6 +57,8 @@ class Word:
     """Where those go; None: a directory of its machine."""
     incarnation: str = ""
     """Who gives its lsns; "" if it does not say."""
+    forwards: bool = False
+    """They go to a hub, whose directories are looked at; published is what is there."""
 
 
 Ask = Callable[[], Word]
@@ -90,7 +92,7 @@ class Asked:
 
     def _hear(self, address: str, word: Word) -> None:
         why = None
-        if word.bucket not in self._urls:
+        if not word.forwards and word.bucket not in self._urls:
             where = word.bucket or "a directory of its machine"
             why = (
                 f"node {word.node} puts its files into {where}, which is not seen here"

@@ -160,6 +160,11 @@ def _run(
     one, *more = _data_dir.each(args)
     if more and (args.content or args.chain):
         raise WrongUse("--content and --chain look at one directory: name one")
+    if not more and (config := _data_dir.config_of(one)) and config.forward:
+        raise WrongUse(
+            f"the tables with its events are at the hub, {config.forward.to}: run the audit "
+            "there, with --gateway and this one's admin port"
+        )
     place, *others = [_data_dir.site(each) for each in (one, *more)]
     ids = _ids(args.acknowledged)
     places, bucket, access = place.directories, place.bucket, place.access
@@ -204,13 +209,15 @@ def _asked(port: _admin.AdminPort) -> Word:
 
     try:
         said = port.status()
-        journal, spool = said["journal"], said["spool"]
+        journal, spool, hub = said["journal"], said["spool"], said.get("forward")
+        last = spool["published_lsn"] if hub is None else hub["arrived_lsn"]
         return Word(
             str(said["node"]),
             int(journal["durable_lsn"]),
-            int(spool["published_lsn"]),
+            int(last),
             spool["bucket"],
             str(said.get("incarnation", {}).get("id", "")),
+            forwards=hub is not None,
         )
     except _admin.Unreachable as why:
         raise OSError(str(why)) from None

@@ -250,6 +250,8 @@ def of_forwarder(forwarder: Forwarder | None) -> Iterator[Statistics]:
             Statistic("set_aside", "Files that could not be read, and are in poison/.",
                       forwarder.set_aside, "gateway_forward_set_aside_files_total",
                       counter=True),
+            Statistic("arrived_lsn", "The hub has all of our events up to there.",
+                      forwarder.arrived_lsn),
             Statistic("waiting_there", "Files that wait at the hub for its job.",
                       forwarder.files, "gateway_forward_hub_waiting_files"),
         ],

@@ -42,14 +42,16 @@ from gateway.sdk.forwarding import Begun, Life
 from gateway.sdk.forwarding import File as Brought
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
-from gateway.store.names import Named, is_node_name, parse_file_name
+from gateway.store.names import Named, parse_file_name
 from gateway.store.statefile import StateFile
 
 _MOST_LIVES = 64
 """Incarnations of a node that are remembered; the oldest go."""
 _MOST_GROUP_ROWS = 1 << 24
-_HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,64})-([0-9a-f]{64})-(events-.+\.parquet)")
-_INCARNATION = re.compile(r"[0-9a-f]{0,64}")
+_HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
+# With the longest of these a hidden name has 249 bytes, and 255 are the most.
+_INCARNATION = re.compile(r"[0-9a-f]{0,16}")
+_NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
 
@@ -129,7 +131,8 @@ class Arrivals:
             known = self._nodes.get(node)
         if known is not None and known.record is not None:
             return True
-        return is_node_name(node) and self._disk.exists(self._directory / node)
+        known_name = _NODE.fullmatch(node) is not None
+        return known_name and self._disk.exists(self._directory / node)
 
     @property
     def nodes(self) -> Mapping[str, Record]:
@@ -179,7 +182,7 @@ class Arrivals:
 
     def _check(self, life: Life) -> None:
         node = life.node
-        if not is_node_name(node):
+        if not _NODE.fullmatch(node):  # it becomes a path
             raise Unwelcome(422, f"{node!r} is no node's name")
         journal = self._directories.journal_of(node)
         if node == self._node or self._disk.exists(journal):

@@ -135,7 +135,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     hub = Hub("tcp://hub:1", connected=False, seconds=9.5, why="", refused=401)
     forwarder: Any = SimpleNamespace(
         hub=hub, sent_files=1, sent_bytes=2, sent_events=3, connections=4, set_aside=5,
-        files=6,
+        files=6, arrived_lsn=7,
     )  # fmt: skip
     daemon.change(
         more=[

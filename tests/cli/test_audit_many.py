@@ -20,6 +20,7 @@ from gateway.admin.status import (
     Status,
     as_json,
 )
+from gateway.sdk.protocol import Statistic, Statistics
 from small_s3 import SmallS3, small_s3
 
 pytest.importorskip("obstore")
@@ -238,6 +239,37 @@ def test_gateways_on_other_machines_are_asked(
     [node] = [one for one in report["nodes"] if one["holes"]]
     assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 10)]
     assert node["in_journal"] == 2
+
+
+def test_an_edge_that_forwards_its_files(
+    ask: Verdict, serve: Callable[..., str]
+) -> None:
+    """What it says is at the hub must be there; the rest is with it, in spool and journal."""
+
+    def edge(arrived: int) -> str:
+        section = Statistics("forward", "", [Statistic("arrived_lsn", "", arrived)])
+        more = {"durable": 12, "published": 11, "bucket": None, "more": [section]}
+        return serve(answering(node="gw-1", **more))
+
+    report = ask(edge(8))
+    assert report["complete"]
+    assert places(report)["gw-1"] == (12, 5, 3, 4)
+    report = ask(edge(9))
+    [node] = [one for one in report["nodes"] if one["holes"]]
+    assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 9)]
+
+
+def test_at_the_edge_there_are_no_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says where they are, and does not say that all is missing."""
+    path = tmp_path / "edge.yaml"
+    path.write_text(
+        "listeners: [{name: a, protocol: lumberjack, listen: 'tcp:1'}]\n"
+        "spool: {after: forward}\nforward: {to: 'tls://hub:7410'}\ndata_dir: data\n"
+    )
+    assert cli.main(["audit", "--config", str(path)]) == 2
+    assert "at the hub, tls://hub:7410: run the audit there" in capsys.readouterr().err
 
 
 def test_a_gateway_that_can_not_be_asked_is_a_problem(

@@ -242,13 +242,29 @@ def test_a_node_of_this_machine(
 
 
 @pytest.mark.parametrize(
-    "life", [Life("../x", A), Life("edge", "../x"), Life("edge", A, ("not hex",))]
+    "life",
+    [
+        Life("../x", A),
+        Life("..", A),
+        Life(".edge", A),
+        Life("e" * 101, A),
+        Life("edge", "../x"),
+        Life("edge", "a" * 17),
+        Life("edge", A, ("not hex",)),
+    ],
 )
 def test_names_that_are_none(make: Callable[..., Arrivals], life: Life) -> None:
     """They become no paths."""
     with pytest.raises(Unwelcome) as why:
         make().bring(life, "shop")
     assert why.value.code == 422
+
+
+def test_the_longest_names(make: Callable[..., Arrivals]) -> None:
+    """Fit into a file system's names, a part's too."""
+    sent = Sent(1, node="e" * 100)
+    bringing = make().bring(Life("e" * 100, A), "shop")
+    assert bring(bringing, sent)
 
 
 def test_the_later_life_has_the_name(
