@@ -164,7 +164,8 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if (fresh := status.get("freshness")) is not None:
         yield f"oldest   {_oldest(fresh, ready=status.get('ready', True))}"
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"
-    yield f"spool    {_files(spool)} for Spark{_limit(spool)}"
+    whom = "Spark" if fresh is None or fresh.get("goal") != "hub" else "the hub"
+    yield f"spool    {_files(spool)} for {whom}{_limit(spool)}"
     yield f"archive  {_files(archive)}"
     yield from _consumers(status.get("consumers") or {})
     yield ""
@@ -177,12 +178,14 @@ def _oldest(fresh: Mapping[str, Any], *, ready: bool) -> str:
         return f"not known yet; {size(fresh['waiting_bytes'])} wait"
     if not age:
         behind = "" if ready else "; senders wait with theirs"
-        return f"none: all that was acknowledged is in the {goal}{behind}"
+        there = "at the hub" if goal == "hub" else f"in the {goal}"
+        return f"none: all that was acknowledged is {there}{behind}"
     room = fresh.get("room_seconds")
     left = "" if room is None else f", room for {duration(room)}"
     waiting = size(fresh["waiting_bytes"])
     held = fresh["held_by"]
-    return f"{duration(age)} old and in no {goal}, held by {held}; {waiting} wait{left}"
+    lacks = "not at the hub" if goal == "hub" else f"in no {goal}"
+    return f"{duration(age)} old and {lacks}, held by {held}; {waiting} wait{left}"
 
 
 def _consumers(found: Mapping[str, Any]) -> Iterator[str]:

@@ -292,6 +292,16 @@ def test_nothing_waits_but_senders() -> None:
     assert told[False] == f"{told[True]}; senders wait with theirs"
 
 
+def test_what_waits_for_a_hub() -> None:
+    """Where files are forwarded there is no table to speak of."""
+    fresh = {"age_seconds": 0, "goal": "hub", "waiting_bytes": 5 << 20}
+    told = status._oldest(fresh, ready=True)
+    assert told == "none: all that was acknowledged is at the hub"
+    fresh |= {"age_seconds": 7200, "held_by": "hub"}
+    told = status._oldest(fresh, ready=True)
+    assert told == "2 h old and not at the hub, held by hub; 5.0 MiB wait"
+
+
 def peers(tmp_path: Path, *addresses: str, **more: str) -> Path:
     """A configuration of the gateway at the first of them, with all of them as peers."""
     path = tmp_path / "gateway.yaml"

@@ -81,6 +81,13 @@ def test_a_file_arrives_as_it_was(
     assert not owners.is_ours("stranger")
 
 
+def test_its_time_is_the_hubs(directories: Directories, told: list[str]) -> None:
+    """The edge's clock may be a month off: a reader goes by when it became public here."""
+    hub = Arrivals("hub", directories, RealDisk(), told.append, lambda: 1_700_000_000.5)
+    bring(hub.bring(Life("edge", A), "shop"), Sent(1))
+    assert RealDisk().modified(directories.spool / Sent(1).name) == 1_700_000_000.5
+
+
 def test_what_is_there_is_not_taken_again(
     make: Callable[..., Arrivals], directories: Directories
 ) -> None:
