@@ -364,7 +364,10 @@ class Carrier(Publishing, Yielding):
             self._h2.send_headers(stream, head)
             self._stream, self._stage = stream, Stage.CARRYING
             self._below.times.deadline = None
-            self._server = self._listener.accept(self)
+            try:
+                self._server = self._listener.accept(self)
+            except Refusal as why:
+                self.refuse(why)
 
     def _fault(self, fields: dict[bytes, bytes]) -> tuple[int, str] | None:
         """The answer to a request that is not for what is carried here; None: it is."""
@@ -381,13 +384,16 @@ class Carrier(Publishing, Yielding):
         return None if found == self._type else (415, f"content-type is {wanted} here")
 
     def _answer(self, stream: int, status: int, line: str) -> None:
-        """Refuse a request; the connection may have another."""
+        """Refuse a request, with as much of *line* as the peer's window takes; the
+        connection may have another.
+        """
         self._below.report(Refusal(f"HTTP/2 request answered with {status}: {line}"))
         if not is_open(self._h2, stream):
             return
         head = [(b":status", b"%d" % status), (b"content-type", b"text/plain")]
         self._h2.send_headers(stream, head)
-        self._h2.send_data(stream, line.encode() + b"\n", end_stream=True)
+        text = f"{line}\n".encode()[: self._h2.local_flow_control_window(stream)]
+        self._h2.send_data(stream, text, end_stream=True)
         if is_open(self._h2, stream):
             self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
 
@@ -409,7 +415,7 @@ class Carrier(Publishing, Yielding):
     def _fill(self) -> None:
         """Give h2 what the peer's windows take."""
         h2, stream, pending = self._h2, self._stream, self._pending
-        if stream and not is_open(h2, stream):
+        if not is_open(h2, stream):
             pending.clear()
         at = 0
         while at < len(pending):

@@ -2,13 +2,15 @@
 
 `h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
 it much more, so it is given no more of them than a turn may cost, and none that is too
-long, which it would wait for and only then refuse (`FrameCutter`).  Its
-limits are to be in force from the first byte on (`served`).
+long, nor too long a head in frames, which it would wait for and only then refuse
+(`FrameCutter`).  Its limits are to be in force from the first byte on, and it would
+remember many streams that are over (`served`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gateway.sdk.costs import BYTE, Turn
@@ -27,6 +29,10 @@ HEADER_LIST_BYTES = 16 << 10
 CONTROL_BYTES = 1024
 """A head counts as one more frame for each of so many bytes of its fields: a few bytes may
 refer to many in HPACK's table."""
+_HEAD_BYTES = 4 * HEADER_LIST_BYTES
+"""Of a head as it comes, in all its frames: Huffman's code can make fields longer, too."""
+_CLOSED_STREAMS = 1 << 10
+"""That a connection knows to be over: a frame for one of them is no violation yet."""
 _HEADER_BYTES = 9
 _MOST_BYTES = 1 << 14
 """Of a frame, as SETTINGS have it that say nothing of it."""
@@ -45,6 +51,8 @@ _COST = 15.0
 _ENTRY_COST = 1.0
 """For each byte of SETTINGS, whose entries are of six bytes."""
 _SETTINGS = 0x4
+_GOAWAY = 0x7
+_CONTINUATION = 0x9
 _PLAIN_BYTES = 128
 """A frame that carries no call counts as one more for each of so many bytes."""
 _CALL_COST = 150.0
@@ -54,12 +62,14 @@ _CALL_COST = 150.0
 class FrameCutter:
     """The bytes of one connection that h2 has not got yet."""
 
-    __slots__ = ("_buffer", "_rest")
+    __slots__ = ("_buffer", "_head", "_rest")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._rest = len(PREFACE)
         """Bytes that are to come of the frame at hand; first, of the preface."""
+        self._head = 0
+        """Bytes of the head that the frame at hand belongs to, if it does."""
 
     @property
     def unread(self) -> bool:
@@ -74,21 +84,27 @@ class FrameCutter:
         """The next frames, which *turn* is charged for, and how many begin there.
 
         Nothing if the turn is over, or without more bytes.  Large frames that carry no
-        call count as several.  Raises `Refusal` at the header of one that is too long.
+        call count as several.  None is taken together with a GOAWAY before it: h2 would
+        refuse it, and forget what came before both.  Raises `Refusal` at the header of a
+        frame that is too long, or makes a head so.
         """
         buffer = self._buffer
         at = frames = 0
+        kind = -1
         while not turn.over:
             if self._rest:
                 size = min(self._rest, len(buffer) - at)
                 self._rest -= size
                 at += size
                 turn.charge(BYTE * size)
-            if self._rest or len(buffer) - at < _HEADER_BYTES:
+            if self._rest or kind == _GOAWAY or len(buffer) - at < _HEADER_BYTES:
                 break
             size, kind = int.from_bytes(buffer[at : at + 3]), buffer[at + 3]
             if size > _MOST_BYTES:
                 raise Refusal(f"HTTP/2: frame of {size} bytes", limit=_MOST_BYTES)
+            self._head = size + (self._head if kind == _CONTINUATION else 0)
+            if self._head > _HEAD_BYTES:
+                raise Refusal(f"HTTP/2: head of {self._head} bytes", limit=_HEAD_BYTES)
             self._rest = _HEADER_BYTES + size
             frames += 1
             turn.charge(_COSTS.get(kind, _COST))
@@ -109,16 +125,25 @@ def served(settings: Mapping[SettingCodes, int]) -> H2Connection:
     They hold for what a client sends before it has seen them, too.
     """
     from h2.config import H2Configuration
-    from h2.connection import H2Connection
     from h2.settings import SettingCodes, Settings
 
-    made = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    made = _connection()(H2Configuration(client_side=False, header_encoding=None))
     limit = {SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES}
     # Before the preface: later changes take effect only when the client agrees.
     made.local_settings = Settings(client=False, initial_values={**settings, **limit})
     made.decoder.max_header_list_size = HEADER_LIST_BYTES
     made.initiate_connection()
     return made
+
+
+@cache
+def _connection() -> type[H2Connection]:
+    from h2.connection import H2Connection
+
+    class Forgetful(H2Connection):
+        MAX_CLOSED_STREAMS = _CLOSED_STREAMS
+
+    return Forgetful
 
 
 def is_open(connection: H2Connection, stream: int) -> bool:

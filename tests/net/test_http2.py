@@ -18,7 +18,14 @@ from h2.events import (
     StreamReset,
 )
 from h2.settings import SettingCodes
-from hyperframe.frame import DataFrame, GoAwayFrame, PingFrame
+from hyperframe.frame import (
+    ContinuationFrame,
+    DataFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    RstStreamFrame,
+)
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -271,6 +278,37 @@ def test_other_requests_are_answered(
     assert net.server.data == b"right"
 
 
+def test_an_answer_needs_no_window(met: Make, warnings: Texts) -> None:
+    """A client that takes no octets has the status of its wrong request, without the
+    words, and may have a right one."""
+    net, _, client = met(ask=False)
+    client.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    stream = client.ask(POST | {":method": "GET"})
+    assert client.status(stream) == ("405", "text/plain")
+    assert [end.stream_id for end in client.of(StreamEnded)] == [stream]
+    client.ask()
+    client.h2.send_data(stream + 2, b"right")
+    client.exchange()
+    assert net.server.data == b"right"
+    assert len(warnings()) == 1
+
+
+def test_a_server_that_refuses_at_once_is_heard(met: Make, warnings: Texts) -> None:
+    """Its words come in the stream that was asked for, as later ones would."""
+
+    def accept(connection: Any) -> None:
+        raise Refusal("no room", reply=b"bye")
+
+    net, peer, client = met(ask=False)
+    net.listener.accept = accept
+    stream = client.ask()
+    assert client.status(stream) == ("200", "application/x-chat")
+    assert client.data == b"bye"
+    assert client.of(StreamEnded)
+    assert peer.transport.finished
+    assert "refused: no room" in warnings()[0]
+
+
 def test_a_second_stream_may_go_elsewhere(met: Make, warnings: Texts) -> None:
     """It is refused as one that was never looked at, and the first goes on; the limit is
     in SETTINGS, before any request."""
@@ -459,14 +497,19 @@ def test_a_reset_is_a_lost_peer(met: Make) -> None:
     assert peer.got().count(b"late") == 0
 
 
-def test_what_came_before_goaway_is_served(met: Make) -> None:
-    """A client that leaves says so behind its last bytes, maybe in the same packet."""
+@pytest.mark.parametrize("behind", [b"", PingFrame(0, b"12345678").serialize()])
+def test_what_came_before_goaway_is_served(
+    met: Make, warnings: Texts, behind: bytes
+) -> None:
+    """A client that leaves says so behind its last bytes, maybe in the same packet; what
+    it has to say behind that is no violation, and not heard."""
     net, peer, client = met()
     client.h2.send_data(1, b"the last words")
-    peer.send(client.h2.data_to_send() + GoAwayFrame(0).serialize())
+    peer.send(client.h2.data_to_send() + GoAwayFrame(0).serialize() + behind)
     assert net.server.data == b"the last words"
     assert net.server.gone
     assert peer.transport.finished
+    assert not warnings()
 
 
 def test_a_stop_lets_the_stream_end(met: Make) -> None:
@@ -587,6 +630,36 @@ def test_frames_are_refused_by_their_declared_length(
     assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.FRAME_SIZE_ERROR
     assert net.server.gone
     assert "HTTP/2: frame of 16385 bytes, limit 16384" in warnings()[0]
+
+
+def test_heads_are_refused_by_their_declared_length(met: Make, warnings: Texts) -> None:
+    """However many frames one comes in, h2 keeps no more of it than fields may have."""
+    net, peer, client = met()
+    peer.send(HeadersFrame(3, bytes(1 << 14)).serialize())
+    for _ in range(3):
+        peer.send(ContinuationFrame(3, bytes(1 << 14)).serialize())
+    take_turns(net)
+    assert not net.server.gone
+    peer.send(ContinuationFrame(3, b"x").serialize()[:9])
+    take_turns(net)
+    client.exchange()
+    assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.FRAME_SIZE_ERROR
+    assert net.server.gone
+    assert "HTTP/2: head of 65537 bytes, limit 65536" in warnings()[0]
+
+
+def test_streams_that_are_over_are_forgotten(met: Make) -> None:
+    """A client that asks for one after the other, and resets each, leaves little here."""
+    net, peer, client = met()
+    for stream in range(3, 3000, 2):
+        head = HeadersFrame(stream, client.h2.encoder.encode(list(POST.items())))
+        head.flags.add("END_HEADERS")
+        peer.send(head.serialize() + RstStreamFrame(stream).serialize())
+        peer.got()
+        net.clock.advance(0.1)
+    assert not net.server.gone
+    kept = net.server.connection._h2
+    assert len(kept.streams) + len(kept._closed_streams) < 1100
 
 
 def test_a_preface_alone_is_not_enough(met: Make) -> None:
