@@ -128,9 +128,12 @@ class Http2Client:
                     self.trouble = f"the request is answered with {status} ({found})"
             case StreamEnded() | StreamReset():
                 self.closed = True
-            case ConnectionTerminated(error_code=code) if code:
+            case ConnectionTerminated(error_code=code):
+                # As from a proxy that is about to stop.  It would let the stream go on;
+                # h2 sends nothing more, and hears nothing.
+                if code and not self.trouble:
+                    self.trouble = f"the server leaves HTTP/2: {code!r}"
                 self.closed = True
-                self.trouble = self.trouble or f"the server leaves HTTP/2: {code!r}"
 
     def _fill(self) -> None:
         h2, waiting, at = self._h2, self._waiting, 0

@@ -9,6 +9,7 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
+from hyperframe.frame import GoAwayFrame
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.error import ConnectionDone
@@ -212,6 +213,15 @@ def test_an_end_of_the_server_is_answered(stream: Any) -> None:
     server.h2.end_stream(1)
     exchange(server.h2.data_to_send())
     assert len([e for e in server.events if isinstance(e, StreamEnded)]) == 1
+    assert transport.disconnecting
+
+
+def test_a_server_that_leaves_is_left(stream: Any) -> None:
+    """As a proxy is that stops: what it sent before is heard, and nothing is sent into
+    the void behind it."""
+    user, server, transport, exchange = stream
+    exchange(server.say(data=b"last") + GoAwayFrame(0, last_stream_id=1).serialize())
+    assert user.got == b"last"
     assert transport.disconnecting
 
 
