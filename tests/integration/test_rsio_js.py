@@ -163,6 +163,16 @@ def test_over_every_transport(
     assert sorted(found.values()) == [list(range(EACH))] * len(WAYS)
 
 
+SENDS = f"""
+import("/clients/js/src/index.js").then(async ({{ Rsio }}) => {{
+    const sender = Rsio.at("GATEWAY", {{ name: "page", compress: true }}).sender();
+    await sender.sendAll(Array.from({{ length: {EACH} }}, (_, n) => `{{"n":${{n}}}}`));
+    await sender.close();
+    return sender.acknowledged;
+}})
+"""
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     """Serves files, and says nothing."""
 
@@ -190,7 +200,8 @@ def test_a_browser_watches(
     program: Callable[..., subprocess.Popen[str]],
 ) -> None:
     """The page of examples/live shows each event as a row, the latest first, over a
-    WebSocket; it says goodbye to what it watched before, and why nothing comes.
+    WebSocket, what a browser sends in blocks as well; it says goodbye to what it watched
+    before, and why nothing comes.
     """
     options = {"publish": ["tap"]}
     websocket = {"path": "/rsio", "origins": [site]}
@@ -211,6 +222,12 @@ def test_a_browser_watches(
     shown = [row.split("\t") for row in chromium.look(rows)]
     assert [row[0] for row in shown] == [str(lsn) for lsn in range(20, 0, -1)]
     assert [row[-1] for row in shown] == [f'{{"n":{n}}}' for n in reversed(range(20))]
+    given = SENDS.replace("GATEWAY", gateway)
+    assert chromium.look(given) == EACH
+    chromium.wait(f"({rows})[0].endsWith('{{\"n\":{EACH - 1}}}')", "it shows the last")
+    daemon.settled()
+    stored = [json.loads(row["payload"])["n"] for row in daemon.rows()]
+    assert stored == [*range(20), *range(EACH)]
     chromium.look("document.forms[0].publisher.value = 'nothing'; 1")
     chromium.look("document.forms[0].requestSubmit(); 1")
     chromium.wait(f"{watched}.startsWith('E404')", "it says why")

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from planted import FAULTS, Fault, changed, planted
+from planted import FAULTS, Fault, planted
 from rsio_check import TESTS, Outcome, Target, run
 from rsio_check.checks import publisher
 from rsio_check.transports import Transport
-
-ENOUGH = 33
 
 
 class Breakable:
@@ -36,7 +34,7 @@ class Breakable:
 def _no_more_than_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing waits in a socket, all that is asked for comes in each."""
     monkeypatch.setattr(publisher, "_MANY", 100_000)
-    monkeypatch.setattr(publisher, "_PATIENT", 200_000)
+    monkeypatch.setattr(publisher, "_PATIENT", 40_000)
 
 
 @pytest.mark.parametrize("fault", FAULTS["python"], ids=lambda fault: fault.tests[0])
@@ -58,12 +56,3 @@ def test_it_is_noticed(make_target: Callable[..., Target], fault: Fault) -> None
                 [result] = run(target, [TESTS[name]])
             outcomes.append(result.outcome)
         assert outcomes == [Outcome.FAILED, Outcome.PASSED]
-
-
-@pytest.mark.parametrize("language", FAULTS)
-def test_there_are_enough_of_them(language: str) -> None:
-    """What they replace is there, once."""
-    faults = FAULTS[language]
-    assert len({fault.wire for fault in faults}) == len(faults) >= ENOUGH
-    for fault in faults:
-        assert changed(fault, language), fault.wire
