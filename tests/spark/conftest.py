@@ -115,7 +115,9 @@ def configuration(data: Path) -> SimpleNamespace:
     """For the job on this data directory."""
     return SimpleNamespace(
         data_dir=data,
-        spool=SimpleNamespace(folder=Path("spool"), bucket=None, after="archive"),
+        spool=SimpleNamespace(
+            folder=Path("spool"), bucket=None, after="archive", has_job=True
+        ),
         spark=SimpleNamespace(
             master="local[2]",
             trigger=0.2,
