@@ -398,6 +398,7 @@ class OpenedStorage:
         if self.arrivals is not None:
             self.arrivals.recover()
             self.arrivals.watch(spool.why_not, lambda: spool.levels.spool.files)
+            spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(

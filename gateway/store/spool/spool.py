@@ -176,6 +176,8 @@ class Spool:
             self.consumers if self.uploads is None else None,
         )
         self._pace = Pace(settings.max_bytes)
+        self.arrived_bytes: Callable[[], int] = lambda: 0
+        """Of files that others have brought here since the start; any thread may ask."""
         self._ended: Deferred[None] = Deferred()
         self._thread = machine.threads.thread("spool", self._run)
         self._tick = _TICK_SECONDS
@@ -452,6 +454,7 @@ class Spool:
 
     def _paced(self, open_bytes: int) -> float:
         taken, waiting = self._backlog.taken
+        taken += self.arrived_bytes()  # or what they take up would seem not to leave
         held = self.levels.spool.bytes + waiting + open_bytes
         return self._pace.look(self._clock(), taken + open_bytes, held)
 

@@ -285,6 +285,45 @@ def test_a_backlog_makes_larger_files(place: Any) -> None:
     turns.wait(spool.stop())
 
 
+def test_a_hub_that_is_behind_makes_larger_files(place: Any) -> None:
+    """As many files as wait there count as if they waited here; and it is the hub that a
+    full spool waits for.
+    """
+    spool, journal, turns = start(place, after="forward", max_bytes=10)
+    why = "the hub, tls://hub:1, is away: reset"
+    spool.forwarded_to(SimpleNamespace(files=80, why_waiting=why))
+    spool.start([place.sealed(b"a,b")])
+    turns.run(lambda: journal.roll_factor > 10 and bool(journal.holds.get("spool")))
+    assert (journal.holds["spool"] or "").endswith(f"(spool.max_bytes): {why}")
+    turns.wait(spool.stop())
+
+
+def test_what_others_bring_slows_no_sender(place: Any) -> None:
+    """Files that arrive and leave again are as much traffic as our own: the pace of our
+    senders follows what leaves.
+    """
+    spool, _, turns = start(place, max_bytes=1 << 20)
+    arrived = 0
+    spool.arrived_bytes = lambda: arrived
+    now = 0.0
+    spool._clock = lambda: now
+    spool._paced(0)
+    found = []
+    spool.levels.spool.bytes = 1 << 19
+    for _ in range(40):  # 512 KiB come and go in each second
+        now += 1.0
+        arrived += 1 << 19
+        found.append(spool._paced(0))
+    assert min(found[20:]) > 1 << 19
+    turns.wait(_ended(spool))
+
+
+def _ended(spool: Any) -> Any:
+    """It has run and stopped."""
+    spool.start([])
+    return spool.stop()
+
+
 def test_the_archive_expires(place: Any) -> None:
     """Files that Spark has had for `spool.retention` go, and it is said; others stay."""
 
