@@ -230,8 +230,9 @@ class Carrier(Publishing, Yielding):
 
     def may_begin(self) -> bool:
         """See `interfaces.Connection`."""
-        self._asked = not self._below.may_begin()
-        return not self._asked
+        begins = self._below.may_begin()
+        self._asked = self._asked or not begins
+        return begins
 
     @property
     def waits_for_room(self) -> bool:
