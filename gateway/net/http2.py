@@ -264,10 +264,10 @@ class Carrier(Publishing, Yielding):
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
         self._busy = waiting
-        self._below.busy(waiting)
         if self._peer_ended and not waiting:
-            # After the acknowledgement that this may stand right before.
+            # After the acknowledgement that this may stand right before, and before a FIN.
             self._listener.clock.callLater(0, self._settle)
+        self._below.busy(waiting)
 
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""

@@ -3,8 +3,8 @@
 `h2` takes all that it is given at once.  Frames that cost their sender a few bytes cost
 it much more, so it is given no more of them than a turn may cost, and none that is too
 long, nor too long a head in frames, which it would wait for and only then refuse
-(`FrameCutter`).  Its limits are to be in force from the first byte on, and it would
-remember many streams that are over (`served`).
+(`FrameCutter`).  Its limits are to be in force from the first byte on, and it would keep
+much that nobody needs: streams that are over, settings that it does not know (`served`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gateway.sdk.interfaces import Refusal
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
-    from h2.settings import SettingCodes
+    from h2.settings import SettingCodes, Settings
 
 __all__ = ["CONTROL_BYTES", "PREFACE", "FrameCutter", "is_open", "served"]
 
@@ -127,7 +127,9 @@ def served(settings: Mapping[SettingCodes, int]) -> H2Connection:
     from h2.config import H2Configuration
     from h2.settings import SettingCodes, Settings
 
-    made = _connection()(H2Configuration(client_side=False, header_encoding=None))
+    connection, known = _frugal()
+    made = connection(H2Configuration(client_side=False, header_encoding=None))
+    made.remote_settings = known(client=True)
     limit = {SettingCodes.MAX_HEADER_LIST_SIZE: HEADER_LIST_BYTES}
     # Before the preface: later changes take effect only when the client agrees.
     made.local_settings = Settings(client=False, initial_values={**settings, **limit})
@@ -137,13 +139,23 @@ def served(settings: Mapping[SettingCodes, int]) -> H2Connection:
 
 
 @cache
-def _connection() -> type[H2Connection]:
+def _frugal() -> tuple[type[H2Connection], type[Settings]]:
+    """h2's connection, and its settings of a peer, which keep little whatever it sends."""
     from h2.connection import H2Connection
+    from h2.settings import SettingCodes, Settings
 
-    class Forgetful(H2Connection):
+    class Connection(H2Connection):
         MAX_CLOSED_STREAMS = _CLOSED_STREAMS
 
-    return Forgetful
+    class Known(Settings):
+        def __setitem__(self, key: SettingCodes | int, value: int) -> None:
+            if key == SettingCodes.HEADER_TABLE_SIZE:
+                # Less than allowed will do; each change is kept until the next head.
+                value = min(value, self.header_table_size)
+            if key in set(SettingCodes):
+                super().__setitem__(key, value)
+
+    return Connection, Known
 
 
 def is_open(connection: H2Connection, stream: int) -> bool:

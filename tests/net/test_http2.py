@@ -429,11 +429,14 @@ def test_a_turn_that_the_server_asks_for_is_its_own(met: Make) -> None:
     assert net.server.data == b"firstsecond"
 
 
-def test_an_end_is_answered_when_all_is(met: Make) -> None:
-    """END_STREAM is a FIN: who waits for an acknowledgement still gets it, then both
-    directions are over."""
+@pytest.mark.parametrize("fin", [False, True])
+def test_an_end_is_answered_when_all_is(met: Make, fin: bool) -> None:
+    """END_STREAM is a FIN, whether that of the connection follows it: who waits for an
+    acknowledgement still gets it, then both directions are over."""
     net, peer, client = met(lambda connection, data: connection.busy(True))
     client.say(b"last", end=True)
+    if fin:
+        peer.fin()
     assert not client.of(StreamEnded)
     connection = net.server.connection
     connection.write(b"stored")
@@ -443,7 +446,7 @@ def test_an_end_is_answered_when_all_is(met: Make) -> None:
     assert client.data == b"stored"
     assert client.of(StreamEnded)
     assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.NO_ERROR
-    assert peer.transport.finished
+    assert peer.transport.disconnecting if fin else peer.transport.finished
 
 
 def test_a_close_comes_behind_what_is_written(met: Make) -> None:
@@ -646,6 +649,28 @@ def test_heads_are_refused_by_their_declared_length(met: Make, warnings: Texts) 
     assert client.of(ConnectionTerminated)[0].error_code == ErrorCodes.FRAME_SIZE_ERROR
     assert net.server.gone
     assert "HTTP/2: head of 65537 bytes, limit 65536" in warnings()[0]
+
+
+def settings_frame(first: int, count: int) -> bytes:
+    """SETTINGS of so many identifiers, each 1."""
+    entries = [n.to_bytes(2) + (1).to_bytes(4) for n in range(first, first + count)]
+    return (6 * count).to_bytes(3) + b"\x04\0" + bytes(4) + b"".join(entries)
+
+
+def test_settings_that_nobody_knows_are_forgotten(met: Make) -> None:
+    """h2 would keep 800 bytes for each of 65,536 identifiers; and each change of a table's
+    size, for a head that never comes."""
+    net, peer, client = met()
+    for first in range(100, 10_000, 100):
+        peer.send(settings_frame(first, 100))
+        client.h2.update_settings({SettingCodes.HEADER_TABLE_SIZE: first})
+        client.exchange()
+        net.clock.advance(0.1)
+    client.say(b"goes on")
+    assert net.server.data == b"goes on"
+    kept = net.server.connection._h2
+    assert len(kept.remote_settings) < 10
+    assert len(kept.encoder.table_size_changes) < 10
 
 
 def test_streams_that_are_over_are_forgotten(met: Make) -> None:
