@@ -270,7 +270,7 @@ class _Layered(_Plain):
         client, was_open = self._client, self._client.opened
         payload = client.feed(data)
         if client.opened and not was_open:
-            self._user.opened()
+            self._granted()
         if payload:
             self._user.received(payload)
         if output := client.output():
@@ -282,6 +282,9 @@ class _Layered(_Plain):
 
     def send(self, data: bytes) -> None:
         self._transport.write(self._client.message(data))
+
+    def _granted(self) -> None:
+        self._user.opened()
 
 
 _WAITING_BYTES = 1 << 16
@@ -298,6 +301,14 @@ class _OverHttp2(_Layered):
         self._http2 = Http2Client(host, path, asked.content_type, tls=asked.tls)
         super().__init__(user, self._http2)
         self._choked = self._full = self._closing = False
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        # Who is between us and the server may hold the request back until octets follow.
+        self._user.opened()
+
+    def _granted(self) -> None:
+        """It was open already."""
 
     def dataReceived(self, data: bytes) -> None:
         super().dataReceived(data)

@@ -162,6 +162,24 @@ def stream() -> tuple[User, Any, StringTransport, Callable[[bytes], None]]:
     return user, server, transport, exchange
 
 
+def test_nobody_waits_for_the_answer() -> None:
+    """What is sent at once comes with the request, and a refusal is why it is closed."""
+    user, server, transport = User(), Server(), StringTransport()
+    protocol = Streams(user, None, http2=Http2("//gw/chat", TYPE, tls=True))
+    made = protocol.buildProtocol(None)
+    user.opened = lambda: user.stream.send(b"hello")  # type: ignore[method-assign]
+    made.makeConnection(transport)
+    server.hear(transport.value())
+    assert [e for e in server.events if isinstance(e, RequestReceived)]
+    assert server.data == b"hello"
+    refused = [(":status", "404"), ("content-type", "text/plain")]
+    made.dataReceived(server.say(refused, b"no such thing"))
+    assert transport.disconnecting
+    made.connectionLost(Failure(ConnectionDone()))
+    assert user.got == b""
+    assert user.why == "the request is answered with 404 (text/plain)"
+
+
 def test_windows_choke_a_stream(stream: Any) -> None:
     """As a full socket does; when they open, all that waits goes out in order, and more
     may follow.

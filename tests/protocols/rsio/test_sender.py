@@ -7,12 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
 
-from gateway.protocols.rsio.client import (
-    Outbox,
-)
+from gateway.protocols.rsio.client import Disconnected, Outbox
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.events import decode
@@ -147,3 +146,28 @@ def test_a_sender_without_a_gateway() -> None:
     assert stopped.called
     assert len(attempts) == 2
     waiting.addErrback(lambda why: why.trap(Unacknowledged))
+
+
+def test_a_request_that_nobody_answers() -> None:
+    """For a WebSocket: it is given up after ten seconds, so that a sender tries again."""
+    clock, transport = Clock(), StringTransport()
+
+    class Silent:
+        def connect(self, factory: Any) -> Deferred[Any]:
+            made = factory.buildProtocol(None)
+            made.makeConnection(transport)
+            return succeed(made)
+
+    async def run() -> None:
+        async with connect(Silent(), clock=clock, websocket="//gw/rsio"):  # type: ignore[arg-type]
+            raise AssertionError("it never opens")
+
+    whys: list[Any] = []
+    Deferred.fromCoroutine(run()).addErrback(whys.append)
+    clock.advance(9.9)
+    assert not whys
+    clock.advance(0.1)
+    assert whys[0].check(Disconnected)
+    assert "no answer within 10 s" in whys[0].getErrorMessage()
+    assert transport.disconnected
+    assert not clock.getDelayedCalls()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 from twisted.internet import interfaces
 from twisted.internet.defer import Deferred
@@ -14,6 +14,9 @@ from gateway.protocols.rsio.client.peer import Peer, connected
 from gateway.protocols.rsio.client.runtime import Disconnected, Waiter
 from gateway.protocols.rsio.messages import SUBPROTOCOL
 from gateway.sdk.outgoing import Http2, Stream, Streams
+
+_OPENING_SECONDS = 10.0
+"""For the answer to a request for a WebSocket; the hello has a time of its own."""
 
 
 class TwistedRuntime:
@@ -56,6 +59,10 @@ class _Transport:
         self.abort = stream.abort
 
 
+def _no_answer(_: object, seconds: float) -> NoReturn:
+    raise Disconnected(f"no answer within {seconds:g} s")
+
+
 class _Connecting:
     """Makes a `Peer` of a stream that opens, and tells it what happens there."""
 
@@ -68,6 +75,7 @@ class _Connecting:
 
     def connected(self, stream: Stream) -> None:
         self._stream = stream
+        self.opening.addTimeout(_OPENING_SECONDS, self._clock, _no_answer)
 
     def opened(self) -> None:
         assert self._stream is not None, "connected comes first"
@@ -104,7 +112,8 @@ def connect(
     """A connection to *target*, for `async with` in `Deferred.fromCoroutine`.
 
     *websocket* is the request's `//HOST/PATH`, *http2* what a stream of HTTP/2 is asked
-    for with; without them it is a bare stream.  *options* are those of `Peer`.  Raises `Disconnected`, or what *target* fails with.
+    for with; without them it is a bare stream.  *options* are those of `Peer`.  Raises
+    `Disconnected`, or what *target* fails with.
     """
 
     async def connecting() -> Peer:
