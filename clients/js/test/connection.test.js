@@ -147,6 +147,22 @@ test('a sender waits for a peer that is not there yet', async () => {
   assert.deepEqual(taken(), numbers(3));
 });
 
+test('a peer that never says anything in TLS is tried again', async () => {
+  let came = 0;
+  const silent = createServer((socket) => {
+    came += 1;
+    socket.on('error', () => {});
+    socket.resume();
+  });
+  await new Promise((resolve) => { silent.listen(0, '127.0.0.1', resolve); });
+  const where = `tls://127.0.0.1:${silent.address().port}`;
+  const sender = Rsio.at(where, { tls: { timeout: 20 } }).sender();
+  await eventually(() => came > 1, 'it is tried again');
+  assert.match(sender.trouble, /no connection in time/);
+  sender.abort();
+  silent.close();
+});
+
 test('a writable stream ends when all is stored', async () => {
   const left = numbers(500);
   const readable = new ReadableStream({
