@@ -51,8 +51,8 @@ def program(node: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def test_the_kit_judges_it(program: Callable[..., subprocess.Popen[str]]) -> None:
     """As publisher and as subscriber its session passes all tests, and none is left out."""
-    served = program("small-server.js", HELLO_MS="500")
-    assert kit.failures(served, hello_seconds=0.5) == []
+    served = program("small-server.js", HELLO_MS="1500")
+    assert kit.failures(served, hello_seconds=1.5) == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@
 
 import { pathToFileURL } from 'node:url';
 
-const HELLO_MS = 500;
+const HELLO_MS = 1500;
 
 // What a fault breaks beyond its connection is noticed by the kit, which hears no more.
 process.on('uncaughtException', (why) => process.stderr.write(`${why.message}\n`));
