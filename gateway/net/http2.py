@@ -358,7 +358,11 @@ class Carrier(Publishing, Yielding):
             return
         fields = {bytes(name): bytes(value) for name, value in event.headers}
         fault = self._fault(fields)
-        if fault is not None:
+        if fields.get(b":protocol") == b"websocket" and self._listener.websocket:
+            # A browser tries it so if it has this connection for something else.
+            if is_open(self._h2, stream):
+                self._h2.reset_stream(stream, ErrorCodes.HTTP_1_1_REQUIRED)
+        elif fault is not None:
             self._answer(stream, *fault)
         elif is_open(self._h2, stream):
             head = [(b":status", b"200"), (b"content-type", self._type)]

@@ -223,6 +223,15 @@ def test_all_ways_to_one_port(make_net: Make) -> None:
     assert len(net.servers) == 3
 
 
+def test_a_browser_is_sent_to_http1_for_its_websocket(met: Make) -> None:
+    """One that looked at the port over HTTP/2 asks for it there, and hears where it is."""
+    _, _, client = met(ask=False, websocket=WEBSOCKET)
+    stream = client.ask({**CONNECT, ":protocol": "websocket"})
+    [reset] = client.of(StreamReset)
+    assert reset.stream_id == stream
+    assert reset.error_code == ErrorCodes.HTTP_1_1_REQUIRED
+
+
 def test_a_port_that_has_none_refuses_it(make_net: Make, warnings: Texts) -> None:
     """As HTTP, which it is."""
     net = make_net()
