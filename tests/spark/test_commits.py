@@ -71,6 +71,16 @@ def server() -> Iterator[SmallS3]:
         yield server
 
 
+def reached(server: SmallS3) -> model.S3:
+    return options_of(
+        model.S3,
+        endpoint=server.url,
+        region="eu",
+        access_key_id="k",
+        secret_access_key="s",
+    )
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator[Any]:
     """One session for both formats, and a catalog in SQLite."""
@@ -94,13 +104,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator
     spool = options_of(
         model.Spool,
         directory=BucketUrl("bucket", "spool"),
-        s3=options_of(
-            model.S3,
-            endpoint=server.url,
-            region="eu",
-            access_key_id="k",
-            secret_access_key="s",
-        ),
+        s3=reached(server),
     )
     more = merged(more, s3a.settings(spool, pyspark.__version__))
     asked = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
@@ -213,6 +217,30 @@ def test_a_cluster_reads_each_file_of_a_bucket_once(
     assert asked == {(method, name): 1 for name in names for method in ("HEAD", "GET")}
     world.config.spool.bucket = None
     world.check_complete()
+
+
+def test_a_damaged_object_of_a_cluster_is_moved_aside(
+    world: World, server: SmallS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole, though the driver had nothing but its footer, which is not damaged; what else
+    the batch has is in the table."""
+    monkeypatch.setattr("gateway.spark.s3a._elsewhere", lambda config, master: True)
+    monkeypatch.setattr("gateway.spark.inbox._FOOTER_BYTES", 64)
+    world.config.spool.bucket = BucketUrl("bucket", "spool")
+    world.config.spool.s3 = reached(server)
+    server.objects.clear()
+    for path in sorted(world.spool.path.iterdir()):
+        data = bytearray(path.read_bytes())
+        if "-00000000000000000011-" in path.name:
+            data[100] ^= 1
+        server.objects[f"bucket/spool/{path.name}"] = bytes(data)
+        path.unlink()
+    job.run(world.config, world.spark, available_now=True)
+    rows = sorted(row.lsn for row in world.events().rows().collect())
+    assert rows == [*range(1, SIZE + 1), *range(2 * SIZE + 1, 3 * SIZE + 1)]
+    [aside] = (world.config.data_dir / "poison").glob("*.parquet")
+    assert server.objects[f"bucket/spool/{aside.name}"] == aside.read_bytes()
+    assert "-00000000000000000011-" in aside.name
 
 
 def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:

@@ -30,7 +30,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.cli import main
 from gateway.event import SCHEMA
 from gateway.feeds import columns
-from gateway.spark import java
+from gateway.spark import deletion, footers, java
 from gateway.spark.blot import blotted
 from gateway.spark.compact import compact
 from gateway.spark.deletion import (
@@ -510,6 +510,23 @@ def test_copies_in_a_bucket(places: Places) -> None:
     assert set(done.files) == {name_of(1), name_of(31)}
     table = pq.read_table(pa.BufferReader(bucket.objects[f"_archive/{name_of(1)}"]))
     assert table["flaw"].to_pylist()[2] == "deleted"
+
+
+def test_a_footer_alone_is_not_looked_into(places: Places) -> None:
+    """As a cluster's driver has it: it counts as one of the bucket's that are not here."""
+    places.spool.mkdir()
+    objects = {
+        name: (places.archive / name).read_bytes() for name in map(name_of, (1, 31))
+    }
+    (places.spool / name_of(1)).write_bytes(objects[name_of(1)])
+    data = objects[name_of(31)]
+    footer = data[-footers.length(data) :]
+    (places.spool / name_of(31)).write_bytes(footer.rjust(len(data), b"\0"))
+    bucket: Any = Bucket(objects)
+    there = dataclasses.replace(places, bucket=bucket)
+    found = deletion._sources(there, Ranges())["spool"]
+    assert [path.name for path in found] == [name_of(1)]
+    assert deletion._unseen(there, Ranges()) == 1
 
 
 def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
