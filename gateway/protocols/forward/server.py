@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from gateway.protocols.forward.options import Options
 from gateway.sdk import forwarding
 from gateway.sdk.arrivals import Arrivals, Bringing, Unwelcome
 from gateway.sdk.closing import Closing
-from gateway.sdk.costs import ControlBudget
+from gateway.sdk.costs import REPLY, ControlBudget, Turn
 from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.forwarding import (
     File,
@@ -131,7 +131,7 @@ class ForwardServer(Closing):
         """… of which so many bytes are still to come, …"""
         self._taken = False
         """… and are written: of what is there already they are not."""
-        self._gathered: list[bytes] = []
+        self._gathered = bytearray()
         """Octets for the next step."""
         self._resting = False
         """A step is in its thread, or waits for room."""
@@ -186,10 +186,15 @@ class ForwardServer(Closing):
     # What comes
 
     def _go_on(self) -> None:
+        turn = Turn()
         try:
             while not (self._resting or self._closed):
+                if turn.over:
+                    self._connection.again()
+                    break
                 if (frame := self._frames.next()) is None:
                     break
+                turn.charge(REPLY)  # about as much work
                 self._take(frame)
         except Refusal as why:
             self._refuse(Unwelcome(400, str(why)), key=why.key)
@@ -279,22 +284,22 @@ class ForwardServer(Closing):
     def _octets(self, octets: bytes) -> None:
         if self._file is None:
             raise Refusal("octets of no file")
+        if not octets:
+            self._count(1)
         self._left -= len(octets)
         if self._left < 0:
             raise Unwelcome(422, f"{self._file.name} has more bytes than it says")
         if self._taken:
-            self._gathered.append(octets)
+            self._gathered += octets
         self._gather()
 
     def _gather(self) -> None:
         """Write what came, if that is enough, and finish a file that is all there."""
         assert self._bringing is not None
-        if self._gathered and (
-            not self._left or sum(map(len, self._gathered)) >= _WRITTEN_BYTES
-        ):
-            octets, self._gathered = self._gathered, []
-            write: Callable[[Sequence[bytes]], None] = self._bringing.write
-            self._step(partial(write, octets), lambda _: self._gather())
+        if self._gathered and (not self._left or len(self._gathered) >= _WRITTEN_BYTES):
+            octets, self._gathered = bytes(self._gathered), bytearray()
+            write = partial(self._bringing.write, [octets])
+            self._step(write, lambda _: self._gather())
         elif not self._left:
             if self._taken:
                 self._step(self._bringing.finish, self._is_stored)
@@ -402,14 +407,14 @@ class ForwardServer(Closing):
 
     def _let_go(self) -> None:
         bringing, self._bringing = self._bringing, None
-        octets, self._gathered = self._gathered, []
+        octets, self._gathered = bytes(self._gathered), bytearray()
         if bringing is None:
             return
 
         def let_go() -> None:
             with contextlib.suppress(OSError, Unwelcome):
                 if octets:  # a slow line need not bring them again
-                    bringing.write(octets)
+                    bringing.write([octets])
             bringing.close()
 
         self._listener.in_thread(let_go)

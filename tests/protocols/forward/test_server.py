@@ -417,6 +417,20 @@ def test_messages_that_bring_nothing(tmp_path: Path) -> None:
     assert "control messages without end" in edge.refusal().why
 
 
+def test_small_frames_are_taken_in_turns(hub: Hub) -> None:
+    """An octet in each is a file as well, and others are served in between; none in one
+    brings nothing, and is counted.
+    """
+    sent = Sent(1, 1000)
+    edge = hub.connect(HELLO, LIFE, encode(sent.at(0)))
+    before = edge.connection.turns
+    edge.say(b"".join(data(sent.data[at : at + 1]) for at in range(len(sent.data))))
+    assert edge.heard()[-1] == Stored(sent.name, A, 1)
+    assert edge.connection.turns > before + 3
+    edge.say(encode(Sent(1001).at(0)), data(b"") * (1 << 15))
+    assert "control messages without end" in edge.refusal().why
+
+
 def test_no_hello(hub: Hub) -> None:
     """Who says nothing is not waited for."""
     edge = hub.connect()
