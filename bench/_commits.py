@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -62,6 +63,11 @@ def _path(place: str) -> Path:
     return Path(unquote(urlsplit(place).path))
 
 
+def _kept(path: Path, home: Path) -> Path:
+    """A copy that maintenance of the table does not remove."""
+    return Path(shutil.copyfile(path, home.with_name(f"{home.name}.template")))
+
+
 def _grown(ledger: Ledger, rows: int) -> Ledger:
     """After one more batch."""
     last = ledger.committed.last()[NODE]
@@ -72,26 +78,34 @@ def _grown(ledger: Ledger, rows: int) -> Ledger:
 class _OfIceberg:
     def __init__(self, table: IcebergTable) -> None:
         self._table = table
+        java: Any = table._table()
+        self._file = next(
+            file
+            for snapshot in table._line(java)
+            if table._number(snapshot) is not None
+            for file in snapshot.addedDataFiles(java.io())
+        )
+        path = _path(str(self._file.location()))
+        self._home = path.parent.parent.parent
+        self._template = _kept(path, self._home)
 
     def add(self, at: datetime, count: int, rows: int) -> None:
         """See `Past`."""
         java: Any = self._table._table()
         ledger = Ledger.of(self._table._newest()[""], "")
         jvm: Any = self._table._spark._jvm
-        one = next(
-            iter(next(self._table._line(java)).addedDataFiles(java.io()).iterator())
-        )
-        template = _path(str(one.location()))
         day = f"protocol=lumberjack/date={at.date()}"
-        folder = template.parent.parent.parent / day
+        folder = self._home / day
         folder.mkdir(parents=True, exist_ok=True)
         begin = ledger.sequence + 1
         paths = [folder / f"{begin + n:08d}-past.parquet" for n in range(count)]
-        many_names(template, paths)
+        many_names(self._template, paths)
         whole = java.newTransaction()
         for path in paths:
             ledger = _grown(ledger, rows)
-            made = jvm.org.apache.iceberg.DataFiles.builder(java.spec()).copy(one)
+            made = jvm.org.apache.iceberg.DataFiles.builder(java.spec()).copy(
+                self._file
+            )
             made = made.withPath(f"file:{path}").withPartitionPath(day).build()
             append = whole.newAppend().appendFile(made)
             append.set(LEDGER, ledger.text())
@@ -103,10 +117,14 @@ class _OfIceberg:
 class _OfDelta:
     def __init__(self, table: DeltaTable) -> None:
         self._table = table
+        self._home = _path(table.name)
+        self._actions = self._of_a_batch(self._home / "_delta_log")
+        path = self._home / unquote(self._actions["add"]["path"])
+        self._template = _kept(path, self._home)
 
     def add(self, at: datetime, count: int, rows: int) -> None:
         """See `Past`."""
-        home = _path(self._table.name)
+        home, actions = self._home, self._actions
         # What was done since is of that day, too: none is younger than those behind it.
         for path in (home / "_delta_log").iterdir():
             if path.stat().st_mtime > at.timestamp():
@@ -114,12 +132,10 @@ class _OfDelta:
         log, snapshot = self._table._now()
         version = int(snapshot.version())
         ledger = Ledger.of(self._table._newest()[""], "")
-        actions = self._actions(home / "_delta_log")
-        template = home / unquote(actions["add"]["path"])
         day = f"protocol=lumberjack/date={at.date()}"
         (home / day).mkdir(parents=True, exist_ok=True)
         names = [f"{day}/part-{version + n:08d}-past.parquet" for n in range(count)]
-        many_names(template, [home / name for name in names])
+        many_names(self._template, [home / name for name in names])
         stamp = int(at.timestamp() * 1000)
         for name in names:
             version += 1
@@ -142,8 +158,8 @@ class _OfDelta:
         log.checkpoint()
 
     @staticmethod
-    def _actions(log: Path) -> dict[str, Any]:
-        """Those of a real batch that is not the first, which makes the table."""
+    def _of_a_batch(log: Path) -> dict[str, Any]:
+        """The actions of a real batch that is not the first, which makes the table."""
         for path in sorted(log.glob("*.json"))[1:]:
             found = [json.loads(line) for line in path.read_text().splitlines()]
             kinds = {kind: one for line in found for kind, one in line.items()}
