@@ -3,7 +3,7 @@
 A file of the spool, with its name, its lsns and who gave them, is made public here as it was
 there: the same events, in the same bytes.  Each is taken once: how far a node's files are
 there is on disk before anybody is told, by incarnation, and what is not behind that is there
-already (docs/adr/0038-an-edge-forwards-its-files.md).
+already (docs/adr/0039-an-edge-forwards-its-files.md).
 
     Arrivals    of one gateway
     Bringing    the files of one node, by one who brings them

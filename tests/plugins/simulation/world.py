@@ -20,7 +20,7 @@ from gateway.net import bind, transport, writing
 from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.protocols.rsio.client import outbox
-from gateway.sdk import sender as sender_module
+from gateway.sdk import backoff as backoff_module
 from gateway.store import disk as disk_module
 from gateway.store import incarnation, mark, statefile
 from gateway.store.directories import Directories
@@ -213,7 +213,7 @@ class World:
             stall = patch.object(writing, "STALL_SECONDS", STALL_SECONDS)
             stack.enter_context(stall)
             stack.enter_context(patch.object(disk_module, "time", pauses))
-            stack.enter_context(patch.object(sender_module, "random", self.chance))
+            stack.enter_context(patch.object(backoff_module, "random", self.chance))
             numbers = SimpleNamespace(urandom=self.chance.randbytes)
             stack.enter_context(patch.object(catalog, "os", numbers))
             instances = random.Random(f"{self.seed} instances")
