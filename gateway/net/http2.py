@@ -99,6 +99,8 @@ class Carrier(Publishing, Yielding):
         """Output that waits for the peer's windows."""
         self._late: IDelayedCall | None = None
         """When the peer has had its time, once the server has closed."""
+        self._held = 0, 0
+        """As the server says: input that is not whole, and output."""
         self._choked = False
         """More waits than the server is to add to."""
         self._asked = False
@@ -127,6 +129,7 @@ class Carrier(Publishing, Yielding):
         self._settle()
         if self._cutter.unread and self._takes:
             self._below.again()
+        self._count_held()
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
@@ -221,6 +224,8 @@ class Carrier(Publishing, Yielding):
     def take_no_more(self) -> None:
         """See `interfaces.Connection`."""
         self._paused = True
+        self._cutter = FrameCutter()
+        self._count_held()
         self._below.take_no_more()
 
     def again(self) -> None:
@@ -241,7 +246,13 @@ class Carrier(Publishing, Yielding):
 
     def hold(self, size: int, unsent: int = 0) -> None:
         """See `interfaces.Connection`."""
-        self._below.hold(size, unsent)
+        self._held = size, unsent
+        self._count_held()
+
+    def _count_held(self) -> None:
+        """Frames that the server has not got, too, are in memory."""
+        size, unsent = self._held
+        self._below.hold(size + self._cutter.unread_bytes, unsent)
 
     @property
     def unread_input(self) -> bool:

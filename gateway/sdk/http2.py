@@ -76,6 +76,11 @@ class FrameCutter:
         """More can be taken in another turn."""
         return len(self._buffer) >= (1 if self._rest else _HEADER_BYTES)
 
+    @property
+    def unread_bytes(self) -> int:
+        """So many wait for other turns."""
+        return len(self._buffer) if self.unread else 0
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         self._buffer += data

@@ -402,11 +402,24 @@ def test_frames_behind_a_pause_wait_here(met: Make) -> None:
     assert 0 < first < 2000
     take_turns(net)
     assert len(net.server.data) == first
+    size = len(frames[0].serialize())
+    net.server.connection.hold(17)
+    assert peer.connection.held.unfinished == (2000 - first) * size + 17
     net.act = echo
     net.server.act = echo
     net.server.connection.resume()
     take_turns(net)
     assert net.server.data == b"0123456789" * 200
+    assert peer.connection.held.unfinished == 17
+
+
+def test_what_is_not_taken_any_more_is_not_held(met: Make) -> None:
+    """Frames that wait for a server that only answers are dropped, as bytes would be."""
+    net, peer, _ = met(lambda connection, data: connection.pause())
+    peer.send(DataFrame(1, b"x").serialize() * 2000)
+    assert peer.connection.held.unfinished
+    net.server.connection.take_no_more()
+    assert not peer.connection.held.unfinished
 
 
 def test_small_frames_are_taken_in_turns(met: Make) -> None:

@@ -18,7 +18,12 @@ from gateway.protocols.rsio.messages import CONTENT_TYPE
 
 Make = Callable[..., Any]
 #: As `gateway.protocols.rsio` has it.
-PORT: dict[str, Any] = {"subprotocols": ["rsio.v0"], "alpn": [b"rsio/0"], "mixed": True}
+PORT: dict[str, Any] = {
+    "subprotocols": ["rsio.v0"],
+    "alpn": [b"rsio/0"],
+    "http2": CONTENT_TYPE,
+    "mixed": True,
+}
 HELLO, ANSWER = b"\x01\x00\x00", b"\x02\x00\x00"
 
 
@@ -28,7 +33,7 @@ def greets(connection: Any, data: bytes) -> None:
 
 def offering(name: str, *, nothing: list[str] | None) -> pytest.MarkDecorator:
     """A peer offers our name, it among others, only others, nothing: what is chosen."""
-    offers = [([name], name), (["h2", name], name), (["h2"], None), (nothing, None)]
+    offers = [([name], name), (["x", name], name), (["x"], None), (nothing, None)]
     return pytest.mark.parametrize(("offered", "chosen"), offers)
 
 
@@ -227,7 +232,7 @@ def test_the_definitions_example_of_http2(make_net: Make) -> None:
     lines = re.findall(r"(C → S|S → C) {2}((?:[0-9a-f]{2} )+)", example)
     said = b"".join(bytes.fromhex(octets) for who, octets in lines if who == "C → S")
     [answer] = [bytes.fromhex(octets) for who, octets in lines if who == "S → C"]
-    net = make_net(greets, {**PORT, "http2": CONTENT_TYPE}, protocol="rsio")
+    net = make_net(greets, PORT, protocol="rsio")
     peer = net.peer()
     peer.send(said)
     assert net.server.data == HELLO
