@@ -170,7 +170,8 @@ class Port:
     """Its content type in HTTP/2: a connection that begins as HTTP/2 does (`h2` in TLS)
     carries the protocol's bytes in one stream, which a POST of this type opens, or an
     extended CONNECT of what follows its slash.  For protocols whose client speaks
-    first.  Empty: it is not served so."""
+    first, and whose server is `Publishing`: windows are opened in what it goes on to
+    read.  Empty: it is not served so."""
     websocket: bool = True
     """Served over WebSocket too, where the listener has `websocket`."""
     acknowledges: bool = True
