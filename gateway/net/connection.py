@@ -80,7 +80,7 @@ class AcceptedConnection:
     __slots__ = (
         "__weakref__", "_events", "_failed", "_frames", "_last_error", "_listener",
         "_rejected", "_server", "_setup", "_tls", "_writing", "counted", "ended_by", "held",
-        "held_back", "host", "input", "life", "origin", "received", "stall", "times",
+        "host", "input", "life", "origin", "received", "stall", "times",
         "transport",
     )  # fmt: skip
 
@@ -100,8 +100,6 @@ class AcceptedConnection:
         """Its peer does not read; None: it does."""
         self.held: Holding | None = None
         """None: it never held anything, or waited to."""
-        self.held_back = 0
-        """Bytes that are written, and wait for the peer's windows in HTTP/2."""
         self.times = Times(listener.clock.seconds())
         self.received = 0
         """Bytes, ever, as they came."""
@@ -634,7 +632,9 @@ class AcceptedConnection:
     @property
     def unsent_bytes(self) -> int:
         """See `interfaces.Connection`."""
-        return self.transport.unsent_bytes + self.held_back
+        held = self.held
+        behind = 0 if held is None else held.behind_windows
+        return self.transport.unsent_bytes + behind
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Connection`."""
@@ -731,6 +731,11 @@ class AcceptedConnection:
                 return
             held = self._holding
         held.hold(size, unsent)
+
+    def hold_back(self, size: int) -> None:
+        """So much is written, and waits for the peer's windows in HTTP/2."""
+        if self.held is not None or size:
+            self._holding.behind_windows = size
 
     def count_output(self, unsent: int) -> None:
         """So much is written, and the peer has not taken it."""

@@ -18,13 +18,18 @@ _STANDS_SECONDS = 5.0
 class Holding:
     """Of a connection that held something once, or waited to."""
 
-    __slots__ = ("_kept", "_lost", "_output", "_progress", "account", "unfinished")
+    __slots__ = (
+        "_kept", "_lost", "_output", "_progress", "account", "behind_windows",
+        "unfinished",
+    )  # fmt: skip
 
     def __init__(self, account: Account) -> None:
         self.account = account
         """Its part of the daemon's memory."""
         self.unfinished = 0
         """Bytes of input that its server holds, as that says."""
+        self.behind_windows = 0
+        """Bytes of output that are written, and wait for the peer's windows in HTTP/2."""
         self._kept = 0
         """Bytes of output that its server holds and has not written."""
         self._output = 0

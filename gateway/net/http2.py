@@ -447,7 +447,7 @@ class Carrier(Publishing, Yielding):
     def _count_pending(self, size: int) -> None:
         """Let the connection know what waits here, as if it were in its transport."""
         below = self._below
-        below.held_back = size
+        below.hold_back(size)
         if not self._choked and size > READ_BYTES:
             self._choked = True
             below.pauseProducing()
