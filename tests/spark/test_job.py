@@ -550,7 +550,7 @@ def test_without_a_job_there_is_none(
     config: SimpleNamespace, run_once: Callable[..., None]
 ) -> None:
     """Where the gateway takes files away itself, the job does not begin."""
-    config.spool.after = "keep"
+    config.spool.after, config.spool.has_job = "keep", False
     with pytest.raises(job.Failed, match=r"spool\.after: keep"):
         run_once()
 
