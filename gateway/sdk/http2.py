@@ -149,6 +149,8 @@ def _frugal() -> tuple[type[H2Connection], type[Settings]]:
     from h2.connection import H2Connection
     from h2.settings import SettingCodes, Settings
 
+    known = frozenset(SettingCodes)
+
     class Connection(H2Connection):
         MAX_CLOSED_STREAMS = _CLOSED_STREAMS
 
@@ -157,7 +159,7 @@ def _frugal() -> tuple[type[H2Connection], type[Settings]]:
             if key == SettingCodes.HEADER_TABLE_SIZE:
                 # Less than allowed will do; each change is kept until the next head.
                 value = min(value, self.header_table_size)
-            if key in set(SettingCodes):
+            if key in known:
                 super().__setitem__(key, value)
 
     return Connection, Known
