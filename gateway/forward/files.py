@@ -25,7 +25,7 @@ from gateway.sdk.forwarding import File
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
-from gateway.store.names import Named, parse_file_name
+from gateway.store.names import Named, last_lsn, parse_file_name
 
 _CHUNK_BYTES = 1 << 20
 
@@ -73,8 +73,19 @@ class ForwardedFiles:
     def in_spool(self) -> list[Waiting]:
         """By node, in order of lsn; our own first: a hub may refuse what we left under
         another name.
+
+        Of ours nothing is missing before any of them.  While a large directory is read, a
+        name that comes may be missed, and a later one found; the hub would have the later
+        file, and take the other one for there already.  What is there when a first look
+        is over, a second one finds.
         """
-        return self._waiting(self._directories.spool)
+        spool = self._directories.spool
+        newest = last_lsn(self.node, self._disk.names(spool))
+        return [
+            one
+            for one in self._waiting(spool)
+            if one.named.node != self.node or one.named.last <= newest
+        ]
 
     def in_archive_behind(self, last: Mapping[str, int]) -> list[Waiting]:
         """Those of our own node in the archive that a hub lacks which has these."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from gateway.event import MAX_LSN
 
-_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet")
-_HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?")
+_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet", re.ASCII)
+_HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?", re.ASCII)
 
 _KEPT = re.compile(r"kept-(\d{20})-(\d{20})-(\d{6})\.parquet")
 

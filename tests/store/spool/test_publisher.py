@@ -450,7 +450,13 @@ def test_what_is_set_aside_replaces_nothing(place: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["events-gw-1-2.parquet", "x.parquet", f".{FIRST}", "events-GW-" + FIRST[10:]],
+    [
+        "events-gw-1-2.parquet",
+        "x.parquet",
+        f".{FIRST}",
+        "events-GW-" + FIRST[10:],
+        FIRST.replace("0", "\u0660"),  # the same lsns, in other digits
+    ],
 )
 def test_other_names_are_nobodys(name: str) -> None:
     """Only names of the contract count as spool files."""
