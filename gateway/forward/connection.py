@@ -50,6 +50,7 @@ _LOOK_SECONDS = 1.0
 _PING_SECONDS = 30.0
 _SILENT_SECONDS = 60.0
 """A hub that says nothing for so long is not there: it has a word each ten seconds."""
+_FENCED = 412
 _MOST_EARLIER = 50
 """Incarnations that a life names: those before had no files for long."""
 
@@ -59,11 +60,12 @@ class Lost(Exception):
 
 
 class Denied(Lost):
-    """The hub has refused it."""
+    """The hub has refused it: *fences* it, if another gateway has its name."""
 
-    def __init__(self, refused: Refused) -> None:
+    def __init__(self, refused: Refused, *, fences: bool) -> None:
         super().__init__(refused.why)
         self.code = refused.code
+        self.fences = fences
 
 
 class Observer(Protocol):
@@ -232,6 +234,8 @@ class Connection:
         files = self._files
         queue = await self._in_thread(files.in_archive_behind, position.last)
         queue += await self._in_thread(files.in_spool)
+        if self._over is not None:  # meanwhile
+            raise self._over
         own = [one for one in queue if one.named.node == files.node]
         if own:
             first = own[0].named.first
@@ -355,7 +359,9 @@ class Connection:
                     self._failed
                 )
             case Refused():
-                self.end(Denied(frame))
+                # Another one may have a name that was ours once.
+                ours = self._life is None or self._life.node == self._files.node
+                self.end(Denied(frame, fences=ours and frame.code == _FENCED))
             case _:
                 raise Refusal(f"{type(frame).__name__} at a time that is not for it")
 

@@ -27,7 +27,6 @@ from gateway.sdk.outgoing import Streams, User, endpoint
 from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
-_FENCED = 412
 _AGAIN = frozenset((0, 409, 500, 503))
 
 
@@ -48,11 +47,8 @@ class Hub:
     """Why not; or why the hub takes nothing now, empty if it does."""
     refused: int
     """What the hub has answered in place of that, as in docs/forward-v0.md; 0: nothing."""
-
-    @property
-    def fenced(self) -> bool:
-        """Another gateway has this one's name."""
-        return self.refused == _FENCED
+    fenced: bool
+    """Another gateway has this one's name."""
 
     @property
     def denied(self) -> bool:
@@ -106,7 +102,7 @@ class Forwarder:
         self._since = self._reactor.seconds()
         self._why, self._told = "not connected yet", ""
         self._word = ""
-        self._refused = 0
+        self._denied: Denied | None = None
         self.arrived_lsn = 0
         """The hub has all of our node's up to there, as far as that is known."""
         self.files = 0
@@ -142,7 +138,7 @@ class Forwarder:
         self._settings = settings
         if self._running:
             self._cancel()
-            self._refused = 0
+            self._denied = None
             self._backoff.succeeded()
             self._begin()
 
@@ -156,7 +152,9 @@ class Forwarder:
         """How it stands."""
         seconds = self._reactor.seconds() - self._since
         why = self._word if self._connected else self._why
-        return Hub(self._settings.to, self._connected, seconds, why, self._refused)
+        to, denied = self._settings.to, self._denied
+        refused, fenced = (0, False) if denied is None else (denied.code, denied.fences)
+        return Hub(to, self._connected, seconds, why, refused, fenced)
 
     @property
     def why_waiting(self) -> str:
@@ -216,10 +214,9 @@ class Forwarder:
 
     def opened(self) -> None:
         """See `Observer`."""
-        self._backoff.succeeded()
         self.connections += 1
         self._connected, self._since = True, self._reactor.seconds()
-        self._refused = 0
+        self._denied = None
         self._told = ""
         self._log.info("Forwarding to {to}", to=self._settings.to)
 
@@ -234,6 +231,7 @@ class Forwarder:
 
     def arrived(self, outgoing: Outgoing, waiting: int) -> None:
         """See `Observer`."""
+        self._backoff.succeeded()
         self.files = waiting
         self.sent_files += 1
         self.sent_bytes += outgoing.file.bytes
@@ -259,7 +257,9 @@ class Forwarder:
         if self._connection is None:
             return  # we have ended it
         self._connection = None
-        self._refused = why.code if isinstance(why, Denied) else 0
+        self._denied = why if isinstance(why, Denied) else None
+        if self._connected and self._denied is None:
+            self._backoff.succeeded()  # what was refused may be so again, all of it sent
         self._is_away(str(why) or type(why).__name__)
         if self._why != self._told:
             self._told = self._why

@@ -19,6 +19,7 @@ from gateway.forward import Forwarder
 from gateway.forward.files import ForwardedFiles
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import accept
+from gateway.sdk.forwarding import Life
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -68,6 +69,7 @@ class Line:
         if self.cut_off:
             return
         data, refused = self.connection.sent, self.connection.refused
+        over = self.connection.closed
         self.connection.clear()
         if refused is not None:
             data += refused.reply
@@ -75,7 +77,7 @@ class Line:
         self.down -= len(data)
         if some:
             self.user.received(some)
-        if self.down < 0 or self.connection.closed or refused is not None:
+        if self.down < 0 or over:
             self.cut()
 
     def cut(self) -> None:
@@ -116,11 +118,29 @@ class Hub:
         }
 
 
+class Reading(RealDisk):
+    """A disk on which a name that comes while a directory is read may be missed."""
+
+    def __init__(self) -> None:
+        self.missed: list[str] = []
+        """By the next look into their directory, which finds what came after them."""
+
+    def names(self, directory: Path) -> list[str]:
+        found, missed = super().names(directory), self.missed
+        if not missed or missed[0] not in found:
+            return found
+        self.missed = []
+        return [name for name in found if name not in missed]
+
+
 class Pair:
     """An edge with files, its forwarder, and a hub."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.disk = Reading()
+        self.names = {"edge"}
+        """Those that it has, and had."""
         self.clock = Clock()
         self.hub = Hub(folder / "hub", self.clock)
         self.edge = Directories.under(folder / "edge")
@@ -131,19 +151,20 @@ class Pair:
         self.cuts: Iterator[tuple[float, float]] = iter(())
         """Of the next connections."""
         self.away = False
+        self.in_thread: Callable[..., Deferred[Any]] = maybeDeferred
         self.settings = options_of(Forward, to="tcp://hub:7410")
         self.begin()
 
     def begin(self) -> None:
         """The edge starts."""
         files = ForwardedFiles(
-            "edge", self.incarnation, self.edge, RealDisk(), lambda node: node == "edge"
+            "edge", self.incarnation, self.edge, self.disk, self.names.__contains__
         )
         self.forwarder = Forwarder(
             self.settings,
             files,
             self.clock,
-            maybeDeferred,
+            self.in_thread,
             self._connect,
         )
 
@@ -205,6 +226,23 @@ def test_files_go_to_the_hub_in_order(pair: Pair) -> None:
     assert forwarder.sent_bytes == sum(map(len, ALL.values()))
     assert forwarder.files == 4
     assert len(pair.lines) == 1
+
+
+def test_a_file_that_a_look_misses(pair: Pair) -> None:
+    """Two become public while a large directory is read, and only the later one is found:
+    that one waits, for the hub would take the other one for there already.
+    """
+    pair.forwarder.start(0)
+    pair.run(1)
+    pair.disk.missed = [FILES[0].name]
+    pair.publish(*FILES[:2])
+    pair.run()
+    assert [*pair.hub.files()] == pair.archived() == [*ALL][:2]
+    pair.lines[-1].cut()
+    pair.disk.missed = [FILES[2].name]
+    pair.publish(*FILES[2:])
+    pair.run()
+    assert pair.hub.files() == ALL
 
 
 def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
@@ -392,17 +430,11 @@ def test_a_hub_that_comes_back_older(pair: Pair) -> None:
         (pair.hub.directories.spool / one.name).unlink()
     record.unlink()
     pair.hub.restart()
-    pair.hub.arrivals.bring(_life(), "edge").close()
+    pair.hub.arrivals.bring(Life("edge", A), "edge").close()
     (pair.hub.directories.spool / FILES[0].name).unlink()
     pair.run(20)
     assert pair.hub.files() == ALL
     assert pair.archived() == [*ALL]
-
-
-def _life() -> Any:
-    from gateway.sdk.forwarding import Life
-
-    return Life("edge", A)
 
 
 def test_an_edge_that_was_restored_from_a_copy(pair: Pair) -> None:
@@ -449,6 +481,62 @@ def test_two_gateways_of_one_name(pair: Pair, tmp_path: Path) -> None:
     pair.run(2)
     assert len(pair.lines) > lines
     assert not pair.forwarder.hub.connected
+
+
+def test_another_gateway_has_the_name_that_was_its_own(pair: Pair) -> None:
+    """What it left under that is refused, and said; its own files go on."""
+    pair.hub.arrivals.bring(Life("old", A), "edge").close()
+    pair.hub.arrivals.bring(Life("old", B), "edge").close()
+    pair.names.add("old")
+    left = Sent(1, node="old")
+    pair.publish(left, FILES[0])
+    pair.forwarder.start(0)
+    pair.run(60)
+    hub = pair.forwarder.hub
+    assert (hub.denied, hub.fenced) == (True, False)
+    assert "node old has begun another life" in hub.why
+    pair.publish(FILES[1])
+    pair.run(15)
+    assert pair.hub.files() == {one.name: one.data for one in FILES[:2]}
+    assert pair.waiting() == [left.name]
+    assert len(pair.lines) < 25
+
+
+def test_a_file_that_is_refused_is_not_sent_without_end(pair: Pair) -> None:
+    """Each time costs all of its bytes: the pauses grow, though the hub answers."""
+    other = Sent(1, 200, node="other")
+    pair.publish(FILES[0])
+    (pair.edge.spool / FILES[0].name).write_bytes(other.data)
+    pair.forwarder.start(0)
+    pair.run(60)
+    assert pair.forwarder.hub.refused == 422
+    assert len(pair.lines) < 20
+    (pair.edge.spool / FILES[0].name).write_bytes(FILES[0].data)
+    pair.run(20)
+    assert pair.archived() == [FILES[0].name]
+
+
+def test_the_line_is_cut_while_the_disk_is_read(pair: Pair) -> None:
+    """It is not taken for a connection that is there."""
+    slow: list[Deferred[Any]] = []
+
+    def in_thread(do: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        done.addCallback(lambda _: do(*arguments))
+        slow.append(done)
+        return done
+
+    pair.in_thread = in_thread
+    pair.begin()
+    pair.forwarder.start(0)
+    while not slow:
+        pair.lines[0].pump()
+    pair.away = True
+    pair.lines[0].cut()
+    while slow:
+        slow.pop(0).callback(None)
+    assert not pair.forwarder.hub.connected
+    assert pair.forwarder.connections == 0
 
 
 def test_a_file_that_is_damaged(pair: Pair) -> None:
