@@ -391,12 +391,22 @@ class _Bringing:
                 )
             try:
                 hand.file.write(octets)
-            except OSError:
-                hand.file.truncate(hand.at)
+            except OSError as why:
+                self._take_back(hand, why)
                 raise
             hand.at += size
             for each in octets:
                 hand.sha256.update(each)
+
+    def _take_back(self, hand: _InHand, failed: OSError) -> None:
+        """What was written of octets that will come again."""
+        try:
+            hand.file.truncate(hand.at)
+        except OSError:
+            # Behind them they would be there twice.  How many there are, its size tells.
+            self._close()
+            name = hand.brought.name
+            raise Unwelcome(503, f"{name} could not be written: {failed}") from failed
 
     def finish(self) -> int:
         """See `sdk.arrivals.Bringing`."""

@@ -478,3 +478,24 @@ def test_a_disk_that_fails_is_asked_again(call: str, number: int) -> None:
     hub = on_recording(disk, directories)
     for sent in FILES:
         assert disk.read(directories.spool / sent.name) == sent.data
+
+
+def test_a_write_that_can_not_be_taken_back() -> None:
+    """The disk fails in the middle of it, and to cut that off again: it goes on behind what
+    is there, and no octets are in the file twice.
+    """
+    directories = Directories.under(Path("/hub"))
+    calls = frozenset(("write", "truncate"))
+    disk = RecordingDisk(Fault(2, errno.EIO, times=2, calls=calls, short=True))
+    disk.make_directory(directories.spool)
+    hub, sent = on_recording(disk, directories), Sent(1)
+    bringing = hub.bring(Life("edge", A), "shop")
+    bringing.begin(sent.file)
+    with pytest.raises(Unwelcome, match="could not be written") as why:
+        bringing.write([sent.data[:200]])
+    assert why.value.code == 503
+    bringing = hub.bring(Life("edge", A), "shop")
+    assert bringing.begun is not None
+    assert bringing.begun.at == 100
+    assert bring(bringing, sent, at=100)
+    assert disk.read(directories.spool / sent.name) == sent.data

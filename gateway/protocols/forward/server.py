@@ -297,6 +297,9 @@ class ForwardServer(Closing):
         """Write what came, if that is enough, and finish a file that is all there."""
         assert self._bringing is not None
         if self._gathered and (not self._left or len(self._gathered) >= _WRITTEN_BYTES):
+            if why := self._listener.arrivals.why_not(len(self._gathered)):
+                self._wait(why, self._gather)  # others began when it had
+                return
             octets, self._gathered = bytes(self._gathered), bytearray()
             write = partial(self._bringing.write, [octets])
             self._step(write, lambda _: self._gather())

@@ -21,6 +21,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from gateway.config import model
+from gateway.spoken import size as in_words
 from gateway.store.consumers import Consumers
 from gateway.store.disk import NO_ROOM
 from gateway.store.job_word import JobBacklog
@@ -178,6 +179,8 @@ class Spool:
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
         """Of files that others have brought here since the start; any thread may ask."""
+        self._arriving_bytes = 0
+        """What others would bring now, and there was no room for it at the last look."""
         self._ended: Deferred[None] = Deferred()
         self._thread = machine.threads.thread("spool", self._run)
         self._tick = _TICK_SECONDS
@@ -235,14 +238,24 @@ class Spool:
 
     def why_not(self, size: int) -> str | None:
         """Why there is no room for a file of so many bytes that comes from elsewhere, as
-        of the last look.
+        of the last look; at the next one the archive makes room for it.
         """
-        if (full := self.levels.why_full(self.backlog_bytes)) is not None:
+        levels = self.levels
+        if (full := levels.why_full(self.backlog_bytes)) is not None:
             return full
-        free, needed = self.levels.free_bytes, self.room.reserved_bytes + size
+        if size > levels.max_bytes:
+            return (
+                f"a file has {in_words(size)}, and the spool no more than "
+                f"{in_words(levels.max_bytes)} (spool.max_bytes)"
+            )
+        free, needed = levels.free_bytes, self.room.reserved_bytes + size
         if free is None or free >= needed:
             return None
-        return f"the disk of {self._directory} is full"
+        self._arriving_bytes = max(self._arriving_bytes, size)
+        return (
+            f"the disk of {self._directory} is full: {in_words(free)} free, "
+            f"{in_words(needed)} needed with what is already acknowledged"
+        )
 
     def stop(self) -> Deferred[None]:
         """Publish what is queued, once; what fails then waits for the next start."""
@@ -381,13 +394,15 @@ class Spool:
             self._publisher.spares.give_room()
         if not self._enough_room():
             self._make_room()
+        self._arriving_bytes = 0
         no_room = levels.why_no_room(self.room.reserved_bytes)
         self._reactor.callFromThread(
             self._watched, no_room, self._why_refused(), levels.spool.files
         )
 
     def _enough_room(self) -> bool:
-        return self._why_refused() is None
+        wanted = max(self.room.wanted_bytes, self._arriving_bytes)
+        return self.levels.why_no_room(self.room.reserved_bytes + wanted) is None
 
     def _why_refused(self) -> str | None:
         """Why the journal has no room for a group that waits, if one does."""

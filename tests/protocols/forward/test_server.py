@@ -263,6 +263,25 @@ def test_no_room(hub: Hub) -> None:
     assert not edge.connection.waiting
 
 
+def test_no_room_in_the_middle_of_a_file(hub: Hub) -> None:
+    """What came is not written before there is: a thousand files that begin where there was
+    room for each do not take what the hub has acknowledged its own.
+    """
+    sent = Sent(1, 200)
+    [begin, *octets] = whole(sent)
+    edge = hub.connect(HELLO, LIFE, begin, octets[0])
+    edge.heard()
+    hub.full = "the disk is full"
+    edge.say(*octets[1:])
+    assert edge.heard() == [Word("the disk is full")]
+    assert edge.connection.paused
+    assert not hub.arrivals.nodes["edge"].placing
+    hub.full = None
+    hub.clock.advance(1)
+    assert edge.heard() == [Stored(sent.name, A, 1), Word()]
+    assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+
+
 def test_a_disk_that_is_full(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of a file: it goes on by itself."""
     edge = hub.connect(HELLO, LIFE)

@@ -398,6 +398,29 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
     turns.wait(spool.stop())
 
 
+def test_the_archive_makes_room_for_what_others_bring(place: Any) -> None:
+    """As for a group of the journal; not for more than the spool may have, which waits."""
+    files = [place.archive / file_name("gw", n, n) for n in (1, 2, 3)]
+    for file in files:
+        file.write_bytes(b"old")
+
+    class Freeing(Full):
+        def unlink(self, path: Path) -> None:
+            super().unlink(path)
+            self.free_bytes += 1000
+
+    place.disk = Freeing()
+    spool, _, turns = start(place, max_bytes=10_000)
+    place.disk.free_bytes = spool.room.reserved_bytes
+    spool.start([])
+    turns.run(lambda: spool.levels.free_bytes is not None)
+    assert "no more than 9.8 KiB (spool.max_bytes)" in (spool.why_not(10_001) or "")
+    assert "is full: " in (spool.why_not(1500) or "")
+    turns.run(lambda: spool.why_not(1500) is None)
+    assert [file.exists() for file in files].count(True) == 1
+    turns.wait(spool.stop())
+
+
 def test_the_disk_is_full_for_as_long_as_the_journal_has_no_room_for_a_group(
     place: Any,
 ) -> None:
