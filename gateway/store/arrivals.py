@@ -21,7 +21,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import re
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,17 +45,27 @@ from gateway.sdk.forwarding import File as Brought
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
 from gateway.store.names import Named, parse_file_name
+from gateway.store.pages import unpacked_sizes
 from gateway.store.statefile import StateFile
 
 _MOST_LIVES = 64
 """Incarnations of a node that are remembered; the oldest go."""
-_MOST_GROUP_ROWS = 1 << 24
+_MOST_FOOTER_BYTES = 4 << 20
+"""Some thousand groups of rows; in memory it takes many times as much."""
+_MOST_PAGE_BYTES = 8 << 20
+"""Of what is looked at; those who write make pages of one MiB."""
+_BATCH_ROWS = 1 << 17
+_LOOKED_AT = ("node", "lsn")
 _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
 # With the longest of these a hidden name has 249 bytes, and 255 are the most.
 _INCARNATION = re.compile(r"[0-9a-f]{0,16}")
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
+_TAIL = struct.Struct("<I4s")
+"""The footer's length, and …"""
+_MARKS = (b"PAR1", b"PARE")
+"""… Parquet's mark, of a plain one, or an encrypted one."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -503,20 +515,29 @@ def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
     """Why a file is not one that a gateway has written, with just these events, given by
     incarnation *by*; None if it is.  Raises OSError.
 
-    A reader of the spool takes for granted what is looked at here.
+    A reader of the spool takes for granted what is looked at here.  However little is
+    packed into much, it takes no memory to speak of.
     """
     try:
-        with pq.ParquetFile(opened) as file:
-            return _why_no_spool_file(file, named, by)
+        size = opened.seek(0, io.SEEK_END)
+        opened.seek(max(0, size - _TAIL.size))
+        tail = opened.read(_TAIL.size)
+        length, mark = _TAIL.unpack(tail.rjust(_TAIL.size, b"\0"))
+        if mark in _MARKS and length > _MOST_FOOTER_BYTES:
+            return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
+        with pq.ParquetFile(opened, buffer_size=_CHUNK_BYTES) as file:
+            return _why_no_events(file, named, by) or _why_not_those(
+                file, opened, size, named
+            )
     except OSError as why:
         if why.errno is not None:  # the disk's; Arrow's own have none
             raise
         return str(why)
-    except (pa.ArrowException, ValueError, MemoryError) as why:
+    except Exception as why:  # damaged bytes make pyarrow raise anything
         return f"can not be read: {why}"
 
 
-def _why_no_spool_file(file: pq.ParquetFile, named: Named, by: str) -> str | None:
+def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:
     said = file.metadata.metadata or {}
     version = digests.said(said, SCHEMA_VERSION_KEY) or "0"
     if not version.isdigit() or int(version) > SCHEMA_VERSION:
@@ -530,15 +551,29 @@ def _why_no_spool_file(file: pq.ParquetFile, named: Named, by: str) -> str | Non
         return f"it says that another incarnation than {by or 'an unknown one'} gave its lsns"
     if file.metadata.num_rows != named.last - named.first + 1:
         return f"it has {file.metadata.num_rows} events"
-    expected = named.first
+    return None
+
+
+def _why_not_those(
+    file: pq.ParquetFile, opened: BinaryIO, size: int, named: Named
+) -> str | None:
     for number in range(file.num_row_groups):
-        if file.metadata.row_group(number).num_rows > _MOST_GROUP_ROWS:
-            return f"a group of more than {_MOST_GROUP_ROWS} rows"
-        group = file.read_row_group(number, columns=["node", "lsn"])
-        lsns = group["lsn"].to_numpy()
+        group = file.metadata.row_group(number)
+        for at in range(group.num_columns):
+            chunk = group.column(at)
+            if chunk.path_in_schema not in _LOOKED_AT:
+                continue
+            if max(unpacked_sizes(opened, size, chunk), default=0) > _MOST_PAGE_BYTES:
+                name, most = chunk.path_in_schema, _MOST_PAGE_BYTES
+                return f"a page of its column {name} has more than {most} bytes"
+    expected = named.first
+    for batch in file.iter_batches(_BATCH_ROWS, columns=_LOOKED_AT, use_threads=False):
+        lsns = batch["lsn"].to_numpy()
         if (lsns != np.arange(expected, expected + len(lsns))).any():
             return "its lsns are not those of its name"
         expected += len(lsns)
-        if pc.unique(group["node"]).cast(pa.string()).to_pylist() != [named.node]:
+        if pc.unique(batch["node"]).cast(pa.string()).to_pylist() != [named.node]:
             return "it has events of other nodes"
+    if expected != named.last + 1:
+        return f"its lsns end with {expected - 1}"
     return None

@@ -5,23 +5,28 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from forwarded import A, B, Sent
+from gateway.event import SCHEMA_VERSION_KEY
 from gateway.sdk.arrivals import Bringing, Unwelcome
 from gateway.sdk.disk import Disk
 from gateway.sdk.forwarding import File, Life
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.owners import Owners
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
+from spools import envelope
 
 
 def bring(bringing: Bringing, sent: Sent, *, at: int = 0) -> bool:
@@ -168,9 +173,43 @@ def wrong(data: bytes, name: str = "", by: str = A) -> File:
     return File(name or file_name("edge", 1, 3), by, len(data), digest)
 
 
+def inflated() -> bytes:
+    """A file of which one value, packed into little, takes 64 MiB."""
+    table = envelope("e" * (64 << 20), 1, [b"event"] * 3)
+    sink = io.BytesIO()
+    said = {SCHEMA_VERSION_KEY: b"1", KEY: A.encode()}
+    pq.write_table(table.replace_schema_metadata(said), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def with_a_large_footer() -> bytes:
+    sink = io.BytesIO()
+    said = {"x": random.Random(1).randbytes(4 << 20).hex()}
+    pq.write_table(
+        envelope("edge", 1, [b"event"] * 3).replace_schema_metadata(said), sink
+    )
+    return sink.getvalue()
+
+
+def with_fewer_rows_than_it_says() -> bytes:
+    """Its footer has three, and its only group two."""
+    data = Sent(1, 2).data
+    for at in range(len(data)):
+        if data[at : at + 2] == b"\x16\x04":
+            lies = data[: at + 1] + b"\x06" + data[at + 2 :]
+            found = pq.read_metadata(io.BytesIO(lies))
+            if (found.num_rows, found.row_group(0).num_rows) == (3, 2):
+                return lies
+    raise AssertionError
+
+
 @pytest.mark.parametrize(
     ("data", "name", "why"),
     [
+        (inflated(), "", "a page of its column node has more than 8388608 bytes"),
+        (with_a_large_footer(), "", "its footer has more than 4194304 bytes"),
+        (with_fewer_rows_than_it_says(), "", "its lsns end with 2"),
+        (b"short", "", "can not be read|too small|size"),
         (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
         (Sent(2).data, "", "its lsns are not those of its name"),
         (Sent(1, 2).data, "", "it has 2 events"),
