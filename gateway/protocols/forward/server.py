@@ -48,6 +48,7 @@ _WRITTEN_BYTES = 1 << 18
 """So much of a file is gathered for a step."""
 _PAUSE_SECONDS = 1.0
 """Between two looks for room."""
+_MOST_NAME_CHARACTERS = 255
 _LIFE = 16
 """Control messages that one of these counts for: each may be a file written."""
 
@@ -182,6 +183,9 @@ class ForwardServer(Closing):
             return
         self._connection.write(encode(Word(self._why)))
         self._listener.words.watch(self)
+        if self._gathered and not self._resting:
+            # The line may be dead, and nobody know: what came goes on with the next one.
+            self._write()
 
     # What comes
 
@@ -240,6 +244,9 @@ class ForwardServer(Closing):
         if hello.version != forwarding.VERSION:
             only = f"version {hello.version}; {forwarding.VERSION} only"
             raise Unwelcome(400, only)
+        if len(hello.name) > _MOST_NAME_CHARACTERS:
+            most = f"a name of more than {_MOST_NAME_CHARACTERS} characters"
+            raise Unwelcome(400, most)
         listener, origin = self._listener, self._connection.origin
         name, tokens = hello.name, listener.options.tokens
         if tokens:
@@ -300,14 +307,18 @@ class ForwardServer(Closing):
             if why := self._listener.arrivals.why_not(len(self._gathered)):
                 self._wait(why, self._gather)  # others began when it had
                 return
-            octets, self._gathered = bytes(self._gathered), bytearray()
-            write = partial(self._bringing.write, [octets])
-            self._step(write, lambda _: self._gather())
+            self._write()
         elif not self._left:
             if self._taken:
                 self._step(self._bringing.finish, self._is_stored)
             else:
                 self._is_stored(0)
+
+    def _write(self) -> None:
+        assert self._bringing is not None
+        octets, self._gathered = bytes(self._gathered), bytearray()
+        write = partial(self._bringing.write, [octets])
+        self._step(write, lambda _: self._gather())
 
     def _is_stored(self, events: int) -> None:
         file, self._file = self._file, None

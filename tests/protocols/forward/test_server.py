@@ -211,6 +211,24 @@ def test_a_part_is_told(hub: Hub) -> None:
     assert position.begun == Begun(sent.name, A, sent.file.sha256, 500)
 
 
+def test_a_line_that_dies_unseen(hub: Hub) -> None:
+    """What came of a slow one in ten seconds is kept, though it was never cut here: or one
+    that dies again and again would bring the same octets for ever.
+    """
+    sent = Sent(1, 1000)
+    frames = [*whole(sent)]
+    dead = hub.connect(HELLO, LIFE, *frames[:3])
+    hub.clock.advance(10)
+    dead.say(frames[3])
+    edge = hub.connect(HELLO, LIFE)
+    [_, position] = edge.heard()
+    assert isinstance(position, Position)
+    assert position.begun == Begun(sent.name, A, sent.file.sha256, 2000)
+    edge.say(*whole(sent, at=2000))
+    assert edge.heard() == [Stored(sent.name, A, 1)]
+    assert (hub.directories.spool / sent.name).read_bytes() == sent.data
+
+
 def test_what_is_there_is_read_and_dropped(hub: Hub) -> None:
     """Its sender did not hear that it is; it hears so now."""
     sent = Sent(1)
@@ -394,6 +412,7 @@ FILE = encode(File(Sent(1).name, A, 100, "0" * 64))
         ([LIFE], "something else than a hello first"),
         ([HELLO, HELLO], "a second hello"),
         ([encode(Hello(1, "shop"))], "version 1; 0 only"),
+        ([encode(Hello(0, "x" * 256))], "a name of more than 255 characters"),
         ([HELLO, FILE], "File at a time that is not for it"),
         ([HELLO, data(b"x")], "octets of no file"),
         ([HELLO, LIFE, data(b"x")], "octets of no file"),
