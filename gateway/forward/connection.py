@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -105,6 +106,8 @@ class Connection:
     _clock: IReactorTime
     _in_thread: Callable[..., Deferred[Any]]
     _observer: Observer
+    _doubted: bool = False
+    """The hub said last that a file is none."""
 
     _stream: Stream | None = field(default=None, init=False)
     _frames: Frames = field(factory=Frames, init=False)
@@ -270,7 +273,8 @@ class Connection:
 
     async def _send(self, waiting: Waiting) -> None:
         try:
-            outgoing = await self._in_thread(self._files.look_at, waiting)
+            look_at = partial(self._files.look_at, doubted=self._doubted)
+            outgoing = await self._in_thread(look_at, waiting)
         except Unreadable as why:
             await self._in_thread(self._files.set_aside, waiting, why)
             self._observer.unreadable(why)

@@ -16,13 +16,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
+import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.forwarding import File
 from gateway.store import digests, incarnation
+from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
 from gateway.store.names import Named, last_lsn, parse_file_name
@@ -112,18 +115,20 @@ class ForwardedFiles:
             key=lambda one: (one.named.node != self.node, one.named),
         )
 
-    def look_at(self, waiting: Waiting) -> Outgoing | None:
-        """What is to be said of it; None if it is gone.  Raises `Unreadable`."""
+    def look_at(self, waiting: Waiting, *, doubted: bool = False) -> Outgoing | None:
+        """What is to be said of it; None if it is gone.  Raises `Unreadable`.
+
+        A hub has *doubted* such a file: it is looked whether that is the file's fault.
+        """
         path, sha256, size = waiting.path, hashlib.sha256(), 0
-        with contextlib.suppress(FileNotFoundError):
-            with path.open("rb") as opened:
-                while data := opened.read(_CHUNK_BYTES):
-                    sha256.update(data)
-                    size += len(data)
-            said = digests.metadata_of(path)
-            if not said:
-                raise Unreadable(f"{path} is damaged: its footer can not be read")
-            by = digests.said(said, incarnation.KEY) or ""
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as opened:
+            while data := opened.read(_CHUNK_BYTES):
+                sha256.update(data)
+                size += len(data)
+            by = digests.said(_footer_of(opened, path), incarnation.KEY) or ""
+            wrong = why_no_spool_file(opened, waiting.named, by) if doubted else None
+            if wrong is not None:
+                raise Unreadable(f"{path} is damaged: {wrong}")
             return Outgoing(waiting, File(path.name, by, size, sha256.hexdigest()))
         return None
 
@@ -160,3 +165,15 @@ class ForwardedFiles:
         """Up to which lsn of our node all has left the spool, of *published* ones."""
         own = [one.named for one in self.in_spool() if one.named.node == self.node]
         return min([published, *(named.first - 1 for named in own)])
+
+
+def _footer_of(opened: BinaryIO, path: Path) -> Mapping[bytes, bytes]:
+    try:
+        if said := pq.read_metadata(opened).metadata:
+            return said
+        why: object = "it says nothing"
+    except Exception as failed:  # a damaged footer makes pyarrow raise anything
+        if getattr(failed, "errno", None) or isinstance(failed, MemoryError):
+            raise  # it may be sound
+        why = failed
+    raise Unreadable(f"{path} is damaged: its footer can not be read: {why}")

@@ -27,6 +27,7 @@ from gateway.sdk.outgoing import Streams, User, endpoint
 from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
+_NO_FILE = 422
 _AGAIN = frozenset((0, 409, 500, 503))
 
 
@@ -178,6 +179,7 @@ class Forwarder:
             self._reactor,
             self._in_thread,
             self,
+            self._denied is not None and self._denied.code == _NO_FILE,
         )
         self._connecting = maybeDeferred(
             self._connect, self._reactor, settings, connection

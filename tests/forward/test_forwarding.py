@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -502,18 +503,39 @@ def test_another_gateway_has_the_name_that_was_its_own(pair: Pair) -> None:
     assert len(pair.lines) < 25
 
 
-def test_a_file_that_is_refused_is_not_sent_without_end(pair: Pair) -> None:
-    """Each time costs all of its bytes: the pauses grow, though the hub answers."""
-    other = Sent(1, 200, node="other")
-    pair.publish(FILES[0])
-    (pair.edge.spool / FILES[0].name).write_bytes(other.data)
-    pair.forwarder.start(0)
-    pair.run(60)
+def test_a_file_that_is_refused_is_not_sent_without_end(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a hub that does not know its form: each time costs all of its bytes, so the pauses
+    grow, though the hub answers.  It stays, and goes over when that knows it.
+    """
+
+    def older(*_: object) -> str:
+        return "this gateway is to be upgraded first"
+
+    pair.publish(*FILES)
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.store.arrivals.why_no_spool_file", older)
+        pair.forwarder.start(0)
+        pair.run(60)
     assert pair.forwarder.hub.refused == 422
+    assert "upgraded first" in pair.forwarder.hub.why
     assert len(pair.lines) < 20
-    (pair.edge.spool / FILES[0].name).write_bytes(FILES[0].data)
+    assert pair.waiting() == [*ALL]
     pair.run(20)
-    assert pair.archived() == [FILES[0].name]
+    assert pair.archived() == [*ALL]
+
+
+def test_a_file_that_is_none(pair: Pair) -> None:
+    """Its hub says so: if it is that, it is set aside, and those behind it go on."""
+    pair.publish(*FILES)
+    (pair.edge.spool / FILES[0].name).write_bytes(Sent(1, 200, node="other").data)
+    pair.forwarder.start(0)
+    pair.run()
+    assert [*pair.hub.files()] == pair.archived() == [*ALL][1:]
+    assert pair.forwarder.set_aside == 1
+    reason = pair.edge.root / "poison" / f"{FILES[0].name}.json"
+    assert "it has events of other nodes" in reason.read_text()
 
 
 def test_the_line_is_cut_while_the_disk_is_read(pair: Pair) -> None:
@@ -553,6 +575,26 @@ def test_a_file_that_is_damaged(pair: Pair) -> None:
     ]  # fmt: skip
     assert "footer can not be read" in (aside / f"{broken.name}.json").read_text()
     assert pair.forwarder.set_aside == 1
+
+
+@pytest.mark.parametrize("why", [OSError(errno.EMFILE, "too many"), MemoryError()])
+def test_a_file_that_can_not_be_read_now(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, why: Exception
+) -> None:
+    """It is not taken for one that is damaged: it waits, as those behind it do."""
+
+    def failing(opened: object) -> Any:
+        raise why
+
+    pair.publish(FILES[0], FILES[1])
+    with monkeypatch.context() as patched:
+        patched.setattr("gateway.forward.files.pq.read_metadata", failing)
+        pair.forwarder.start(0)
+        pair.run()
+    assert pair.waiting() == [FILES[0].name, FILES[1].name]
+    pair.run(20)
+    assert [*pair.hub.files()] == [FILES[0].name, FILES[1].name]
+    assert pair.forwarder.set_aside == 0
 
 
 def test_another_configuration(pair: Pair) -> None:
