@@ -20,8 +20,8 @@ from gateway.spark import footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sink import Sink
-
-_ROWS = 1 << 15
+from gateway.store.names import Named
+from gateway.store.promised import why_not_those
 
 
 def flaw_of(path: Path, file: SpoolFile) -> str | None:
@@ -35,22 +35,11 @@ def flaw_of(path: Path, file: SpoolFile) -> str | None:
         with pq.ParquetFile(path, page_checksum_verification=True) as content:
             if odd := _odd_columns(content.schema_arrow):
                 return odd
-            expected = file.first
-            for batch in content.iter_batches(_ROWS, use_threads=False):
-                batch.validate(full=True)
-                lsns = batch.column("lsn").to_numpy()
-                if lsns[0] != expected or lsns[-1] - lsns[0] != len(lsns) - 1:
-                    return f"where lsn {expected} should be, it has {lsns[0]}"
-                if set(batch.column("node").unique().to_pylist()) != {file.node}:
-                    return f"it has events of other nodes than {file.node}"
-                expected += len(lsns)
-            if expected != file.last + 1:
-                return f"its lsns end with {expected - 1}"
+            return why_not_those(content, Named(file.node, file.first, file.last))
     except (FileNotFoundError, PermissionError):
         raise
     except Exception as why:  # damaged bytes make pyarrow raise anything
         return f"it can not be read: {' '.join(str(why).split())[:300]}"
-    return None
 
 
 def _odd_columns(found: pa.Schema) -> str | None:

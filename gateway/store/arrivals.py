@@ -31,9 +31,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from attrs import define, field
 
@@ -46,6 +43,7 @@ from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
 from gateway.store.names import Named, parse_file_name
 from gateway.store.pages import unpacked_sizes
+from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile
 
 _MOST_LIVES = 64
@@ -54,7 +52,6 @@ _MOST_FOOTER_BYTES = 4 << 20
 """Some thousand groups of rows; in memory it takes many times as much."""
 _MOST_PAGE_BYTES = 8 << 20
 """Of what is looked at; those who write make pages of one MiB."""
-_BATCH_ROWS = 1 << 17
 _LOOKED_AT = ("node", "lsn")
 _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
 # With the longest of these a hidden name has 249 bytes, and 255 are the most.
@@ -526,8 +523,10 @@ def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
         if mark in _MARKS and length > _MOST_FOOTER_BYTES:
             return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
         with pq.ParquetFile(opened, buffer_size=_CHUNK_BYTES) as file:
-            return _why_no_events(file, named, by) or _why_not_those(
-                file, opened, size, named
+            return (
+                _why_no_events(file, named, by)
+                or _why_too_large(file, opened, size)
+                or why_not_those(file, named, _LOOKED_AT)
             )
     except OSError as why:
         if why.errno is not None:  # the disk's; Arrow's own have none
@@ -554,9 +553,7 @@ def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:
     return None
 
 
-def _why_not_those(
-    file: pq.ParquetFile, opened: BinaryIO, size: int, named: Named
-) -> str | None:
+def _why_too_large(file: pq.ParquetFile, opened: BinaryIO, size: int) -> str | None:
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         for at in range(group.num_columns):
@@ -566,14 +563,4 @@ def _why_not_those(
             if max(unpacked_sizes(opened, size, chunk), default=0) > _MOST_PAGE_BYTES:
                 name, most = chunk.path_in_schema, _MOST_PAGE_BYTES
                 return f"a page of its column {name} has more than {most} bytes"
-    expected = named.first
-    for batch in file.iter_batches(_BATCH_ROWS, columns=_LOOKED_AT, use_threads=False):
-        lsns = batch["lsn"].to_numpy()
-        if (lsns != np.arange(expected, expected + len(lsns))).any():
-            return "its lsns are not those of its name"
-        expected += len(lsns)
-        if pc.unique(batch["node"]).cast(pa.string()).to_pylist() != [named.node]:
-            return "it has events of other nodes"
-    if expected != named.last + 1:
-        return f"its lsns end with {expected - 1}"
     return None

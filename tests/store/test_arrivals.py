@@ -211,7 +211,7 @@ def with_fewer_rows_than_it_says() -> bytes:
         (with_fewer_rows_than_it_says(), "", "its lsns end with 2"),
         (b"short", "", "can not be read|too small|size"),
         (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
-        (Sent(2).data, "", "its lsns are not those of its name"),
+        (Sent(2).data, "", "where lsn 1 should be, it has 2"),
         (Sent(1, 2).data, "", "it has 2 events"),
         (Sent(1, node="other").data, "", "it has events of other nodes"),
         (Sent(1, by=B).data, "", "another incarnation than a"),
