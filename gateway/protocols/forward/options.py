@@ -27,7 +27,7 @@ class Options(Section):
     hello_timeout: Annotated[float, Time("100ms", "1h")] = Field(
         default=10.0, description="From the connection to the peer's hello (time)"
     )
-    word_interval: Annotated[float, Time("1s", "1m")] = Field(
+    word_interval: Annotated[float, Time("1s", "30s")] = Field(
         default=10.0, description="From one sign of life to the next (time)"
     )
 

@@ -205,7 +205,8 @@ class ForwardServer(Closing):
         except Unwelcome as why:
             self._refuse(why)
         if not self._closed:
-            self._connection.hold(self._frames.held_bytes)
+            held = self._frames.held_bytes + len(self._gathered)
+            self._connection.hold(held)
 
     def _take(self, frame: forwarding.Message | bytes) -> None:
         if self._by is None and not isinstance(frame, Hello):

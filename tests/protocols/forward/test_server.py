@@ -218,7 +218,9 @@ def test_a_line_that_dies_unseen(hub: Hub) -> None:
     sent = Sent(1, 1000)
     frames = [*whole(sent)]
     dead = hub.connect(HELLO, LIFE, *frames[:3])
+    assert dead.connection.held_bytes == 2000
     hub.clock.advance(10)
+    assert dead.connection.held_bytes == 0
     dead.say(frames[3])
     edge = hub.connect(HELLO, LIFE)
     [_, position] = edge.heard()
@@ -333,6 +335,13 @@ def test_somebody_is_there(hub: Hub) -> None:
     hub.clock.advance(20)
     assert edge.heard() == []
     assert not hub.clock.getDelayedCalls()
+
+
+def test_a_sign_of_life_comes_before_an_edge_gives_up() -> None:
+    """Which is after a minute, whatever is configured here."""
+    assert Options.model_validate({"word_interval": "30s"}).word_interval == 30
+    with pytest.raises(ValueError, match="30s"):
+        Options.model_validate({"word_interval": "31s"})
 
 
 def test_a_later_life_ends_the_earlier_connection(hub: Hub) -> None:
