@@ -60,6 +60,10 @@ class Lost(Exception):
     """The connection is over; the text says why."""
 
 
+class Failed(Lost):
+    """For something here, not for the line."""
+
+
 class Denied(Lost):
     """The hub has refused it: *fences* it, if another gateway has its name."""
 
@@ -215,11 +219,11 @@ class Connection:
     def _failed(self, why: Failure) -> None:
         if self._over is not None:
             return
-        if why.check(OSError, Lost):
-            self.end(Lost(why.getErrorMessage()))
+        if why.check(OSError):
+            self.end(Failed(why.getErrorMessage()))
         else:
             self._log.failure("Forwarding", why)
-            self.end(Lost(f"failed: {why.getErrorMessage()}"))
+            self.end(Failed(f"failed: {why.getErrorMessage()}"))
 
     @property
     def _own_life(self) -> Life:

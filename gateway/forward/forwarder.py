@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.config.model import Forward
-from gateway.forward.connection import Connection, Denied, Lost
+from gateway.forward.connection import Connection, Denied, Failed, Lost
 from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
@@ -260,8 +260,8 @@ class Forwarder:
             return  # we have ended it
         self._connection = None
         self._denied = why if isinstance(why, Denied) else None
-        if self._connected and self._denied is None:
-            self._backoff.succeeded()  # what was refused may be so again, all of it sent
+        if self._connected and not isinstance(why, Denied | Failed):
+            self._backoff.succeeded()  # what failed or was refused may be so again at once
         self._is_away(str(why) or type(why).__name__)
         if self._why != self._told:
             self._told = self._why

@@ -125,6 +125,12 @@ class Reading(RealDisk):
     def __init__(self) -> None:
         self.missed: list[str] = []
         """By the next look into their directory, which finds what came after them."""
+        self.full = False
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().rename(old, new)
 
     def names(self, directory: Path) -> list[str]:
         found, missed = super().names(directory), self.missed
@@ -524,6 +530,21 @@ def test_a_file_that_is_refused_is_not_sent_without_end(
     assert pair.waiting() == [*ALL]
     pair.run(20)
     assert pair.archived() == [*ALL]
+
+
+def test_an_archive_that_takes_no_file(pair: Pair) -> None:
+    """What the hub has stays in the spool meanwhile; it is not asked ten times a second."""
+    pair.disk.full = True
+    pair.publish(*FILES[:2])
+    pair.forwarder.start(0)
+    pair.run(60)
+    assert pair.waiting() == [*ALL][:2]
+    assert "No space left" in pair.forwarder.hub.why
+    assert len(pair.lines) < 20
+    pair.disk.full = False
+    pair.run(20)
+    assert pair.archived() == [*ALL][:2]
+    assert [*pair.hub.files()] == [*ALL][:2]
 
 
 def test_a_file_that_is_none(pair: Pair) -> None:
