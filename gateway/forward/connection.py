@@ -181,11 +181,6 @@ class Connection:
         elif self._welcome is not None and now - self._said_at > _PING_SECONDS:
             self._say(encode(Ping()))
 
-    def wake(self) -> None:
-        """There is a new file."""
-        if not self._queue:
-            self._wake()
-
     def end(self, why: Exception) -> None:
         """Hang up."""
         self._end(why)

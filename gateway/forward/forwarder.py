@@ -143,11 +143,6 @@ class Forwarder:
             self._backoff.succeeded()
             self._begin()
 
-    def published(self) -> None:
-        """There is a new file."""
-        if self._connection is not None:
-            self._connection.wake()
-
     @property
     def hub(self) -> Hub:
         """How it stands."""

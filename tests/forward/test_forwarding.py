@@ -188,7 +188,6 @@ class Pair:
     def publish(self, *files: Sent) -> None:
         for one in files:
             (self.edge.spool / one.name).write_bytes(one.data)
-        self.forwarder.published()
 
     def run(self, seconds: float = 5.0) -> None:
         """Time goes by."""
