@@ -48,8 +48,8 @@ from gateway.store.statefile import StateFile
 
 _MOST_LIVES = 64
 """Incarnations of a node that are remembered; the oldest go."""
-_MOST_FOOTER_BYTES = 4 << 20
-"""Some thousand groups of rows; in memory it takes many times as much."""
+_MOST_FOOTER_BYTES = 8 << 20
+"""More than the largest segment of small events makes; in memory it takes many times as much."""
 _MOST_PAGE_BYTES = 8 << 20
 """Of what is looked at; those who write make pages of one MiB."""
 _LOOKED_AT = ("node", "lsn")

@@ -207,7 +207,7 @@ def with_fewer_rows_than_it_says() -> bytes:
     ("data", "name", "why"),
     [
         (inflated(), "", "a page of its column node has more than 8388608 bytes"),
-        (with_a_large_footer(), "", "its footer has more than 4194304 bytes"),
+        (with_a_large_footer(), "", "its footer has more than 8388608 bytes"),
         (with_fewer_rows_than_it_says(), "", "its lsns end with 2"),
         (b"short", "", "can not be read|too small|size"),
         (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
