@@ -169,7 +169,8 @@ class ForwardedFiles:
 
 def _footer_of(opened: BinaryIO, path: Path) -> Mapping[bytes, bytes]:
     try:
-        if said := pq.read_metadata(opened).metadata:
+        said: Mapping[bytes, bytes] | None = pq.read_metadata(opened).metadata
+        if said:
             return said
         why: object = "it says nothing"
     except Exception as failed:  # a damaged footer makes pyarrow raise anything
