@@ -134,6 +134,9 @@ def test_it_is_remembered_by_whoever_serves_what(prepare: Callable[..., Any]) ->
     client.ask(SealSegment(1, "a"), SegmentSealed)
     client.close()
     settings = json.loads(daemon.config.read_text())
+    eventually(
+        (daemon.data / "state/gw-1/pravega.state").exists, "its first state file"
+    )
     daemon.kill()
     for listeners in ([BEATS], [BEATS], [STREAMS]):
         daemon.config.write_text(json.dumps({**settings, "listeners": listeners}))
