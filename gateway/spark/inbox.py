@@ -349,7 +349,7 @@ class Inbox:
             return failures
         try:
             self._bucket.remove_all(names)
-        except BucketError:  # not every server knows that request
+        except BucketError:  # for one of them; or the server knows no such request
             gone, more = self._ask(self._bucket.remove, names)
             names = [name for name, _ in gone]
             failures += more
@@ -438,48 +438,71 @@ class Inbox:
         self._missed &= self._lacking.keys()
 
     def complete(self, files: Iterable[SpoolFile]) -> list[str]:
-        """Have all of *files* here, and in the bucket, where they could not be read: names of
-        those for which that was not so.
+        """Have all of *files* here of which only footers were: their names.
 
-        One of which only the footer is here, and whose object is gone, or another one by
-        now, goes; what is there instead comes with the next look.  Raises OSError,
-        `BucketError`.
+        One whose object is gone, or another one by now, goes; what is there instead comes
+        with the next look.  Raises OSError, `BucketError`.
         """
+        return self._changed(self._complete, files)
+
+    def mend(self, files: Iterable[SpoolFile]) -> list[str]:
+        """Put back the objects of *files* that are no longer what was fetched, where tasks
+        read them; their names.
+
+        Only of copies that are known to be sound: the object may be the only one that is.
+        Raises OSError, `BucketError`.
+        """
+        return [] if self._whole else self._changed(self._mend, files)
+
+    def _changed(
+        self, work: Callable[[str], bool], files: Iterable[SpoolFile]
+    ) -> list[str]:
         names = [
             one.name for one in files if self._disk.exists(self._folder / one.name)
         ]
-        done, failures = self._ask(self._complete, names)
+        done, failures = self._ask(work, names)
         if failures:
             raise failures[0]
         return [name for name, changed in done if changed]
 
     def _complete(self, name: str) -> bool:
         path = self._folder / name
-        alone = footers.is_alone(path)
-        if self._whole and not alone:  # and tasks read what is here
+        if not footers.is_alone(path):
             return False
-        try:
-            there = self._bucket.read(name)
-        except NotThere:
-            there = b""
-        if not alone:
-            copy = self._disk.read(path)
-            if there == copy or not put_back(self._bucket, name, copy):
-                return False
-            told = "is put back from what was fetched"
-        elif len(there) == self._disk.size(path):
+        there = self._there(name)
+        if len(there) == self._disk.size(path):
             replace_file(self._disk, path, [there]).close()
             return True
-        else:
-            self._disk.unlink(path)
-            self._forget(name)
-            told = "had only been fetched in part: what it had is in no table"
+        self._disk.unlink(path)
+        self._forget(name)
+        self._tell_changed(
+            name, "had only been fetched in part: what it had is in no table"
+        )
+        return True
+
+    def _mend(self, name: str) -> bool:
+        path = self._folder / name
+        if footers.is_alone(path):
+            return False
+        copy = self._disk.read(path)
+        if self._there(name) == copy or not put_back(self._bucket, name, copy):
+            return False
+        self._tell_changed(name, "is put back from what was fetched")
+        return True
+
+    def _there(self, name: str) -> bytes:
+        """An object; nothing if it is gone."""
+        try:
+            return self._bucket.read(name)
+        except NotThere:
+            return b""
+
+    def _tell_changed(self, name: str, done: str) -> None:
         _log.error(
             "%s/%s was gone, or was another than it was when it was fetched, and %s."
             " Somebody, or a lifecycle rule, changes what is there",
-            *(self._bucket.url, name, told),
+            *(self._bucket.url, name, done),
         )
-        return True
 
     def _size(self, name: str) -> int:
         try:

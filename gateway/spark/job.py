@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
 import sys
@@ -310,18 +311,23 @@ class Job:
         if isinstance(why, Broken) and "spool" not in str(why):
             return False
         names = self._sweep()
+        files = self._sink.batch_files
         try:
-            completed = self._complete(self._sink.batch_files)
+            changed = self._complete(files)
         except BucketError:
             return (
                 False  # what is not here can not be examined, and *why* says it better
             )
-        for hole in self._poison.examine(self._sink.batch_files):
+        for hole in self._poison.examine(files):
             self._say_aside(hole)
             names.append(hole.file)
         if names:
             self._health.say(last_error=f"moved aside: {', '.join(names)}")
-        return bool(names or completed)
+        elif self._inbox is not None and not changed:
+            # After that: no damaged copy takes the place of a sound object.
+            with contextlib.suppress(BucketError):
+                changed = self._inbox.mend(files)
+        return bool(names or changed)
 
     def _complete(self, files: Iterable[SpoolFile]) -> list[str]:
         """Have all of *files* here; those of which only footers were."""

@@ -473,26 +473,30 @@ def test_what_a_batch_could_not_read_comes_whole(
 ) -> None:
     """So that it is known which of its files is damaged.  What somebody has removed, or
     changed, after its footer was fetched, is no copy of anything; a small file is, and is
-    put back."""
+    put back once that is known to be sound."""
     names = [world.put(n, n) for n in range(1, 8)]
     before = {name: large(name) for name in names[:3]}
     before |= {name: world.bucket.objects[name] for name in names[3:]}
     world.bucket.objects |= before
     inbox = world.inbox(most_bytes=1 << 30, whole=False)
     assert inbox.look() == len(names)
+    files = [file for name in names if (file := SpoolFile.parse(name))]
+    assert inbox.mend(files) == []
     del world.bucket.objects[names[1]]
     world.bucket.objects[names[2]] = by("other")
     del world.bucket.objects[names[4]]
     world.bucket.objects[names[5]] = b"x" * 99
     (world.folder / names[6]).unlink()
     del world.bucket.objects[names[6]]
-    files = [file for name in names if (file := SpoolFile.parse(name))]
-    assert inbox.complete(files) == [*names[:3], *names[4:6]]
+    there = dict(world.bucket.objects)
+    assert inbox.complete(files) == names[:3]
+    assert world.bucket.objects == there
+    assert inbox.mend(files) == names[4:6]
     assert world.here() == [names[0], *names[3:6]]
     for name in world.here():
         assert (world.folder / name).read_bytes() == before[name]
         assert world.bucket.objects[name] == before[name]
-    assert inbox.complete(files) == []
+    assert inbox.complete(files) == inbox.mend(files) == []
     assert caplog.text.count("it had is in no table") == 2
     assert inbox.look() == 1
     assert (world.folder / names[2]).read_bytes() == by("other")
@@ -507,6 +511,7 @@ def test_of_copies_that_tasks_read_none_is_compared(world: World) -> None:
     world.bucket.requests.clear()
     files = [file for name in names if (file := SpoolFile.parse(name))]
     assert inbox.complete(files) == names[:1]
+    assert inbox.mend(files) == []
     assert world.bucket.requests == [("read", names[0])]
     assert (world.folder / names[0]).read_bytes() == world.bucket.objects[names[0]]
 

@@ -153,7 +153,8 @@ class Job:
             rows = [row for file in fresh for row in self._rows(file)]
         except OSError:  # as `gateway.spark.job.Job.over`
             with contextlib.suppress(BucketError):
-                self.inbox.complete(fresh)
+                if not self.inbox.complete(fresh):
+                    self.inbox.mend(fresh)
             return
         committed = Ranges()
         committed.update(self._committed)

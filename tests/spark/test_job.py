@@ -26,6 +26,7 @@ from gateway.sdk.command import WrongUse
 from gateway.spark import job, query
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Hole
 from gateway.spark.orders import Answer, Order
 from gateway.store.bucket import BucketError
 from gateway.store.deleted import deletions, unfinished
@@ -631,7 +632,7 @@ def test_a_batch_comes_again_with_files_that_are_whole() -> None:
         found, footers[:] = [*footers], []
         return found
 
-    works._inbox = SimpleNamespace(complete=complete)
+    works._inbox = SimpleNamespace(complete=complete, mend=lambda files: [])
     assert works._move_aside(OSError("no such object"))
     assert not works._move_aside(OSError("no such object"))
     assert examined == [["one"], ["one"]]
@@ -642,6 +643,33 @@ def test_a_batch_comes_again_with_files_that_are_whole() -> None:
     works._inbox = SimpleNamespace(complete=away)
     assert not works._move_aside(OSError("no such object"))
     assert len(examined) == 2
+
+
+def test_a_damaged_copy_does_not_take_the_place_of_its_object() -> None:
+    """What is here is examined before objects that are other ones are put back from it."""
+    asked: list[str] = []
+    damaged = [Hole("gw", 1, 5, "one", "damaged", 0.0)]
+    works: Any = job.Job.__new__(job.Job)
+    works._sweep = list
+
+    def examine(files: object) -> list[Hole]:
+        asked.append("examine")
+        found, damaged[:] = [*damaged], []
+        return found
+
+    def mend(files: list[str]) -> list[str]:
+        asked.append("mend")
+        return files
+
+    works._poison = SimpleNamespace(examine=examine)
+    works._sink = SimpleNamespace(batch_files=["one", "two"])
+    works._say_aside = lambda hole: None
+    works._health = SimpleNamespace(say=lambda **_: None)
+    works._inbox = SimpleNamespace(complete=lambda files: [], mend=mend)
+    assert works._move_aside(OSError("no such object"))
+    assert asked == ["examine"]
+    assert works._move_aside(OSError("no such object"))
+    assert asked == ["examine", "examine", "mend"]
 
 
 def test_deletions_that_take_long_leave_time_for_batches(
