@@ -10,7 +10,6 @@ Calls block, and any thread may make them.  `gateway.store.s3` makes them over H
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -167,5 +166,7 @@ def probe(
         else:
             said("but swapped by whoever asks: If-Match is passed over")
     finally:
-        with contextlib.suppress(BucketError):  # the next probe uses it again
+        try:
             bucket.remove(name)
+        except BucketError as why:  # the next probe uses it again
+            said(f"but not removed: {why}")

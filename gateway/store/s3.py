@@ -8,6 +8,7 @@ container, instance.  When they are refused they are looked for afresh.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -66,7 +67,8 @@ class S3:
         self._where = where
         self._settings = settings
         self._lock = threading.Lock()
-        self._store: S3Store | None = None
+        self._stores: dict[bool, S3Store] = {}
+        """By whether it removes many by one request; then it does so with one object, too."""
 
     @property
     def url(self) -> str:
@@ -138,17 +140,20 @@ class S3:
 
     def remove(self, name: str) -> None:
         """See `Bucket`."""
-        self._ask(name, lambda at: self._obstore.delete(at, name))
+        with contextlib.suppress(NotThere):  # as S3 itself does not say
+            self._ask(name, lambda at: self._obstore.delete(at, name), bulk=False)
 
     def remove_all(self, names: Sequence[str]) -> None:
         """See `Bucket`; a request for each thousand."""
         self._ask(names[0], lambda at: self._obstore.delete(at, list(names)))
 
-    def _ask(self, name: str, request: Callable[[S3Store], _T]) -> _T:
+    def _ask(
+        self, name: str, request: Callable[[S3Store], _T], *, bulk: bool = True
+    ) -> _T:
         from obstore import exceptions
 
         try:
-            return request(self._connected())
+            return request(self._connected(bulk=bulk))
         except exceptions.AlreadyExistsError as why:
             raise AlreadyThere(_reason(why)) from None
         except exceptions.PreconditionError as why:
@@ -158,20 +163,20 @@ class S3:
             exceptions.PermissionDeniedError,
         ) as why:
             with self._lock:
-                self._store = None
+                self._stores.clear()
             raise BucketError(_reason(why)) from None
         except FileNotFoundError as why:
             raise NotThere(_reason(why)) from None
         except exceptions.BaseError as why:
             raise BucketError(_reason(why)) from None
 
-    def _connected(self) -> S3Store:
+    def _connected(self, *, bulk: bool) -> S3Store:
         with self._lock:
-            if self._store is None:
-                self._store = self._connect()
-            return self._store
+            if bulk not in self._stores:
+                self._stores[bulk] = self._connect(bulk=bulk)
+            return self._stores[bulk]
 
-    def _connect(self) -> S3Store:
+    def _connect(self, *, bulk: bool) -> S3Store:
         from obstore.store import S3Store
 
         settings = self._settings
@@ -181,6 +186,7 @@ class S3:
             "access_key_id": _plain(settings.access_key_id),
             "secret_access_key": _plain(settings.secret_access_key),
             "virtual_hosted_style_request": settings.virtual_hosted or None,
+            "disable_bulk_delete": not bulk or None,
         }
         endpoint = settings.endpoint or ""
         return S3Store(

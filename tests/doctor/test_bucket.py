@@ -52,6 +52,18 @@ def test_a_server_that_knows_no_tags_is_told(config: Config) -> None:
     assert "If-Match is passed over" in looked(config, bucket)[1]
 
 
+def test_what_can_not_be_removed_is_told(config: Config) -> None:
+    """The Spark job takes out of it what is in the tables."""
+    bucket = MemoryBucket()
+
+    def fault(request: str, name: str) -> None:
+        if request == "remove":
+            raise BucketError("403 Forbidden")
+
+    bucket.fault = fault
+    assert "swapped once, but not removed: 403 Forbidden" in looked(config, bucket)[1]
+
+
 def test_a_slow_bucket_is_told(config: Config) -> None:
     """With `ack: spool` senders wait for it."""
     clock = count(step=9).__next__

@@ -160,6 +160,20 @@ def test_many_are_removed_by_one_request(server: SmallS3, real: bool) -> None:
         bucket.remove_all(["x0", "x4"])
 
 
+def test_one_is_removed_where_many_can_not_be(server: SmallS3) -> None:
+    """Not every server knows the request for many; and some say of one that it is gone."""
+    bucket = client(server)
+    bucket.create("x", b"one")
+    server.refuse = lambda method, path: 501 if method == "POST" else 0
+    with pytest.raises(BucketError):
+        bucket.remove_all(["x"])
+    assert [one.name for one in bucket.list("x")] == ["x"]
+    bucket.remove("x")
+    assert [*bucket.list("x")] == []
+    server.refuse = lambda method, path: 404
+    bucket.remove("x")
+
+
 def test_an_object_is_swapped_once(server: SmallS3) -> None:
     """Whoever has seen the one before; not where it is another one, or gone."""
     bucket = client(server)
