@@ -32,7 +32,6 @@ from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.shared import (
     SharedTable,
     Words,
-    carried,
     number_of,
     persistently,
     take_newest,
@@ -168,7 +167,7 @@ class DeltaTable(SharedTable):
             .option("replaceWhere", f"date = '{day}'")
             .option("mergeSchema", "true")
         )
-        if (words := carried(self._newest())) is not None:
+        if (words := self._carried()) is not None:
             write = write.option("userMetadata", words)
         try:
             write.save(self.name)
@@ -217,10 +216,6 @@ class DeltaTable(SharedTable):
                 return by["AddFile"]
         raise Broken(f"the log of {log.dataPath()} has no commit {number} of ours")
 
-    def state(self) -> Mapping[str, str]:
-        """See `commits.Table`."""
-        return {"shared": "yes"} if self._theirs else {}
-
     def delete(self, condition: str) -> None:
         """See `commits.Table`."""
         if self._numbers():
@@ -263,7 +258,7 @@ class DeltaTable(SharedTable):
     @contextlib.contextmanager
     def _carrying(self, settings: Mapping[str, str] | None = None) -> Iterator[None]:
         """Commits of the session carry all ledgers on meanwhile, under these *settings*."""
-        words = carried(self._newest())
+        words = self._carried()
         more = {**(settings or {}), **({} if words is None else {_WORDS: words})}
         for key, value in more.items():
             self._spark.conf.set(key, value)
@@ -317,7 +312,7 @@ class DeltaTable(SharedTable):
         """Raise `Broken` if that was done up to *version*, since we have looked last."""
         if version <= self._seen:
             return
-        for row in self._history(version - max(self._seen, 0)):
+        for row in self._history(version - self._seen):
             self._heed(ledgers_in(row.userMetadata))
             if row.operation == _SET_BACK and row.version > self._seen:
                 raise Broken(
@@ -329,7 +324,7 @@ class DeltaTable(SharedTable):
 
     def _history(self, most: int | None) -> list[Any]:
         """The last commits, the newest first."""
-        limit = "" if most is None else f"LIMIT {max(1, most)}"
+        limit = "" if most is None else f"LIMIT {most}"
         found = self._spark.sql(f"DESCRIBE HISTORY delta.`{self.name}` {limit}")
         return found.select("version", "operation", "userMetadata").collect()
 

@@ -29,7 +29,6 @@ from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.shared import (
     SharedTable,
     Words,
-    carried,
     number_of,
     persistently,
     take_newest,
@@ -244,7 +243,7 @@ class IcebergTable(SharedTable):
             .option("isolation-level", "serializable")
             .option("validate-from-snapshot-id", str(snapshot))
         )
-        if (words := carried(self._newest())) is not None:
+        if (words := self._carried()) is not None:
             write = write.option(f"snapshot-property.{LEDGER}", words)
         try:
             write.overwrite(f.expr(where))
@@ -285,7 +284,7 @@ class IcebergTable(SharedTable):
             return {}
         current = self._table().operations().current()
         metadata = {"metadata": str(current.metadataFileLocation())}
-        return {**metadata, **({"shared": "yes"} if self._theirs else {})}
+        return {**metadata, **super().state()}
 
     def delete(self, condition: str) -> None:
         """See `commits.Table`."""
@@ -346,7 +345,7 @@ class IcebergTable(SharedTable):
         """Compact *days* where they have at *least* so many small files; what was done."""
         jvm: Any = self._spark._jvm  # noqa: SLF001
         rewrite = actions.rewriteDataFiles(table).filter(days)
-        if (words := carried(self._newest())) is not None:
+        if (words := self._carried()) is not None:
             rewrite = rewrite.snapshotProperty(LEDGER, words)
         # Others may have dropped a column, and spark.columns may leave it out.
         there = [name for name in self._order if table.schema().findField(name)]
@@ -363,7 +362,7 @@ class IcebergTable(SharedTable):
 
     def _carry(self, table: Any) -> None:
         """Have the newest ledgers in the newest snapshot, which expiry always leaves."""
-        words = carried(self._newest())
+        words = self._carried()
         if words is not None and words != table.currentSnapshot().summary().get(LEDGER):
             append = table.newAppend()
             append.set(LEDGER, words)

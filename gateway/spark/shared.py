@@ -63,6 +63,10 @@ class SharedTable(ABC):
         """See `commits.Table`."""
         return self._all_rows().where(self._ours())
 
+    def state(self) -> Mapping[str, str]:
+        """See `commits.Table`; and whether others write it, too, for the audit."""
+        return {"shared": "yes"} if self._theirs else {}
+
     def _ours(self) -> str:
         """A condition that is true of our rows."""
         names = ", ".join(f"'{node}'" for node in sorted(self.others()))
@@ -86,6 +90,14 @@ class SharedTable(ABC):
                 " (spool.directory). A gateway that moves to another prefix takes another"
                 " node name"
             )
+
+    def _carried(self) -> str | None:
+        """Words of a commit that is no job's batch: the newest ledgers of all; None: there
+        are none.
+        """
+        found = self._newest()
+        self._heed(found.values())
+        return carried(found)
 
     def _words(self, ledger: Ledger, **beside: Any) -> str:
         """For a commit of ours."""
@@ -111,7 +123,7 @@ def number_of(ledger: Words) -> int:
 
 
 def carried(ledgers: Mapping[str, Words]) -> str | None:
-    """Words of a commit that is no job's batch: all *ledgers*; None: there are none."""
+    """All *ledgers* as the words of one commit; None: there are none."""
     if not ledgers:
         return None
     first, *others = (ledgers[job] for job in sorted(ledgers))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.sinks.delta import DeltaTable
 from gateway.spark.ledger import Broken, Ledger, Ranges
-from gateway.spark.shared import SharedTable, carried, persistently, take_newest
+from gateway.spark.shared import SharedTable, persistently, take_newest
 from gateway.store.table_words import ledgers_in
 
 
@@ -41,7 +42,7 @@ class Commits(SharedTable):
 
     def maintain(self) -> None:
         """Carry all on, and forget the commits of before."""
-        words = carried(self._newest())
+        words = self._carried()
         assert words is not None
         self.words[:] = [words]
 
@@ -67,6 +68,29 @@ def test_maintenance_by_anybody_keeps_every_ledger() -> None:
     numbers = {job: one["sequence"] for job, one in found.items()}
     assert numbers == {"": 4, "north": 2, "south": 1}
     assert Ledger.of(found["north"], "").committed == Ranges({"n": [[1, 5]]})
+
+
+def test_who_maintains_a_table_knows_whether_others_write_it() -> None:
+    """Also one that has done nothing else: the audit leaves out what is theirs by that."""
+    words: list[str] = []
+    Commits(words).commit(1, gw=[[1, 9]])
+    alone = Commits(words)
+    alone.maintain()
+    assert alone.state() == {}
+    Commits(words, "north").commit(1, n=[[1, 3]])
+    beside = Commits(words)
+    beside.maintain()
+    assert beside.state() == {"shared": "yes"}
+
+
+def test_all_commits_of_a_table_that_others_have_begun_are_heeded() -> None:
+    """Where there was none at the start: its first one, too."""
+    asked: list[int | None] = []
+    table: Any = DeltaTable(None, "t")
+    table._history = lambda most: asked.append(most) or []
+    for version in (-1, 2, 2, 5):
+        table._check_set_back(version)
+    assert asked == [3, 3]
 
 
 def test_a_node_is_one_jobs() -> None:
