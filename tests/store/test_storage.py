@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
 
+from bucket_node import Node
 from gateway.event import Batch, Origin, Rows
+from gateway.store import statefile
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.machine import Machine
+from gateway.store.mark import NAME, Mark
 from gateway.store.owners import Owners
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway_testkit.reactor import QueuedReactor
@@ -77,6 +81,33 @@ def test_with_nothing_left_nobody_waits(tmp_path: Path) -> None:
     storage.start()
     assert storage.ready.called
     reactor.wait(Deferred.fromCoroutine(storage.stop()))
+
+
+@pytest.mark.parametrize("ack", ["journal", "spool"])
+def test_who_ends_well_vouches_for_a_journal_that_is_lost_then(
+    tmp_path: Path, ack: str
+) -> None:
+    """Also who had nothing to do after that.  Of one that is killed the last second is not
+    known, unless nothing is acknowledged that is in no file."""
+    root, killed = tmp_path / "gw", tmp_path / "killed"
+    node = Node(root, None, ack=ack).start().sent(b"a")
+
+    def mark(root: Path) -> Mark:
+        path = Directories.under(root).state_of("gw") / NAME
+        return statefile.look(path, Mark) or Mark()
+
+    node.reactor.run(lambda: mark(root).published == 1)
+    assert mark(root).exact is (ack == "spool")
+    shutil.copytree(root, killed)
+    node.stop()
+    Node(root, None, ack=ack).start().stop()
+    for each, doubted in ((root, False), (killed, ack == "journal")):
+        shutil.rmtree(each / "journal")
+        assert mark(each).exact is not doubted
+        again = Node(each, None, ack=ack)
+        assert not mark(each).exact, "it may acknowledge by its journal from here on"
+        assert any("knows nothing of it" in one for one in again.told) is doubted
+        again.start().stop()
 
 
 def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path: Path) -> None:
