@@ -85,7 +85,9 @@ asked for behind the last of them."""
 _ANEW_SECONDS = 300.0
 """So long what was leapt over is taken to be there still."""
 _FOOTER_BYTES = 8192
-"""What is asked for where only a footer is wanted, until one has more."""
+"""What is asked for where only a footer is wanted, until one has more; …"""
+_MOST_FOOTER_BYTES = 128 << 10
+"""… no more than this at first, whatever one had: a damaged one may say anything."""
 _STOP_SECONDS = 5.0
 """Whoever stops the job does not wait for a download; it is begun again."""
 
@@ -166,7 +168,7 @@ class Inbox:
         self._held = 0
         """Bytes that the directory has, in a look, as its files' sizes say."""
         self._footer_bytes = _FOOTER_BYTES
-        """What the largest footer took, or more."""
+        """What the largest footer took, or more; within a bound."""
         self._lacking: dict[tuple[str, int], float] = {}
         """Since when events are missed that are in no table and no file, by the first."""
         self._missed: set[tuple[str, int]] = set()
@@ -559,7 +561,8 @@ class Inbox:
             return 0, self._bucket.read(name)
         data = self._bucket.read(name, first)
         if (length := footers.length(data)) > len(data):
-            self._footer_bytes = max(self._footer_bytes, length + length // 8)
+            likely = min(length + length // 8, _MOST_FOOTER_BYTES)
+            self._footer_bytes = max(self._footer_bytes, likely)
             first = max(0, size - length)  # all of it, where that is more than there is
             data = self._bucket.read(name, first)
         return first, data

@@ -445,6 +445,19 @@ def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
     assert kept == {f"_archive/{name}": files[name] for name in [*files][:-1]}
 
 
+def test_a_damaged_length_has_no_other_file_come_whole(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of one footer; of those of others not much more is asked for than before."""
+    monkeypatch.setattr(inbox_module, "_MOST_FOOTER_BYTES", 10_000)
+    names = [world.put(n, n) for n in (1, 2)]
+    damaged = large("one")[:-8] + (1 << 31).to_bytes(4, "little") + b"PAR1"
+    world.bucket.objects |= {names[0]: damaged, names[1]: large("one")}
+    assert world.inbox(most_bytes=1 << 30, whole=False).look() == 2
+    assert (world.folder / names[0]).read_bytes() == damaged
+    assert footers.is_alone(world.folder / names[1])
+
+
 def test_a_footer_that_is_cut_short_is_not_a_file(world: World) -> None:
     """It is asked for again."""
     name = world.put(1, 5)
