@@ -131,9 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
             elif self.command == "POST" and "delete" in query:
                 parts = body.decode().split("<Key>")[1:]
                 keys = [part.partition("<")[0] for part in parts]
-                for key in keys:
-                    objects.pop(f"{name}/{key}", None)
-                rows = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+                rows = "".join(self._deleted(f"{name}/{key}", key) for key in keys)
                 return 200, f"<DeleteResult>{rows}</DeleteResult>".encode()
             elif self.command == "DELETE":
                 objects.pop(name, None)
@@ -144,6 +142,12 @@ class _Handler(BaseHTTPRequestHandler):
                 found = objects.get(name)
                 return (404, b"") if found is None else (200, found)
         return 200, b""
+
+    def _deleted(self, name: str, key: str) -> str:
+        if self._s3.refuse("DELETE", f"/{name}"):
+            return f"<Error><Key>{key}</Key><Code>AccessDenied</Code><Message/></Error>"
+        self._s3.objects.pop(name, None)
+        return f"<Deleted><Key>{key}</Key></Deleted>"
 
     def _listed(self, bucket: str, query: dict[str, str]) -> bytes:
         after = query.get("continuation-token") or query.get("start-after", "")

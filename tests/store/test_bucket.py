@@ -160,6 +160,32 @@ def test_many_are_removed_by_one_request(server: SmallS3, real: bool) -> None:
         bucket.remove_all(["x0", "x4"])
 
 
+@pytest.mark.parametrize("real", [True, False])
+def test_one_of_many_that_is_refused_keeps_no_other(
+    server: SmallS3, real: bool
+) -> None:
+    """The answer is 200 then, and names it; whoever asked hears of it."""
+    bucket = client(server) if real else MemoryBucket()
+    for name in ("x0", "x1", "x2"):
+        bucket.create(name, b"one")
+
+    def refuse(method: str, path: str) -> int:
+        return 403 if method == "DELETE" and path.endswith("/x1") else 0
+
+    def fault(request: str, name: str) -> None:
+        if (request, name) == ("remove", "x1"):
+            raise BucketError("403")
+
+    server.refuse = refuse
+    if isinstance(bucket, MemoryBucket):
+        bucket.fault = fault
+    with pytest.raises(BucketError):
+        bucket.remove_all(["x0", "x1", "x2"])
+    assert [one.name for one in bucket.list("x")] == ["x1"]
+    with pytest.raises(BucketError):
+        bucket.remove("x1")
+
+
 def test_one_is_removed_where_many_can_not_be(server: SmallS3) -> None:
     """Not every server knows the request for many; and some say of one that it is gone."""
     bucket = client(server)
