@@ -376,18 +376,26 @@ def test_a_full_disk_empties_the_archive_first(place: Any) -> None:
     turns.wait(spool.stop())
 
 
-def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
-    """A group that just does not fit would wait for as long as the archive is kept."""
+class Freeing(Full):
+    """Each file that goes leaves room for 1000 bytes."""
+
+    def unlink(self, path: Path) -> None:
+        super().unlink(path)
+        self.free_bytes += 1000
+
+
+def three_old_files(place: Any) -> list[Path]:
+    """In the archive of a disk that has room again when they go."""
     files = [place.archive / file_name("gw", n, n) for n in (1, 2, 3)]
     for file in files:
         file.write_bytes(b"old")
-
-    class Freeing(Full):
-        def unlink(self, path: Path) -> None:
-            super().unlink(path)
-            self.free_bytes += 1000
-
     place.disk = Freeing()
+    return files
+
+
+def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
+    """A group that just does not fit would wait for as long as the archive is kept."""
+    files = three_old_files(place)
     spool, journal, turns = start(place, wanted=1500)
     place.disk.free_bytes = spool.room.reserved_bytes
     spool.start([])
@@ -400,16 +408,7 @@ def test_the_archive_makes_room_for_what_the_journal_wants(place: Any) -> None:
 
 def test_the_archive_makes_room_for_what_others_bring(place: Any) -> None:
     """As for a group of the journal; not for more than the spool may have, which waits."""
-    files = [place.archive / file_name("gw", n, n) for n in (1, 2, 3)]
-    for file in files:
-        file.write_bytes(b"old")
-
-    class Freeing(Full):
-        def unlink(self, path: Path) -> None:
-            super().unlink(path)
-            self.free_bytes += 1000
-
-    place.disk = Freeing()
+    files = three_old_files(place)
     spool, _, turns = start(place, max_bytes=10_000)
     place.disk.free_bytes = spool.room.reserved_bytes
     spool.start([])
