@@ -382,10 +382,12 @@ class _Job:
         self.world.tell(f"job: batch {number}: {some}")
         try:
             self._take(number)
-        except OSError as why:  # as `Job.over`
+        except OSError as why:  # as `gateway.spark.job.Job.over`
             self.world.tell(f"job: {why}")
             with contextlib.suppress(BucketError):
-                self.inbox.complete(self.sink.batch_files)
+                files = self.sink.batch_files
+                if not self.inbox.complete(files):
+                    self.inbox.mend(files)
             self.renew()
         else:
             self.logs.commit(number)
