@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +42,7 @@ from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, SpoolFile
 from gateway.spark.places import Places
-from gateway.spark.poison import Poison
+from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
 from gateway.spark.upkeep import Upkeep
@@ -313,25 +312,17 @@ class Job:
         names = self._sweep()
         files = self._sink.batch_files
         try:
-            changed = self._complete(files)
-        except BucketError:
-            return (
-                False  # what is not here can not be examined, and *why* says it better
+            holes, changed = make_readable(
+                files, self._inbox, self._poison.examine, known=bool(names)
             )
-        for hole in self._poison.examine(files):
+        except BucketError:
+            return False  # *why* says it better
+        for hole in holes:
             self._say_aside(hole)
             names.append(hole.file)
         if names:
             self._health.say(last_error=f"moved aside: {', '.join(names)}")
-        elif self._inbox is not None and not changed:
-            # After that: no damaged copy takes the place of a sound object.
-            with contextlib.suppress(BucketError):
-                changed = self._inbox.mend(files)
         return bool(names or changed)
-
-    def _complete(self, files: Iterable[SpoolFile]) -> list[str]:
-        """Have all of *files* here; those of which only footers were."""
-        return [] if self._inbox is None else self._inbox.complete(files)
 
     def _one_by_one(self, why: Exception) -> bool:
         """After a batch that ran out of heap: whether its files are tried alone now."""
@@ -390,7 +381,8 @@ class Job:
         file = None if name is None else SpoolFile.parse(name)
         if name is None or file is None:
             return
-        self._complete([file])
+        if self._inbox is not None:
+            self._inbox.complete([file])
         if self._disk.exists(self._spool / name):
             why = (
                 f"an event of it does not fit into Java's heap of"

@@ -8,7 +8,8 @@ Mended and put back with `gateway spark requeue`, it is read like any other.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,9 +18,11 @@ from attrs import define
 
 from gateway.event import SCHEMA
 from gateway.spark import footers
+from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sink import Sink
+from gateway.store.bucket import BucketError
 from gateway.store.names import Named
 from gateway.store.promised import why_not_those
 
@@ -56,6 +59,28 @@ def _odd_columns(found: pa.Schema) -> str | None:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def make_readable(
+    files: Sequence[SpoolFile],
+    inbox: Inbox | None,
+    examine: Callable[[Sequence[SpoolFile]], list[Hole]],
+    *,
+    known: bool = False,
+) -> tuple[list[Hole], list[str]]:
+    """After a batch of *files* that could not be read: what *examine* (`Poison.examine`)
+    has moved aside, and the names of what the *inbox* has changed.  With neither, and no
+    cause *known*, the batch failed of something else.
+
+    What is not here can not be examined, so it is fetched first; and no object is put back
+    but from what is sound.  Raises OSError, `BucketError`.
+    """
+    changed = [] if inbox is None else inbox.complete(files)
+    holes = examine(files)
+    if inbox is not None and not (known or holes or changed):
+        with suppress(BucketError):
+            changed = inbox.mend(files)
+    return holes, changed
 
 
 @define(eq=False, slots=False)

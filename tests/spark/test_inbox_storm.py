@@ -21,6 +21,7 @@ from gateway.spark import footers
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Ranges, SpoolFile
+from gateway.spark.poison import make_readable
 from gateway.store.bucket import BucketError, commit
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
@@ -151,10 +152,9 @@ class Job:
         fresh = [file for file in files if not self._committed.covers(file)]
         try:
             rows = [row for file in fresh for row in self._rows(file)]
-        except OSError:  # as `gateway.spark.job.Job.over`
+        except OSError:
             with contextlib.suppress(BucketError):
-                if not self.inbox.complete(fresh):
-                    self.inbox.mend(fresh)
+                make_readable(fresh, self.inbox, lambda _: [])
             return
         committed = Ranges()
         committed.update(self._committed)

@@ -43,6 +43,7 @@ from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
 from gateway.spark.parquet import ParquetSink
+from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Plan
 from gateway.store import claim as claim_module
 from gateway.store import disk as disk_module
@@ -315,6 +316,7 @@ class _Job:
             whole=not self.world.elsewhere,
         )
         self.inbox._footer_bytes = 64  # files are small here
+        self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
         self.inbox.recover()
         self.cleaner = Cleaner(
             inbox, None, checkpoint, lambda file: self.sink.has_all(inbox, file), disk
@@ -382,12 +384,10 @@ class _Job:
         self.world.tell(f"job: batch {number}: {some}")
         try:
             self._take(number)
-        except OSError as why:  # as `gateway.spark.job.Job.over`
+        except OSError as why:
             self.world.tell(f"job: {why}")
             with contextlib.suppress(BucketError):
-                files = self.sink.batch_files
-                if not self.inbox.complete(files):
-                    self.inbox.mend(files)
+                make_readable(self.sink.batch_files, self.inbox, self.poison.examine)
             self.renew()
         else:
             self.logs.commit(number)
