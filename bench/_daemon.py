@@ -21,7 +21,10 @@ from _report import Broken
 
 from gateway_testkit import daemon
 
-__all__ = ["Consumer", "Gateway", "Memory", "Usage", "certificate", "load", "spawn"]
+__all__ = [
+    "Consumer", "Gateway", "Memory", "Phased", "Usage", "certificate", "cpu_of", "load",
+    "spawn",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent.parent
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -218,10 +221,13 @@ class Gateway:
 
     def groups(self) -> tuple[float, float]:
         """Commit groups so far, and their bytes."""
-        lines = self._page("/metrics").decode().splitlines()
-        found = dict(line.rsplit(" ", 1) for line in lines)
         name = "gateway_journal_commit_bytes"
-        return float(found[f"{name}_count"]), float(found[f"{name}_sum"])
+        return self.metric(f"{name}_count"), self.metric(f"{name}_sum")
+
+    def metric(self, name: str) -> float:
+        """One that has no labels."""
+        lines = self._page("/metrics").decode().splitlines()
+        return float(dict(line.rsplit(" ", 1) for line in lines)[name])
 
     def lsns(self) -> tuple[int, int]:
         """Durable in the journal, published in the spool."""
@@ -276,6 +282,12 @@ def usage(leader: int) -> Usage:
                     own = _stat(task)
                     threads[int(task.name)] = (int(own[11]) + int(own[12])) / _TICK
     return Usage(time.monotonic(), cpu, threads, rss, leader_rss)
+
+
+def cpu_of(process: int) -> float:
+    """Seconds of one process, user and system, all threads."""
+    fields = _stat(Path("/proc") / str(process))
+    return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def _stat(entry: Path) -> list[str]:
@@ -342,23 +354,11 @@ class Consumer(threading.Thread):
         self.join()
 
 
-class load:  # noqa: N801 - reads as a verb where it is used
-    """A load generator as a process; iterate over its phases."""
+class Phased:
+    """A program that says a line of JSON for each of its phases."""
 
-    def __init__(self, reader: str, script: str = "_load.py", **options: Any) -> None:
-        words = []
-        for name, value in options.items():
-            if isinstance(value, list):
-                words += ["--" + name.replace("_", "-"), *value]
-            elif value is True:
-                words.append("--" + name.replace("_", "-"))
-            elif value not in (None, False):
-                words += ["--" + name.replace("_", "-"), str(value)]
-        self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name(script)), reader, *words],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def __init__(self, *command: str) -> None:
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:
         return self
@@ -378,6 +378,22 @@ class load:  # noqa: N801 - reads as a verb where it is used
             if found["phase"] == "lost":
                 raise Broken(f"the load generator gave up: {found['why']}")
         raise Broken(f"the load generator ended before it was {phase}")
+
+
+class load(Phased):  # noqa: N801 - reads as a verb where it is used
+    """A load generator as a process; iterate over its phases."""
+
+    def __init__(self, reader: str, script: str = "_load.py", **options: Any) -> None:
+        words = []
+        for name, value in options.items():
+            if isinstance(value, list):
+                words += ["--" + name.replace("_", "-"), *value]
+            elif value is True:
+                words.append("--" + name.replace("_", "-"))
+            elif value not in (None, False):
+                words += ["--" + name.replace("_", "-"), str(value)]
+        script = str(Path(__file__).with_name(script))
+        super().__init__(sys.executable, script, reader, *words)
 
 
 def certificate(home: Path) -> tuple[Path, Path]:
