@@ -45,11 +45,17 @@ from gateway.store.names import Named, parse_file_name
 from gateway.store.pages import unpacked_sizes
 from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile
+from gateway.store.thrift import STRUCT, Compact, TooMuch
 
 _MOST_LIVES = 64
 """Incarnations of a node that are remembered; the oldest go."""
 _MOST_FOOTER_BYTES = 8 << 20
-"""More than the largest segment of small events makes; in memory it takes many times as much."""
+"""More than the largest segment of small events makes, …"""
+_MOST_FOOTER_WEIGHT = 1 << 21
+"""… and of its lists: 240 for a group of rows as gateways write them.  Three bytes of a list
+may take 700 in memory: so it is some 200 MiB at most."""
+_LONGEST_STRING = 1 << 14
+"""In a footer.  Arrow's schema has 3 KiB; it can name one field of a few bytes many times."""
 _MOST_PAGE_BYTES = 8 << 20
 """Of what is looked at; those who write make pages of one MiB."""
 _LOOKED_AT = ("node", "lsn")
@@ -520,8 +526,8 @@ def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
         opened.seek(max(0, size - _TAIL.size))
         tail = opened.read(_TAIL.size)
         length, mark = _TAIL.unpack(tail.rjust(_TAIL.size, b"\0"))
-        if mark in _MARKS and length > _MOST_FOOTER_BYTES:
-            return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
+        if mark in _MARKS and (wrong := _why_too_much(opened, size, length)):
+            return wrong
         with pq.ParquetFile(opened, buffer_size=_CHUNK_BYTES) as file:
             return (
                 _why_no_events(file, named, by)
@@ -534,6 +540,19 @@ def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
         return str(why)
     except Exception as why:  # damaged bytes make pyarrow raise anything
         return f"can not be read: {why}"
+
+
+def _why_too_much(opened: BinaryIO, size: int, length: int) -> str | None:
+    """Of a footer, before anything is made of it."""
+    if length > _MOST_FOOTER_BYTES:
+        return f"its footer has more than {_MOST_FOOTER_BYTES} bytes"
+    opened.seek(max(0, size - _TAIL.size - length))
+    footer = opened.read(length)
+    try:
+        Compact(footer, _MOST_FOOTER_WEIGHT, _LONGEST_STRING).skip(STRUCT)
+    except TooMuch as why:
+        return f"its footer has {why}"
+    return None
 
 
 def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:

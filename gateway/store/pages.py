@@ -16,12 +16,12 @@ from typing import BinaryIO
 
 import pyarrow.parquet as pq
 
+from gateway.store.thrift import I32, Compact
+
 _HEADER_BYTES = 1 << 12
 """The most that a header has: some ten, and the least and the greatest value."""
 _MOST_PAGES = 1 << 16
 """Of one column in one group of rows."""
-_MOST_DEPTH = 4
-_I32 = 5
 _UNPACKED, _PACKED = 2, 3
 
 
@@ -48,70 +48,19 @@ def unpacked_sizes(
     raise ValueError(f"a column has more than {_MOST_PAGES} pages in a group")
 
 
-class _Header:
+class _Header(Compact):
     """That of a page, which these bytes begin with."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self.length = 0
+        super().__init__(data)
         found = dict.fromkeys((_UNPACKED, _PACKED), -1)
-        for number, kind in self._fields():
-            if number in found and kind == _I32:
-                found[number] = self._i32()
+        for number, kind in self.fields():
+            if number in found and kind == I32:
+                found[number] = self.i32()
             elif number in found:
                 raise ValueError("a page has no size")
             else:
-                self._skip(kind, 1)
+                self.skip(kind)
         self.unpacked, self.packed = found[_UNPACKED], found[_PACKED]
         if min(found.values()) < 0:
             raise ValueError("a page has no size")
-
-    def _fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the kind of each; its value comes next."""
-        last = 0
-        while head := self._byte():
-            number = last + (head >> 4) if head >> 4 else self._i32()
-            if number <= last:  # a reader would take the later one of two
-                raise ValueError("the fields of a page's header are in no order")
-            last = number
-            yield number, head & 0xF
-
-    def _skip(self, kind: int, depth: int) -> None:
-        match kind:
-            case 1 | 2:  # true, false
-                pass
-            case 3:  # a byte
-                self._byte()
-            case 4 | 5 | 6:  # integers
-                self._varint()
-            case 7:  # a double
-                self.length += 8
-            case 8:  # bytes
-                length = self._varint()
-                self.length += length
-            case 12 if depth < _MOST_DEPTH:
-                for _, inner in self._fields():
-                    self._skip(inner, depth + 1)
-            case _:
-                raise ValueError(f"a page's header has a field of kind {kind}")
-
-    def _byte(self) -> int:
-        if self.length >= len(self._data):
-            raise ValueError("a page's header has no end")
-        self.length += 1
-        return self._data[self.length - 1]
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 64, 7):
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError("a page's header has a number without end")
-
-    def _i32(self) -> int:
-        value = self._varint()
-        if value >> 32:
-            raise ValueError("a page's header has a number of more than 32 bits")
-        return (value >> 1) ^ -(value & 1)

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import io
 import random
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.owners import Owners
+from gateway.store.spool.parquet import open_writer
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 from spools import envelope
@@ -182,13 +184,24 @@ def inflated() -> bytes:
     return sink.getvalue()
 
 
-def with_a_large_footer() -> bytes:
+def with_a_large_footer(size: int) -> bytes:
     sink = io.BytesIO()
-    said = {"x": random.Random(1).randbytes(4 << 20).hex()}
+    said = {"x": random.Random(1).randbytes(size // 2).hex()}
     pq.write_table(
         envelope("edge", 1, [b"event"] * 3).replace_schema_metadata(said), sink
     )
     return sink.getvalue()
+
+
+def with_many_columns(number: int) -> bytes:
+    """Each has three bytes in the footer, and a reader takes 700 for it."""
+    assert number % 100_000 == 0
+    column = b"\x26\x00\x00"
+    group = b"\x19\xfc\xa0\x8d\x06" + column * 100_000 + b"\x16\x00\x16\x00\x00"
+    groups = b"\x19\xfc" + bytes([number // 100_000]) + group * (number // 100_000)
+    schema = b"\x19\x1c\x48\x00\x00"
+    footer = b"\x15\x02" + schema + b"\x16\x00" + groups + b"\x00"
+    return b"PAR1" + footer + struct.pack("<I4s", len(footer), b"PAR1")
 
 
 def with_fewer_rows_than_it_says() -> bytes:
@@ -207,7 +220,9 @@ def with_fewer_rows_than_it_says() -> bytes:
     ("data", "name", "why"),
     [
         (inflated(), "", "a page of its column node has more than 8388608 bytes"),
-        (with_a_large_footer(), "", "its footer has more than 8388608 bytes"),
+        (with_a_large_footer(8 << 20), "", "its footer has more than 8388608 bytes"),
+        (with_a_large_footer(1 << 15), "", "its footer has a string of 32768 bytes"),
+        (with_many_columns(2_700_000), "", "its footer has more in its lists"),
         (with_fewer_rows_than_it_says(), "", "its lsns end with 2"),
         (b"short", "", "can not be read|too small|size"),
         (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
@@ -255,6 +270,21 @@ def test_a_file_that_is_none_from_the_beginning(
         bringing.begin(file)
     assert refused.value.code == 422
     assert not list(directories.spool.iterdir())
+
+
+def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> None:
+    """As a large segment makes one: with a thousand groups of rows."""
+    sink = io.BytesIO()
+    rows = envelope("edge", 1, [b"event"] * 1000)
+    with open_writer(sink, "zstd") as writer:
+        writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"1", KEY: A.encode()})
+        writer.write_table(rows, row_group_size=1)
+    data, name = sink.getvalue(), file_name("edge", 1, 1000)
+    assert len(data) > 1 << 20
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(wrong(data, name))
+    bringing.write([data])
+    assert bringing.finish() == 1000
 
 
 def test_more_bytes_than_announced(make: Callable[..., Arrivals]) -> None:

@@ -92,8 +92,9 @@ def at_four(header: bytes, size: int = 100) -> tuple[bytes, Any]:
             "more than 32 bits|without end",
         ),
         (bytes.fromhex("150415ffffffff7f00"), "more than 32 bits"),
-        (bytes.fromhex("15041510152219f500"), "of kind 9"),
-        (bytes.fromhex("1504151015221c1c1c1c1c1c00"), "of kind 12"),
+        (bytes.fromhex("15041510152219150200"), "more in its lists"),
+        (bytes.fromhex("150415101522" + "1c" * 12 + "00"), "of kind 12"),
+        (bytes.fromhex("1504151015221b0000"), "of kind 11"),
         (bytes.fromhex("150415101522188080808008"), "has no end"),
     ],
 )
