@@ -159,15 +159,20 @@ class HandOver(Sink):
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}
-        aside = [
-            name
-            for name in told["files"]
-            if name in noted and not self._disk.exists(self._spool / name)
+        away = [
+            name for name in told["files"] if not self._disk.exists(self._spool / name)
         ]
-        if aside:
+        if gone := [name for name in away if name not in noted]:
+            raise _undecided(
+                told, gone, f"is gone from {self._spool}. Put it back", "gone"
+            )
+        if away:
             if self._refused != told["sequence"]:
-                raise _undecided(told, aside)
-            _leave_out(self._disk, self._intent, told, aside)
+                mend = (
+                    "is in poison/ by now. Mend it there and run gateway spark requeue"
+                )
+                raise _undecided(told, away, mend, "aside")
+            _leave_out(self._disk, self._intent, told, away)
         if files := _files(told):
             self.types = told["types"]
             found = self.identify(self._spool, files)
@@ -310,15 +315,16 @@ def _leave_out(
         disk.unlink(intent)
 
 
-def _undecided(told: dict[str, Any], aside: Sequence[str]) -> Broken:
+def _undecided(
+    told: dict[str, Any], names: Sequence[str], mend: str, away: str
+) -> Broken:
     number = told["sequence"]
     return Broken(
         f"batch {number} may have been written before a crash, and"
-        f" {', '.join(aside)} of it is in poison/ by now. Mend it there and run gateway"
-        " spark requeue: the batch comes whole then. Or look whether your target has"
-        f" batch {number}, and say so: gateway spark settle --batch {number} --written"
-        " (nothing of it comes again), or --missing (the rest of it comes, and what is"
-        " aside stays in no table)"
+        f" {', '.join(names)} of it {mend}: the batch comes whole then. Or look whether"
+        f" your target has batch {number}, and say so: gateway spark settle --batch"
+        f" {number} --written (nothing of it comes again), or --missing (the rest of it"
+        f" comes, and what is {away} stays in no table)"
     )
 
 

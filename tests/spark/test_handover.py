@@ -219,6 +219,25 @@ def test_what_a_crash_has_left_unknown_is_asked(
         settled(world, 1, written=True)
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_a_file_that_is_gone_from_such_a_batch_is_asked_for(
+    world: World, *, written: bool
+) -> None:
+    """On a cluster only its footer was here, and goes when its object is another one: the
+    job says which answer it needs."""
+    world.cut = "called"
+    with pytest.raises(PowerCut):
+        world.run(1, files=2)
+    world.cut = None
+    (world.spool.path / world.spool.names()[0]).unlink()
+    with pytest.raises(Broken, match=r"is gone from .*gateway spark settle --batch 1"):
+        world.sink().recover()
+    assert settled(world, 1, written=written) == (0 if written else SIZE)
+    world.kept.clear()  # of another number of rows, if it comes again
+    world.sink().recover()
+    assert [one.rows for one in world.calls] == ([20] if written else [20, 10])
+
+
 def test_whoever_begins_anew_often_is_handed_over(world: World) -> None:
     """However many incarnations a node has had: what the function has is known by name."""
     world.run(1, files=4)
