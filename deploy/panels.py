@@ -512,6 +512,7 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
             (
                 ("gateway_forward_connected", "{{instance}} connected"),
                 ("gateway_forward_refused", "{{instance}} refused"),
+                ("gateway_forward_hub_place", "{{instance}} place of its hub"),
                 ("gateway_forward_away_seconds", "{{instance}} away for"),
                 ("gateway_forward_hub_waiting_files", "{{instance}} files wait there"),
                 (

@@ -7,7 +7,7 @@ least once (`gateway.audit.proof` says why that suffices).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.audit.files import JournalContent, runs_in
@@ -67,6 +67,7 @@ class View:
         self.words = Words(self._spools.buckets, node)
         self.ledgers = Ledgers(sites)
         self._footers = Footers(self._spools.buckets)
+        self._elsewhere: list[Problem] = []
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
         self._in_buckets: dict[str, list[SpoolFile]] | None = None
@@ -88,6 +89,7 @@ class View:
         self._spool = self._spools.list()
         self.lake.look()
         self.ledgers.look()
+        self._elsewhere = [*self._forwarded_elsewhere()]
         self._archive = joined(
             *(spool_files(site.directories.archive) for site in self._sites)
         )
@@ -110,7 +112,17 @@ class View:
     def problems(self) -> list[Problem]:
         """Of the places themselves."""
         places = (self.asked, self.words, self.lake, self.ledgers)
-        return [problem for place in places for problem in place.problems]
+        found = [problem for place in places for problem in place.problems]
+        return [*found, *self._elsewhere]
+
+    def _forwarded_elsewhere(self) -> Iterator[Problem]:
+        """What an edge says is at a hub, of a hub that is not looked at."""
+        seen = {site.served for site in self._sites} | self.journals.nodes
+        for node, word in self.asked.words.items():
+            if word.hub and word.hub not in seen:
+                yield Problem(
+                    node, f"its files go to {word.hub} now, which is not looked at here"
+                )
 
     def _sorted_files(self, name: str) -> Files:
         """Who published which: of what waits, of the newest in the archive, and where two

@@ -59,6 +59,8 @@ class Word:
     """Who gives its lsns; "" if it does not say."""
     forwards: bool = False
     """They go to a hub, whose directories are looked at; published is what is there."""
+    hub: str = ""
+    """The node of that hub; "" if it does not say."""
 
 
 Ask = Callable[[], Word]

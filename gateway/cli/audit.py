@@ -162,8 +162,8 @@ def _run(
         raise WrongUse("--content and --chain look at one directory: name one")
     if not more and (config := _data_dir.config_of(one)) and config.forward:
         raise WrongUse(
-            f"the tables with its events are at the hub, {config.forward.to}: run the audit "
-            "there, with --gateway and this one's admin port"
+            f"the tables with its events are at the hub, {' or '.join(config.forward.hubs)}: "
+            "run the audit there, with --gateway and this one's admin port"
         )
     place, *others = [_data_dir.site(each) for each in (one, *more)]
     ids = _ids(args.acknowledged)
@@ -211,6 +211,7 @@ def _asked(port: _admin.AdminPort) -> Word:
         said = port.status()
         journal, spool, hub = said["journal"], said["spool"], said.get("forward")
         last = spool["published_lsn"] if hub is None else hub["arrived_lsn"]
+        [whose] = (hub or {}).get("hub") or [""]
         return Word(
             str(said["node"]),
             int(journal["durable_lsn"]),
@@ -218,6 +219,7 @@ def _asked(port: _admin.AdminPort) -> Word:
             spool["bucket"],
             str(said.get("incarnation", {}).get("id", "")),
             forwards=hub is not None,
+            hub=str(whose),
         )
     except _admin.Unreachable as why:
         raise OSError(str(why)) from None

@@ -108,9 +108,14 @@ def _of_hub(loaded: config.Config) -> Iterator[str]:
     name = hub.name or loaded.node
     slower = "" if hub.rate is None else f", {format_size(hub.rate)}/s at most"
     yield (
-        f"  files go to {hub.to}, as {name}{slower}; the archive keeps them for another "
+        f"  files go to {hub.hubs[0]}, as {name}{slower}; the archive keeps them for another "
         f"{duration(spool.retention)}"
     )
+    if others := hub.hubs[1:]:
+        yield (
+            f"    once it was away for {duration(hub.next_after)} they go to "
+            f"{', then '.join(others)}: each gets all that it lacks and is still here"
+        )
     yield (
         f"    while it is away {format_size(spool.max_bytes)} wait here "
         "(spool.max_bytes); then senders do"
@@ -165,9 +170,12 @@ def _of_memory(loaded: config.Config) -> Iterator[str]:
 def _of_line(loaded: config.Config) -> Iterator[str]:
     """What others could read on the way to the hub."""
     hub = loaded.forward
-    if hub is not None and hub.to.startswith(("tcp:", "ws:")):
-        secret = "" if hub.token is None else ", and the token,"
-        yield f"events{secret} go to {hub.to} as they are: use tls: or wss:"
+    if hub is None:
+        return
+    secret = "" if hub.token is None else ", and the token,"
+    for to in hub.hubs:
+        if to.startswith(("tcp:", "ws:")):
+            yield f"events{secret} go to {to} as they are: use tls: or wss:"
 
 
 def _of_paths(loaded: config.Config) -> Iterator[str]:

@@ -242,8 +242,12 @@ class Forward(Section):
 
     reload: ClassVar = AT_ONCE
 
-    to: HubUrl = Field(
-        description="tls://HOST:PORT, tcp:, wss://HOST:PORT/PATH, ws:, unix:PATH"
+    to: OneOrSeveral[HubUrl] = Field(
+        description="tls://HOST:PORT, tcp:, wss://HOST:PORT/PATH, ws:, unix:PATH; a list: in order"
+    )
+    next_after: Annotated[float, Time("10s", "30d")] = Field(
+        default=300.0,
+        description="Try the next of `to` once one was away so long (time)",
     )
     name: Name | None = Field(
         default=None, description="Who this one is there (null: its node's name)"
@@ -266,13 +270,23 @@ class Forward(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """Certificates are of TLS."""
-        encrypted = self.to.startswith(("tls:", "wss:"))
+        """Certificates are of TLS; a hub has one place in the order."""
+        if not self.hubs:
+            yield ("to",), "is empty: where do files go?"
+            return
+        if again := [one for one in self.hubs if self.hubs.count(one) > 1]:
+            yield ("to",), f"{again[0]} is there twice"
+        encrypted = any(one.startswith(("tls:", "wss:")) for one in self.hubs)
         for name in ("ca", "certificate", "private_key"):
             if getattr(self, name) is not None and not encrypted:
-                yield (name,), f"is for tls: and wss:, and to is {self.to}"
+                yield (name,), f"is for tls: and wss:, and to is {', '.join(self.hubs)}"
         if self.private_key is not None and self.certificate is None:
             yield ("certificate",), "is needed too: private_key is its key"
+
+    @property
+    def hubs(self) -> list[str]:
+        """Addresses, the one that is preferred first."""
+        return [self.to] if isinstance(self.to, str) else self.to
 
 
 class Admin(Section):

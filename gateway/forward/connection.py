@@ -76,8 +76,10 @@ class Denied(Lost):
 class Observer(Protocol):
     """Whom a connection tells how it goes."""
 
-    def opened(self) -> None:
-        """The hub has said what it has."""
+    def opened(self, hub: str, arrived: int | None) -> None:
+        """The node *hub* has said what it has: of ours all up to *arrived*, if any is left
+        to be sent.
+        """
 
     def said(self, word: Word) -> None:
         """It takes files, or why it does not."""
@@ -96,6 +98,57 @@ class Observer(Protocol):
 
     def ended(self, why: Exception) -> None:
         """It is over."""
+
+
+@define(eq=False, slots=False)
+class Inquiry:
+    """Asks a hub whether it is there, and no more: *welcomed* is called if so.
+
+    Implements `gateway.sdk.outgoing.User`.
+    """
+
+    _hello: Hello
+    _welcomed: Callable[[], None]
+
+    _stream: Stream | None = field(default=None, init=False)
+    _frames: Frames = field(factory=Frames, init=False)
+    _over: bool = field(default=False, init=False)
+
+    def connected(self, stream: Stream) -> None:
+        """See `User`."""
+        self._stream = stream
+        if self._over:
+            stream.abort()
+
+    def opened(self) -> None:
+        """See `User`."""
+        if self._stream is not None and not self._over:
+            self._stream.send(encode(self._hello))
+
+    def received(self, data: bytes) -> None:
+        """See `User`."""
+        if self._over:
+            return
+        self._frames.feed(data)
+        try:
+            answer = self._frames.next()
+        except Refusal:
+            self.end()
+            return
+        if answer is not None:
+            self.end()
+            if isinstance(answer, Welcome):
+                self._welcomed()
+
+    def closed(self, why: Failure) -> None:
+        """See `User`."""
+
+    def end(self) -> None:
+        """Hang up."""
+        if not self._over:
+            self._over = True
+            if self._stream is not None:
+                self._stream.abort()
 
 
 @define(eq=False, slots=False)
@@ -250,7 +303,10 @@ class Connection:
             if first > expected:
                 self._observer.lacks(by, expected, first - 1)
         self._queue = deque(queue)
-        self._observer.opened()
+        assert self._welcome is not None
+        self._observer.opened(
+            self._welcome.node, own[0].named.first - 1 if own else None
+        )
 
     async def _look_into_spool(self) -> None:
         found = await self._in_thread(self._files.in_spool)

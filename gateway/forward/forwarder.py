@@ -3,12 +3,17 @@
 A connection that ends is made again, with pauses that grow up to ten seconds and differ from
 gateway to gateway.  One that a later life of this node has fenced is not: another gateway has
 this one's name.
+
+Of several hubs the first has the files.  Where none was reached for `forward.next_after`, the
+next one is tried, and so on in turns; while another one than the first has them, those before
+it are asked as often whether they are back.  What each lacks, each says itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.config.model import Forward
-from gateway.forward.connection import Connection, Denied, Failed, Lost
+from gateway.forward.connection import Connection, Denied, Failed, Inquiry, Lost
 from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
@@ -40,6 +45,7 @@ class Hub:
     """How it stands with the hub."""
 
     to: str
+    """Its address; all of them, where there are several and none is connected."""
     connected: bool
     """It has said what it has, and the connection is there."""
     seconds: float
@@ -50,6 +56,8 @@ class Hub:
     """What the hub has answered in place of that, as in docs/forward-v0.md; 0: nothing."""
     fenced: bool
     """Another gateway has this one's name."""
+    place: int = 1
+    """Which of `forward.to` is connected, or tried."""
 
     @property
     def denied(self) -> bool:
@@ -57,9 +65,9 @@ class Hub:
         return self.refused not in _AGAIN
 
 
-def connect(reactor: Any, settings: Forward, user: User) -> Deferred[Any]:
-    """Open a connection as configured."""
-    to = urlsplit(settings.to)
+def connect(reactor: Any, url: str, settings: Forward, user: User) -> Deferred[Any]:
+    """Open a connection to one of the hubs, as configured."""
+    to = urlsplit(url)
     secure = to.scheme in ("tls", "wss")
     websocket = None
     if to.scheme in ("ws", "wss"):
@@ -90,7 +98,7 @@ class Forwarder:
     _files: ForwardedFiles
     _reactor: Any
     _in_thread: Callable[..., Deferred[Any]]
-    _connect: Callable[[Any, Forward, User], Deferred[Any]] = connect
+    _connect: Callable[[Any, str, Forward, User], Deferred[Any]] = connect
 
     def __attrs_post_init__(self) -> None:
         self._backoff = Backoff()
@@ -98,6 +106,12 @@ class Forwarder:
         self._connecting: Deferred[Any] | None = None
         self._timer: Any = None
         self._looks: Any = None
+        self._at = 0
+        """Which of the hubs has the files, or is tried."""
+        self._inquiries: list[tuple[Inquiry, Deferred[Any]]] = []
+        self._asked_at = self._reactor.seconds()
+        self.node = ""
+        """The name of the hub that was connected last."""
         self._running = False
         self._connected = False
         self._since = self._reactor.seconds()
@@ -136,7 +150,7 @@ class Forwarder:
         """Go on with these, on a new connection if they are others."""
         if settings == self._settings:
             return
-        self._settings = settings
+        self._settings, self._at = settings, 0
         if self._running:
             self._cancel()
             self._denied = None
@@ -148,9 +162,10 @@ class Forwarder:
         """How it stands."""
         seconds = self._reactor.seconds() - self._since
         why = self._word if self._connected else self._why
-        to, denied = self._settings.to, self._denied
+        hubs, denied = self._settings.hubs, self._denied
+        to = hubs[self._at] if self._connected else " or ".join(hubs)
         refused, fenced = (0, False) if denied is None else (denied.code, denied.fences)
-        return Hub(to, self._connected, seconds, why, refused, fenced)
+        return Hub(to, self._connected, seconds, why, refused, fenced, self._at + 1)
 
     @property
     def why_waiting(self) -> str:
@@ -165,10 +180,8 @@ class Forwarder:
     def _begin(self) -> None:
         self._timer = None
         settings = self._settings
-        token = "" if settings.token is None else settings.token.get_secret_value()
-        name = settings.name or self._files.node
         self._connection = connection = Connection(
-            Hello(VERSION, name, token),
+            self._hello,
             settings.rate,
             self._files,
             self._reactor,
@@ -177,9 +190,48 @@ class Forwarder:
             self._denied is not None and self._denied.code == _NO_FILE,
         )
         self._connecting = maybeDeferred(
-            self._connect, self._reactor, settings, connection
+            self._connect, self._reactor, self._to, settings, connection
         )
         self._connecting.addErrback(self._failed, connection)
+
+    @property
+    def _to(self) -> str:
+        return self._settings.hubs[self._at]
+
+    @property
+    def _hello(self) -> Hello:
+        settings = self._settings
+        token = "" if settings.token is None else settings.token.get_secret_value()
+        return Hello(VERSION, settings.name or self._files.node, token)
+
+    def _try_next(self) -> None:
+        """Another hub, if this one was away for long."""
+        if self._reactor.seconds() - self._since >= self._settings.next_after:
+            self._at = (self._at + 1) % len(self._settings.hubs)
+
+    def _ask(self) -> None:
+        """Those before the one that has the files, whether they are back."""
+        self._ask_no_more()
+        self._asked_at = self._reactor.seconds()
+        for at, to in enumerate(self._settings.hubs[: self._at]):
+            inquiry = Inquiry(self._hello, partial(self._is_back, at))
+            asked = maybeDeferred(
+                self._connect, self._reactor, to, self._settings, inquiry
+            )
+            asked.addErrback(lambda _: None)  # it is not
+            self._inquiries.append((inquiry, asked))
+
+    def _ask_no_more(self) -> None:
+        inquiries, self._inquiries = self._inquiries, []
+        for inquiry, asked in inquiries:
+            inquiry.end()
+            asked.cancel()
+
+    def _is_back(self, at: int) -> None:
+        if self._running and at < self._at:
+            self._cancel()
+            self._at = at
+            self._begin()
 
     def _failed(self, why: Failure, connection: Connection) -> None:
         if connection is self._connection:
@@ -188,6 +240,7 @@ class Forwarder:
     def _cancel(self) -> None:
         connection, self._connection = self._connection, None
         connecting, self._connecting = self._connecting, None
+        self._ask_no_more()
         if connection is not None:
             connection.end(_Stopped())
         if connecting is not None:
@@ -200,6 +253,9 @@ class Forwarder:
     def _look(self) -> None:
         if self._connection is not None:
             self._connection.look()
+        asked = self._reactor.seconds() - self._asked_at
+        if self._at and self._connected and asked >= self._settings.next_after:
+            self._ask()
         self._looks = self._reactor.callLater(_LOOK_SECONDS, self._look)
 
     def _is_away(self, why: str) -> None:
@@ -209,13 +265,17 @@ class Forwarder:
 
     # What it tells
 
-    def opened(self) -> None:
+    def opened(self, hub: str, arrived: int | None) -> None:
         """See `Observer`."""
         self.connections += 1
         self._connected, self._since = True, self._reactor.seconds()
+        self._asked_at = self._since
         self._denied = None
         self._told = ""
-        self._log.info("Forwarding to {to}", to=self._settings.to)
+        self.node = hub
+        if arrived is not None:
+            self.arrived_lsn = arrived
+        self._log.info("Forwarding to {to}", to=self._to)
 
     def said(self, word: Word) -> None:
         """See `Observer`."""
@@ -260,13 +320,12 @@ class Forwarder:
         self._is_away(str(why) or type(why).__name__)
         if self._why != self._told:
             self._told = self._why
-            self._log.warn(
-                "Not forwarding to {to}: {why}", to=self._settings.to, why=self._why
-            )
+            self._log.warn("Not forwarding to {to}: {why}", to=self._to, why=self._why)
         if self.hub.fenced:
             self._log.critical(
                 "Another gateway has this node's name; this one forwards nothing more, "
                 "until it is started again or configured otherwise"
             )
         elif self._running:
+            self._try_next()
             self._timer = self._reactor.callLater(self._backoff.pause(), self._begin)

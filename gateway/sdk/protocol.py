@@ -122,6 +122,10 @@ class Configuration(typing.Protocol):
     def spool(self) -> Any:
         """The section `spool`."""
 
+    @property
+    def spark(self) -> Any:
+        """The section `spark`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:

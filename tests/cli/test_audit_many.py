@@ -259,6 +259,23 @@ def test_an_edge_that_forwards_its_files(
     assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 9)]
 
 
+def test_an_edge_that_is_at_another_hub(
+    ask: Verdict, serve: Callable[..., str]
+) -> None:
+    """What it says is there need not be here: that is said, and is no proof."""
+
+    def edge(hub: str) -> str:
+        arrived = Statistic("arrived_lsn", "", 8)
+        section = Statistics("forward", "", [arrived, Statistic("hub", "", {hub: 8})])
+        more = {"durable": 12, "published": 11, "bucket": None, "more": [section]}
+        return serve(answering(node="gw-1", **more))
+
+    assert ask(edge("job"))["complete"]
+    report = ask(edge("hub-2"))
+    assert not report["complete"]
+    assert "its files go to hub-2 now, which is not looked at here" in str(report)
+
+
 def test_at_the_edge_there_are_no_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,36 @@ def test_where_files_are_forwarded(
     ]
 
 
+def test_several_hubs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In which order, and when the next one has its turn; each that others can read."""
+    file.write_text(
+        f"{GOOD}spool: {{after: forward}}\n"
+        "forward: {to: ['tls://hub:1', 'ws://other:2', 'tls://far:3'], next_after: 10m}\n"
+    )
+    assert main(["check", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "  files go to tls://hub:1, as gw-1;" in out
+    assert (
+        "    once it was away for 10 min they go to ws://other:2, then tls://far:3: each gets "
+        "all that it lacks and is still here\n"
+    ) in out
+    assert "warning: events go to ws://other:2 as they are: use tls: or wss:" in out
+
+
+def test_a_hub_whose_job_is_one_of_several(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An edge that has gone to the hub of another job would be in the tables twice."""
+    file.write_text(
+        "node: hub\ndata_dir: /tmp/x\n"
+        "listeners: [{name: edges, protocol: forward, listen: 'tcp:127.0.0.1:7410'}]\n"
+        "spark: {sink: delta, job: north}\n"
+    )
+    assert main(["check", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "warning: edges: other jobs write the tables of spark.job: north, too" in out
+
+
 def test_what_else_is_open(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A listener's second port, and what it shows to whoever connects, are named."""
     file.write_text(

@@ -42,6 +42,20 @@ def test_addresses(load: Load, to: str) -> None:
     assert loaded.forward.to == to
 
 
+def test_several_hubs(load: Load) -> None:
+    """In order, the first that is preferred; alone it need be no list."""
+    loaded = load(
+        "spool: {after: forward}\n"
+        "forward: {to: ['tls://hub:1', 'tcp://other:2'], next_after: 1m, ca: gateway.yaml}"
+    )
+    assert loaded.forward is not None
+    assert loaded.forward.hubs == ["tls://hub:1", "tcp://other:2"]
+    assert loaded.forward.next_after == 60
+    alone = load(FORWARDING).forward
+    assert alone is not None
+    assert alone.hubs == ["tls://hub:7410"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -53,6 +67,15 @@ def test_addresses(load: Load, to: str) -> None:
             for to in ("hub:7410", "tls://hub", "tls://hub:x", "tls://hub:70000",
                        "https://hub:1", "tcp://hub:1/path", "tcp://me@hub:1")
         ),
+        (
+            "spool: {after: forward}\nforward: {to: ['tls://hub:1', 'hub:2']}",
+            "forward.to[1]: must be like tls://hub.example.org:7410",
+        ),
+        (
+            "spool: {after: forward}\nforward: {to: ['tls://hub:1', 'tls://hub:1']}",
+            "forward.to: tls://hub:1 is there twice",
+        ),
+        ("spool: {after: forward}\nforward: {to: []}", "forward.to: is empty"),
         ("spool: {after: forward}", "forward: is required, because spool.after is forward"),
         (
             "forward: {to: 'tls://hub:1'}",

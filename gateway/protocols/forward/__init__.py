@@ -53,8 +53,15 @@ class _Forward(Protocol):
     def cautions(self, config: Configuration) -> Iterator[str]:
         from gateway.protocols.forward.options import unproved
 
-        for listener in config.listeners:
-            if listener.protocol == self.name and unproved(listener):
+        ours = [one for one in config.listeners if one.protocol == self.name]
+        if ours and config.spark.job is not None:
+            yield (
+                f"{ours[0].name}: other jobs write the tables of spark.job: "
+                f"{config.spark.job}, too; a gateway whose files go to a hub of one and then "
+                "to a hub of another is in them twice"
+            )
+        for listener in ours:
+            if unproved(listener):
                 yield (
                     f"{listener.name}: without tokens, whoever may connect can bring "
                     "events under any node's name; set options.tokens, or "

@@ -1,0 +1,221 @@
+"""An edge, its line and a hub in memory."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from twisted.internet import error
+from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from forwarded import A, Sent
+from gateway.config.model import Forward
+from gateway.forward import Forwarder
+from gateway.forward.files import ForwardedFiles
+from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.server import accept
+from gateway.store.arrivals import Arrivals
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.incarnation import Incarnation
+from gateway.testing import FakeConnection
+from gateway_testkit.settings import options_of, settings
+
+__all__ = ["ALL", "FILES", "Hub", "Line", "Pair", "Reading"]
+
+FILES = [Sent(1, 200), Sent(201), Sent(204, 2), Sent(206, 500)]
+ALL = {one.name: one.data for one in FILES}
+
+
+class Line:
+    """A connection between the two, which may be cut after so many bytes from the edge, or
+    from the hub.
+    """
+
+    def __init__(self, hub: Hub, user: Any, up: float, down: float) -> None:
+        self.hub, self.user = hub, user
+        self.up, self.down = up, down
+        """Bytes until it is cut."""
+        self.cut_off = False
+        self.choked: Callable[[bool], None] = lambda _: None
+        self.connection = FakeConnection(protocol="forward")
+        self.connection.serve(hub.listener(self.connection))
+
+    # What the edge does
+
+    def send(self, data: bytes) -> None:
+        if self.cut_off:
+            return
+        some = data[: int(min(len(data), self.up))]
+        self.up -= len(data)
+        if some:
+            self.connection.deliver(some)
+        if self.up < 0:
+            self.cut()
+
+    def abort(self) -> None:
+        self.cut()
+
+    close = abort
+
+    def when_choked(self, tell: Callable[[bool], None]) -> None:
+        self.choked = tell
+
+    # What the hub does
+
+    def pump(self) -> None:
+        """What the hub has written comes to the edge."""
+        if self.cut_off:
+            return
+        data, refused = self.connection.sent, self.connection.refused
+        over = self.connection.closed
+        self.connection.clear()
+        if refused is not None:
+            data += refused.reply
+        some = data[: int(min(len(data), self.down))]
+        self.down -= len(data)
+        if some:
+            self.user.received(some)
+        if self.down < 0 or over:
+            self.cut()
+
+    def cut(self) -> None:
+        if self.cut_off:
+            return
+        self.cut_off = True
+        if not self.connection.closed:
+            self.connection.lose()
+        self.user.closed(Failure(error.ConnectionDone()))
+
+
+class Hub:
+    """One that keeps what it takes in a directory; `restart` is a kill."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.directories = Directories.under(folder)
+        self.directories.spool.mkdir(parents=True)
+        self.clock = clock
+        self.full: str | None = None
+        self.options: dict[str, Any] = {}
+        self.restart()
+
+    def require(self, tokens: dict[str, str]) -> None:
+        """Whoever comes must have one."""
+        self.options = {
+            "tokens": {name: SecretStr(token) for name, token in tokens.items()}
+        }
+        self.restart()
+
+    def restart(self) -> None:
+        arrivals = Arrivals("hub", self.directories, RealDisk(), lambda _: None)
+        arrivals.recover()
+        arrivals.watch(lambda _: self.full, lambda: len(self.files()))
+        self.arrivals = arrivals
+        self.listener = accept(
+            settings(Options, **self.options), "hub", arrivals, self.clock, set(), int,
+            maybeDeferred,
+        )  # fmt: skip
+
+    def files(self) -> dict[str, bytes]:
+        spool = self.directories.spool
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(spool.iterdir())
+            if path.name[0] != "."
+        }
+
+
+class Reading(RealDisk):
+    """A disk on which a name that comes while a directory is read may be missed."""
+
+    def __init__(self) -> None:
+        self.missed: list[list[str]] = []
+        """By each of the next looks into the spool, which find what came after them."""
+        self.full = False
+
+    def names(self, directory: Path) -> list[str]:
+        found = super().names(directory)
+        if directory.name != "spool" or not self.missed:
+            return found
+        missed = self.missed.pop(0)
+        return [name for name in found if name not in missed]
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().rename(old, new)
+
+
+class Pair:
+    """An edge with files, its forwarder, and a hub."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.disk = Reading()
+        self.names = {"edge"}
+        """Those that it has, and had."""
+        self.clock = Clock()
+        self.hub = Hub(folder / "hub", self.clock)
+        self.edge = Directories.under(folder / "edge")
+        for directory in (self.edge.spool, self.edge.archive):
+            directory.mkdir(parents=True)
+        self.incarnation = Incarnation(A, 1, 0)
+        self.lines: list[Line] = []
+        self.cuts: Iterator[tuple[float, float]] = iter(())
+        """Of the next connections."""
+        self.away = False
+        self.hubs: dict[str, Hub] = {}
+        """Others than that, by address."""
+        self.dead: set[str] = set()
+        """Addresses where nobody answers."""
+        self.in_thread: Callable[..., Deferred[Any]] = maybeDeferred
+        self.settings = options_of(Forward, to="tcp://hub:7410")
+        self.begin()
+
+    def begin(self) -> None:
+        """The edge starts."""
+        files = ForwardedFiles(
+            "edge", self.incarnation, self.edge, self.disk, self.names.__contains__
+        )
+        self.forwarder = Forwarder(
+            self.settings,
+            files,
+            self.clock,
+            self.in_thread,
+            self._connect,
+        )
+
+    def _connect(
+        self, reactor: object, to: str, settings: object, user: Any
+    ) -> Deferred[Any]:
+        if self.away or to in self.dead:
+            return fail(error.ConnectionRefusedError())
+        hub = self.hubs.get(to, self.hub)
+        line = Line(hub, user, *next(self.cuts, (float("inf"), float("inf"))))
+        self.lines.append(line)
+        user.connected(line)
+        if not line.cut_off:
+            user.opened()
+        return succeed(None)
+
+    def publish(self, *files: Sent) -> None:
+        for one in files:
+            (self.edge.spool / one.name).write_bytes(one.data)
+
+    def run(self, seconds: float = 5.0) -> None:
+        """Time goes by."""
+        for _ in range(int(seconds * 10)):
+            for line in self.lines[-3:]:
+                line.pump()
+            self.clock.advance(0.1)
+
+    def waiting(self) -> list[str]:
+        return sorted(path.name for path in self.edge.spool.iterdir())
+
+    def archived(self) -> list[str]:
+        return sorted(path.name for path in self.edge.archive.iterdir())
