@@ -19,6 +19,7 @@ from gateway.forward import Forwarder
 from gateway.forward.files import ForwardedFiles
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import accept
+from gateway.protocols.forward.turns import Turns
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -118,7 +119,7 @@ class Hub:
         self.arrivals = arrivals
         self.listener = accept(
             settings(Options, **self.options), "hub", arrivals, self.clock, set(), int,
-            maybeDeferred,
+            Turns(maybeDeferred),
         )  # fmt: skip
 
     def files(self) -> dict[str, bytes]:

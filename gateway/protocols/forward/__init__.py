@@ -6,7 +6,7 @@ docs/edge.md says what it is good for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.protocol import (
@@ -21,8 +21,11 @@ from gateway.sdk.protocol import (
 )
 
 if TYPE_CHECKING:
+    from twisted.internet.defer import Deferred
+
     from gateway.event import Decode
     from gateway.protocols.forward.options import Options
+    from gateway.protocols.forward.turns import Turns
     from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Section
 
@@ -79,9 +82,11 @@ class _Service(Service):
         self._context = context
         self._connections: set[object] = set()
         self._refused = 0
+        self._turns: Turns | None = None
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         from gateway.protocols.forward.server import accept
+        from gateway.protocols.forward.turns import Turns
         from gateway.sdk.forwarding import ALPN, SUBPROTOCOL
 
         context = self._context
@@ -90,6 +95,8 @@ class _Service(Service):
                 "files of other gateways are taken into a spool that is a directory, and "
                 "not where spool.directory is a bucket, or spool.after is forward"
             )
+        if self._turns is None:
+            self._turns = Turns(self._in_thread)
         yield Port(
             accept=accept(
                 listener,
@@ -98,11 +105,18 @@ class _Service(Service):
                 context.reactor,
                 self._connections,
                 self._count_refused,
+                self._turns,
             ),
             alpn=[ALPN],
             subprotocols=[SUBPROTOCOL],
             mixed=True,
         )
+
+    def _in_thread(self, do: Callable[[], Any]) -> Deferred[Any]:
+        from twisted.internet.threads import deferToThreadPool
+
+        reactor = self._context.reactor
+        return deferToThreadPool(reactor, reactor.getThreadPool(), do)
 
     def _count_refused(self) -> None:
         self._refused += 1

@@ -16,13 +16,14 @@ from functools import partial
 from typing import Any
 
 from attrs import define
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gateway.event import client_of
 from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.turns import Turns
 from gateway.sdk import forwarding
 from gateway.sdk.arrivals import Arrivals, Bringing, Unwelcome
 from gateway.sdk.closing import Closing
@@ -45,14 +46,14 @@ from gateway.sdk.interfaces import Connection, Refusal
 from gateway.sdk.protocol import Settings
 
 _WRITTEN_BYTES = 1 << 18
-"""So much of a file is gathered for a step."""
+"""So much of a file is gathered for a step, …"""
+_GATHERED_BYTES = 16 << 20
+"""… but of all files together not much more than this."""
 _PAUSE_SECONDS = 1.0
 """Between two looks for room."""
 _MOST_NAME_CHARACTERS = 255
 _LIFE = 16
 """Control messages that one of these counts for: each may be a file written."""
-
-InThread = Callable[..., "Deferred[Any]"]
 
 
 @define(eq=False, slots=False)
@@ -67,7 +68,7 @@ class ForwardListener:
     connections: set[object]
     """Those of all listeners that have said who they are."""
     count_refused: Callable[[], None]
-    in_thread: InThread
+    turns: Turns
 
     def __attrs_post_init__(self) -> None:
         self.greetings: Deadlines[ForwardServer] = Deadlines(
@@ -76,6 +77,11 @@ class ForwardListener:
         self.words: Deadlines[ForwardServer] = Deadlines(
             self.clock, self.options.word_interval, ForwardServer.say
         )
+
+    @property
+    def written_bytes(self) -> int:
+        """So much of a file is gathered for a step."""
+        return min(_WRITTEN_BYTES, _GATHERED_BYTES // max(1, len(self.connections)))
 
     def __call__(self, connection: Connection) -> ForwardServer:
         """The server of a new connection."""
@@ -89,14 +95,9 @@ def accept(
     reactor: Any,
     connections: set[object],
     count_refused: Callable[[], None],
-    in_thread: InThread | None = None,
+    turns: Turns,
 ) -> ForwardListener:
-    """What makes the servers of a listener; *in_thread* None: in the reactor's pool."""
-
-    def in_pool(do: Callable[..., Any], *arguments: object) -> Deferred[Any]:
-        pool = reactor.getThreadPool()
-        return deferToThreadPool(reactor, pool, do, *arguments)
-
+    """What makes the servers of a listener."""
     return ForwardListener(
         settings.options,
         settings.limits.control_messages,
@@ -105,7 +106,7 @@ def accept(
         reactor,
         connections,
         count_refused,
-        in_thread or in_pool,
+        turns,
     )
 
 
@@ -113,8 +114,8 @@ class ForwardServer(Closing):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_bringing", "_by", "_control", "_draining", "_file", "_frames",
-                 "_gathered", "_left", "_listener", "_resting", "_taken", "_timer",
-                 "_why")  # fmt: skip
+                 "_gathered", "_left", "_listener", "_node", "_resting", "_taken",
+                 "_timer", "_why")  # fmt: skip
 
     _log = Logger()
 
@@ -125,7 +126,9 @@ class ForwardServer(Closing):
         self._by: str | None = None
         """Who it is; None: it has not said."""
         self._bringing: Bringing | None = None
-        """Whose node's files come."""
+        """Whose node's files come, …"""
+        self._node = ""
+        """… and which node that is."""
         self._file: File | None = None
         """What comes now, …"""
         self._left = 0
@@ -224,7 +227,8 @@ class ForwardServer(Closing):
                 self._step(
                     partial(bring, frame, self._by or ""),
                     partial(self._brings, frame.node),
-                    late=self._close,
+                    late=partial(self._close, frame.node),
+                    node=frame.node,
                 )
             case File() if self._file is None and self._bringing is not None:
                 self._count(1)
@@ -270,12 +274,16 @@ class ForwardServer(Closing):
 
     def _brings(self, node: str, found: Bringing) -> None:
         if self._bringing is not None:
-            self._close(self._bringing)
-        self._bringing = found
+            self._close(self._node, self._bringing)
+        self._bringing, self._node = found, node
         self._connection.write(encode(Position(node, found.last, found.begun)))
 
-    def _close(self, bringing: Bringing) -> None:
-        self._listener.in_thread(bringing.close)
+    def _close(self, node: str, bringing: Bringing) -> None:
+        self._in_turn(node, bringing.close)
+
+    def _in_turn(self, node: str, do: Callable[[], Any]) -> Deferred[Any]:
+        client = client_of(self._connection.origin)
+        return self._listener.turns.take(client, node, do)
 
     def _begin(self, file: File) -> None:
         assert self._bringing is not None
@@ -304,7 +312,9 @@ class ForwardServer(Closing):
     def _gather(self) -> None:
         """Write what came, if that is enough, and finish a file that is all there."""
         assert self._bringing is not None
-        if self._gathered and (not self._left or len(self._gathered) >= _WRITTEN_BYTES):
+        if self._gathered and (
+            not self._left or len(self._gathered) >= self._listener.written_bytes
+        ):
             if why := self._listener.arrivals.why_not(len(self._gathered)):
                 self._wait(why, self._gather)  # others began when it had
                 return
@@ -337,14 +347,16 @@ class ForwardServer(Closing):
         do: Callable[[], Any],
         then: Callable[[Any], None],
         late: Callable[[Any], None] = lambda _: None,
+        node: str = "",
     ) -> None:
         """In a thread; nothing is read before it is over.  *late* is called instead of
         *then* where the connection is over by then.
         """
         self._rest()
-        step = maybeDeferred(self._listener.in_thread, do)
+        again = partial(self._step, do, then, late, node)
+        step = self._in_turn(node or self._node, do)
         step.addCallbacks(
-            partial(self._stepped, then, late), partial(self._failed, do, then, late)
+            partial(self._stepped, then, late), partial(self._failed, again)
         )
 
     def _stepped(
@@ -363,9 +375,7 @@ class ForwardServer(Closing):
 
     def _failed(
         self,
-        do: Callable[[], Any],
-        then: Callable[[Any], None],
-        late: Callable[[Any], None],
+        again: Callable[[], None],
         failure: Failure,
     ) -> None:
         """What the disk does not do now is tried again: nothing is lost by waiting."""
@@ -373,7 +383,6 @@ class ForwardServer(Closing):
         if self._closed:
             self._let_go()
         elif failure.check(OSError):
-            again = partial(self._step, do, then, late)
             self._wait(failure.getErrorMessage(), again)
         elif isinstance(failure.value, Unwelcome):
             self._refuse(failure.value)
@@ -432,7 +441,7 @@ class ForwardServer(Closing):
                     bringing.write([octets])
             bringing.close()
 
-        self._listener.in_thread(let_go)
+        self._in_turn(self._node, let_go)
 
     def _stop(self) -> None:
         if not self._closed:

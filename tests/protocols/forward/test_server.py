@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from forwarded import A, B, Sent
 from gateway.protocols.forward import protocol
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import ForwardListener, accept
+from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import (
     Begun,
     File,
@@ -68,7 +70,7 @@ class Hub:
             self.clock,
             self.connections,
             self._count,
-            self._in_thread,
+            Turns(self._in_thread),
         )
 
     def _count(self) -> None:
@@ -368,6 +370,7 @@ def test_the_daemon_stops(hub: Hub) -> None:
     assert not busy.connection.closed
     hub.step()
     assert busy.connection.closed
+    hub.step()
     hub.steps = None
     hub.full = "no room"
     waiting = hub.connect(HELLO, LIFE, *whole(Sent(1)))
@@ -508,3 +511,38 @@ def test_a_spool_in_a_bucket(tmp_path: Path) -> None:
     context = replace(lend(protocol, tmp_path, [listener]), arrivals=None)
     with pytest.raises(Unusable, match=r"not where spool\.directory is a bucket"):
         list(protocol.service(context).ports(listener))
+
+
+@pytest.mark.parametrize("proved", [False, True])
+def test_edges_take_turns(hub: Hub, proved: bool) -> None:
+    """By the name that they prove; or else by address, as anybody may say many names."""
+    hub.steps = []
+
+    def comes(node: str, peer: str) -> None:
+        name = f"of {node}" if proved else None
+        hub.connect(HELLO, encode(Life(node, A)), peer=peer, principal=name)
+
+    for number in range(6):
+        comes(f"many-{number}", "192.0.2.1:4711")
+    comes("other", "192.0.2.2:4711")
+    order = []
+    while hub.steps:
+        [do, _] = hub.steps[0]
+        assert isinstance(do, partial)
+        order.append(do.args[0].node)
+        hub.step()
+    last = order.index("other")
+    assert last == (6 if proved else 5)  # four were in threads, and one was next
+
+
+def test_many_edges_together_hold_little(hub: Hub) -> None:
+    """The more there are the less of a file is gathered before it is written."""
+    edge = hub.connect(HELLO, LIFE)
+    hub.connections.update(object() for _ in range(1000))
+    hub.steps = []
+    edge.say(encode(File(Sent(1).name, A, 100_000, "0" * 64)))
+    hub.step()
+    edge.say(*[data(bytes(10_000))] * 4)
+    assert len(hub.steps) == 1
+    hub.step()
+    assert next(hub.directories.spool.iterdir()).stat().st_size == 20_000
