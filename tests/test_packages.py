@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import validate
 from packaging.requirements import Requirement
 
 from gateway import config
@@ -51,6 +50,8 @@ def locked(name: str) -> dict[str, str]:
 @pytest.mark.needs_go
 def test_the_compose_file_fits_its_schema() -> None:
     """That of the Compose specification, as its own library has it."""
+    from jsonschema import validate  # a second, which each worker would take
+
     done = subprocess.run(
         ["go", "mod", "download", "-json", COMPOSE_GO],
         capture_output=True,

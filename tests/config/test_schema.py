@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
 
 from gateway import config
 from gateway.config.model import Config
 from gateway.sdk.section import Section
 from gateway.sdk.units import Number, Size, Time
+
+if TYPE_CHECKING:
+    from jsonschema import Draft7Validator
 
 EXAMPLE = Path(__file__).parents[2] / "conf" / "gateway.yaml"
 
@@ -52,6 +54,8 @@ def keys(value: Any) -> Iterator[str]:
 @pytest.fixture
 def schema() -> Draft7Validator:
     """The schema, which is one."""
+    from jsonschema import Draft7Validator  # a second, which each worker would take
+
     Draft7Validator.check_schema(config.json_schema())
     return Draft7Validator(config.json_schema())
 

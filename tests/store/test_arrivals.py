@@ -217,31 +217,44 @@ def with_fewer_rows_than_it_says() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "name", "why"),
+    ("made", "name", "why"),
     [
-        (inflated(), "", "a page of its column node has more than 8388608 bytes"),
-        (with_a_large_footer(8 << 20), "", "its footer has more than 8388608 bytes"),
-        (with_a_large_footer(1 << 15), "", "its footer has a string of 32768 bytes"),
-        (with_many_columns(2_700_000), "", "its footer has more in its lists"),
-        (with_fewer_rows_than_it_says(), "", "its lsns end with 2"),
-        (b"short", "", "can not be read|too small|size"),
-        (b"no Parquet at all", "", "Parquet magic bytes not found|can not be read"),
-        (Sent(2).data, "", "where lsn 1 should be, it has 2"),
-        (Sent(1, 2).data, "", "it has 2 events"),
-        (Sent(1, node="other").data, "", "it has events of other nodes"),
-        (Sent(1, by=B).data, "", "another incarnation than a"),
+        (inflated, "", "a page of its column node has more than 8388608 bytes"),
+        (
+            lambda: with_a_large_footer(8 << 20),
+            "",
+            "its footer has more than 8388608 bytes",
+        ),
+        (
+            lambda: with_a_large_footer(1 << 15),
+            "",
+            "its footer has a string of 32768 bytes",
+        ),
+        (lambda: with_many_columns(2_700_000), "", "its footer has more in its lists"),
+        (with_fewer_rows_than_it_says, "", "its lsns end with 2"),
+        (lambda: b"short", "", "can not be read|too small|size"),
+        (
+            lambda: b"no Parquet at all",
+            "",
+            "Parquet magic bytes not found|can not be read",
+        ),
+        (lambda: Sent(2).data, "", "where lsn 1 should be, it has 2"),
+        (lambda: Sent(1, 2).data, "", "it has 2 events"),
+        (lambda: Sent(1, node="other").data, "", "it has events of other nodes"),
+        (lambda: Sent(1, by=B).data, "", "another incarnation than a"),
     ],
 )
 def test_what_is_no_file_of_that_node(
     make: Callable[..., Arrivals],
     directories: Directories,
-    data: bytes,
+    made: Callable[[], bytes],
     name: str,
     why: str,
 ) -> None:
     """A reader of the spool relies on what a name says: what does not keep to it never gets
     there.
     """
+    data = made()
     bringing = make().bring(Life("edge", A), "shop")
     bringing.begin(wrong(data, name))
     bringing.write([data])
