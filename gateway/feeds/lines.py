@@ -13,12 +13,14 @@ it was written, on one line: `payload`.  Other text is `payload_text`, anything 
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from gateway.event import Rows, Stored
@@ -31,6 +33,7 @@ _check = msgspec.json.Decoder(msgspec.Raw).decode  # raises if it is not JSON
 
 #: Columns that are the same for many events in a row, in their order in a line.
 _FRONT = ("protocol", "listener", "session", "peer", "principal", "channel", "kind")
+_BACK = ("content_type", "flaw")
 
 
 def gap(first: int, last: int) -> bytes:
@@ -42,37 +45,45 @@ def of_rows(
     node: str,
     stored: Stored,
     rows: Rows,
-    chosen: Iterable[int],
+    chosen: Sequence[int],
     incarnation: str = "",
 ) -> tuple[list[bytes], list[int]]:
-    """Lines of the *chosen* rows of a batch, and their lsns."""
+    """Lines of the *chosen* rows of a batch, in order, and their lsns."""
     batch, first = stored.batch, stored.lsn
     origin, seqs = batch.origin, rows.seqs
     payloads = list(rows.each()) if len(rows.ends) else rows.payloads
     attributes = {**origin.attributes, **rows.attributes}
     fixed = (origin.protocol, origin.listener, origin.session, origin.peer)
     begin = _begin(node, incarnation)
+    if not (rows.channels or rows.kinds or rows.content_types or rows.flaws):
+        names = (*fixed, origin.principal, rows.channel, rows.kind)
+        tail = _tail(rows.content_type, None, attributes)
+        lsns = [first + row for row in chosen]
+        if len(chosen) < len(payloads):
+            payloads = [payloads[row] for row in chosen]
+            seqs = None if seqs is None else [seqs[row] for row in chosen]
+        front = _front(batch.received_at, names)
+        return _alike(begin, lsns, front, seqs, tail, payloads), lsns
     fronts: dict[Any, bytes] = {}
     tails: dict[Any, tuple[bytes, bool]] = {}
     lines: list[bytes] = []
-    lsns: list[int] = []
+    lsns = []
     for row in chosen:
         place = (
             rows.channels.get(row, rows.channel),
             rows.kinds.get(row, rows.kind),
         )
-        front = fronts.get(place)
-        if front is None:
+        if place not in fronts:
             names = (*fixed, origin.principal, *place)
-            front = fronts[place] = _front(batch.received_at, names)
+            fronts[place] = _front(batch.received_at, names)
         sort = rows.content_types.get(row, rows.content_type), rows.flaws.get(row)
-        tail = tails.get(sort)
-        if tail is None:
-            tail = tails[sort] = _tail(*sort, attributes)
+        if sort not in tails:
+            tails[sort] = _tail(*sort, attributes)
         number = b"" if seqs is None else b',"seq":%d' % seqs[row]
         lsn = first + row
-        payload = _payload(payloads[row], json=tail[1])
-        lines.append(b"%b%d%b%b%b%b" % (begin, lsn, front, number, tail[0], payload))
+        front, (back, json) = fronts[place], tails[sort]
+        payload = _payload(payloads[row], json=json)
+        lines.append(b"%b%d%b%b%b%b" % (begin, lsn, front, number, back, payload))
         lsns.append(lsn)
     return lines, lsns
 
@@ -82,58 +93,108 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
     incarnation.
     """
     incarnation = (events.schema.metadata or {}).get(KEY, b"").decode()
-    lsns: list[int] = events.column("lsn").to_pylist()
+    lsns: list[int] = events.column("lsn").to_numpy().tolist()
+    if not lsns:
+        return [], []
     payloads = events.column("payload").to_pylist()
-    seqs = events.column("seq").to_pylist()
-    begins = _words(events, "node")
-    fronts, tails = _fronts(events), _tails(events)
-    lines = []
-    for node, lsn, front, seq, tail, payload in zip(
-        begins, lsns, fronts, seqs, tails, payloads, strict=True
-    ):
-        number = b"" if seq is None else b',"seq":%d' % seq
-        shown = _payload(payload, json=tail[1])
-        lines.append(
-            b"%b%d%b%b%b%b"
-            % (_begin(node or "", incarnation), lsn, front, number, tail[0], shown)
+    seqs, seq_nulls = _numbers(events.column("seq"))
+    words = {name: events.column(name) for name in ("node", *_FRONT, *_BACK)}
+    times = events.column("received_at").cast(pa.int64()).to_numpy()
+    codes = [_numbers(column.indices)[0] for column in words.values()]
+    pairs = _pairs(events.column("attributes"))
+    dictionaries = [column.dictionary.to_pylist() for column in words.values()]
+    lines: list[bytes] = []
+    starts = _starts([times, seq_nulls, *codes], pairs)
+    for start, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
+        node, *front, content_type, flaw = (
+            None if code[start] < 0 else given[code[start]]
+            for code, given in zip(codes, dictionaries, strict=True)
+        )
+        lines += _alike(
+            _begin(node or "", incarnation),
+            lsns[start:end],
+            _front(int(times[start]), tuple(front)),
+            None if seq_nulls[start] else seqs[start:end].tolist(),
+            _tail(content_type or "", flaw, dict(pairs[start]) if pairs else {}),
+            payloads[start:end],
         )
     return lines, lsns
 
 
-def _fronts(events: pa.RecordBatch) -> Iterator[bytes]:
-    times = events.column("received_at").cast(pa.int64()).to_pylist()
-    kept: dict[Any, bytes] = {}
-    for key in zip(times, *(_words(events, name) for name in _FRONT), strict=True):
-        front = kept.get(key)
-        if front is None:
-            front = kept[key] = _front(key[0], key[1:])
-        yield front
+def _numbers(column: pa.Array) -> tuple[Any, Any]:
+    """A column's numbers, -1 where there is none, and where that is."""
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
+    if column.null_count:
+        column = column.fill_null(-1)
+    return column.to_numpy(), nulls
 
 
-def _tails(events: pa.RecordBatch) -> Iterator[tuple[bytes, bool]]:
-    maps = events.column("attributes")
+def _pairs(maps: pa.MapArray) -> list[tuple[tuple[str, str], ...]]:
+    """The names and values of each map; none at all if all are empty."""
     offsets = maps.offsets.to_pylist()
+    if offsets[0] == offsets[-1]:
+        return []
     # Of all the child's values: offsets are theirs, whatever was sliced.
     names, values = maps.keys.to_pylist(), maps.items.to_pylist()
-    kept: dict[Any, tuple[bytes, bool]] = {}
-    types, flaws = _words(events, "content_type"), _words(events, "flaw")
-    for row, (content_type, flaw) in enumerate(zip(types, flaws, strict=True)):
-        begin, end = offsets[row], offsets[row + 1]
-        pairs = tuple(zip(names[begin:end], values[begin:end], strict=True))
-        key = content_type, flaw, pairs
-        tail = kept.get(key)
-        if tail is None:
-            tail = kept[key] = _tail(content_type or "", flaw, dict(pairs))
-        yield tail
-
-
-def _words(events: pa.RecordBatch, name: str) -> list[str | None]:
-    """A dictionary column; each word is one object, however often it is there."""
-    column = events.column(name)
-    words = column.dictionary.to_pylist()
     return [
-        None if code is None else words[code] for code in column.indices.to_pylist()
+        tuple(zip(names[begin:end], values[begin:end], strict=True))
+        for begin, end in pairwise(offsets)
     ]
+
+
+def _starts(columns: Sequence[Any], others: Sequence[Any]) -> list[int]:
+    """Where rows begin that are not like the one before."""
+    new = np.zeros(len(columns[0]), bool)
+    new[0] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    for row, (before, now) in enumerate(pairwise(others), 1):
+        new[row] |= before != now
+    found: list[int] = np.flatnonzero(new).tolist()
+    return found
+
+
+def _alike(
+    begin: bytes,
+    lsns: Sequence[int],
+    front: bytes,
+    seqs: Sequence[int] | None,
+    tail: tuple[bytes, bool],
+    payloads: Sequence[bytes],
+) -> list[bytes]:
+    """Lines of events that differ in nothing but lsn, number and payload."""
+    back, json = tail
+    if json and _are_lines(payloads):
+        back, end = back + b',"payload":', b"}"
+    else:
+        end = b""
+        payloads = [_payload(payload, json=json) for payload in payloads]
+    begin, front, back = (_plain(each) for each in (begin, front, back))
+    if seqs is None:
+        form = b"%b%%d%b%b%%b%b" % (begin, front, back, end)
+        return [form % each for each in zip(lsns, payloads, strict=True)]
+    form = b'%b%%d%b,"seq":%%d%b%%b%b' % (begin, front, back, end)
+    return [form % each for each in zip(lsns, seqs, payloads, strict=True)]
+
+
+def _plain(text: bytes) -> bytes:
+    """As a part of a format that stands for itself."""
+    return text.replace(b"%", b"%%")
+
+
+def _are_lines(payloads: Sequence[bytes]) -> bool:
+    """Each is JSON, and on one line."""
+    joined = b",".join(payloads)
+    if b"\n" in joined or b"\r" in joined:
+        return False
+    try:
+        if not joined.isascii():
+            joined.decode()
+        for _ in map(_check, payloads):
+            pass
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 @lru_cache(16)

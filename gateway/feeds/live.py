@@ -10,8 +10,10 @@ too much for this process, or for one follower, is skipped, and the follower is 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Any
 
 from attrs import define
@@ -215,17 +217,17 @@ def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:
     """Of moderate size: one of them is what a follower takes at once."""
     elements, lasts = encoded
     found: list[Chunk] = []
-    begin = size = 0
-    for at, element in enumerate(elements):
-        if at > begin and (
-            size + len(element) > _CHUNK_BYTES or at - begin >= _CHUNK_ELEMENTS
-        ):
-            behind = lasts[at - 1] + 1
-            found.append(Chunk(first, behind, elements[begin:at], lasts[begin:at]))
-            first, begin, size = behind, at, 0
-        size += len(element)
-    found.append(Chunk(first, end, elements[begin:], lasts[begin:]))
-    return found
+    totals = list(accumulate(map(len, elements)))
+    begin = before = 0
+    while True:
+        stop = bisect_right(totals, before + _CHUNK_BYTES)
+        at = min(max(stop, begin + 1), begin + _CHUNK_ELEMENTS)
+        if at >= len(elements):
+            found.append(Chunk(first, end, elements[begin:], lasts[begin:]))
+            return found
+        behind = lasts[at - 1] + 1
+        found.append(Chunk(first, behind, elements[begin:at], lasts[begin:at]))
+        first, begin, before = behind, at, totals[at - 1]
 
 
 class TapSource:

@@ -40,7 +40,7 @@ class Chunk:
         self.lasts = lasts
         """The lsn of the last event of each element."""
         copies = 2 if max(map(len, elements), default=0) <= _ENCODED_BYTES else 1
-        self.size = sum(copies * len(each) + _OVERHEAD for each in elements)
+        self.size = copies * sum(map(len, elements)) + _OVERHEAD * len(elements)
         """Bytes of memory, with the messages that followers share."""
         self.waiting = 0
         """Followers that have not passed it."""
