@@ -39,7 +39,6 @@ from gateway.sdk.protocol import Post, Statistics, Unusable
 from gateway.store.bursts import Bursts
 
 _CHECK_SECONDS = 1.0
-_PUBLISHING = "what the last run left is being published (ack: spool)"
 _STOPPING = "stopping"
 
 
@@ -130,9 +129,9 @@ class Running:
         if storage.ready.called:
             self.serve()
         else:
-            self._phase = _PUBLISHING
-            self._log.info("Senders wait: {why}", why=_PUBLISHING)
-            notify.ready(_PUBLISHING)
+            self._phase = why = storage.waits_for
+            self._log.info("Senders wait: {why}", why=why)
+            notify.ready(why or "")
             storage.ready.addCallback(lambda _: self.serve())
 
     def serve(self) -> None:

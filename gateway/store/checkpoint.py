@@ -12,6 +12,10 @@ published and every memory has been saved with all that the segment holds.
        `.<name>.state`; sync it; rename it to `<name>.state`; sync the directory
     3. remove the segments that are covered
 
+A start without a state file of each memory saves them first, and `known` says when that
+is done: only a state file tells the next start that a protocol remembers, and senders whose
+batches without events it would let go of have to wait for it.
+
 A crash anywhere leaves the old or the new file of each memory.  With an old file all of
 the covered segments are there.  With a new one any of them may be: they are replayed
 over a state that has them already, and that changes nothing, because a memory can tell
@@ -118,6 +122,8 @@ class Checkpoint:
         self.trouble: str | None = None
         """Why it can not be saved now."""
         self._stopped = False
+        self.known: Deferred[None] = Deferred()
+        """Fires when there is a state file of each memory."""
 
     @property
     def reserved_bytes(self) -> int:
@@ -203,7 +209,9 @@ class Checkpoint:
             except RAISED as why:
                 raise Unreadable(failure(name, "memory.start", why)) from why
         there = saved_names(self._directory, self._disk) if self._memories else []
-        if self._kept or len(there) < len(self._memories):
+        if len(there) == len(self._memories):
+            self.known.callback(None)
+        if self._kept or not self.known.called:
             self._save()
 
     # -- while it runs --------------------------------------------------------
@@ -220,7 +228,9 @@ class Checkpoint:
 
     def _schedule(self) -> None:
         """Save now, later, or not."""
-        if self._saving is not None or self._stopped or not self._kept:
+        if self._saving is not None or self._stopped:
+            return
+        if self.known.called and not self._kept:
             return
         most = max(self._most_bytes, _SHARE * self.reserved_bytes)
         if self.kept_bytes >= most and self.trouble is None:
@@ -273,6 +283,8 @@ class Checkpoint:
         self._room.state_bytes = await self._in_thread(self._write, states)
         self.saved += 1
         self.saved_at = self._clock.seconds()
+        if not self.known.called:
+            self.known.callback(None)
         await self._in_thread(self._remove, self._kept[:covered])
         self.kept_bytes -= sum(sealed.bytes for sealed in self._kept[:covered])
         del self._kept[:covered]

@@ -200,10 +200,17 @@ class _Handing:
 
     def uploaded(self) -> None:
         """Let senders come if nothing is left that they wait for."""
-        if self._left_here():
-            return
-        if not (self._left or self.ready.called):
+        if self.waits_for is None and not self.ready.called:
             self.ready.callback(None)
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why senders may not come yet."""
+        if not self._checkpoint.known.called:
+            return "what protocols remember is being written for the first time"
+        if self._left or self._left_here():
+            return "what the last run left is being published (ack: spool)"
+        return None
 
     def _left_here(self) -> bool:
         """Whether senders wait for files that the last run left to be in the bucket."""
@@ -538,9 +545,9 @@ class Storage:
         self.bucket_looks = self._looks()
         """At what is done in the bucket by the job or by consumers, if that matters here."""
         self.ready = self._handing.ready
-        """Fires when senders may be served: when `start` is called, or, with `ack: spool`,
-        when what the last run left is published.  Who resumes is told of it, and that is
-        an acknowledgement."""
+        """Fires when senders may be served: when there is a state file of each memory, and,
+        with `ack: spool`, what the last run left is published.  Who resumes is told of it,
+        and that is an acknowledgement."""
 
     def _looks(self) -> BucketLooks | None:
         opened, spool = self._opened, self.spool
@@ -574,6 +581,11 @@ class Storage:
             "how far the Spark job is behind is not known",
             machine.threads,
         )
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why it is not `ready`."""
+        return self._handing.waits_for
 
     @property
     def acknowledged_lsn(self) -> int:
@@ -620,7 +632,7 @@ class Storage:
         self.checkpoint.start()
         if self.bucket_looks is not None:
             self.bucket_looks.start()
-        self._handing.uploaded()
+        self.checkpoint.known.addCallback(lambda _: self._handing.uploaded())
 
     async def stop(self) -> None:
         """Everything acknowledged is published, and remembered."""

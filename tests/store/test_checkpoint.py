@@ -240,6 +240,19 @@ def test_the_first_start_leaves_a_file(place: Place) -> None:
     assert saved_names(place.state / "nowhere", place.disk) == []
 
 
+def test_a_first_file_that_can_not_be_written_is_tried_again(place: Place) -> None:
+    """Until it is there, whoever asks is told that nothing would remember yet."""
+    checkpoint, _ = place.checkpoint()
+    place.disk.failures = 1
+    checkpoint.recover([], [])
+    checkpoint.start()
+    assert not checkpoint.known.called
+    place.clock.advance(10)
+    assert checkpoint.known.called
+    assert saved_names(place.state, place.disk) == ["words"]
+    assert not place.clock.getDelayedCalls()
+
+
 def test_a_failure_lets_nothing_go_and_is_tried_again(
     place: Place, logged: list[dict[str, Any]]
 ) -> None:
