@@ -7,5 +7,7 @@ scores     the Spark job, with a streaming query whose results are pushed to pla
 players    game clients that receive those pushes
 progress   a snapshot of how far the events have come, for the live view
 tables     what the lake holds, read without Spark
+cluster    `gateway demo --cluster`: many gateways, one table
+edge       `gateway demo --edge`: edges that forward to a hub
 report     the final report: audit, row counts, where everything is
 """

@@ -27,10 +27,14 @@ With --cluster: three gateways, a spool in an S3 server, a Spark of two workers,
 table of Iceberg beside the spool.  A gateway loses its disk on the way, and a worker is
 killed.  It needs: pip install 'gateway-demo[cluster]'
 
+With --edge: two small gateways without Spark forward to a hub, which has the tables.
+The line of one is cut for a while, and the other is killed.
+
 Example:
   gateway demo
   gateway demo --events 500000 --rate 20000 --directory /tmp/demo
   gateway demo --cluster
+  gateway demo --edge
 
 Exit status: 0 complete; 1 something is missing or failed; 2 wrong use.
 """
@@ -53,13 +57,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--rate", type=int, default=1_000, metavar="R",
         help="events a second of each sender (default: 1000)",
     )  # fmt: skip
-    _add_cluster(parser)
+    _add_kinds(parser)
 
 
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_kinds(parser: argparse.ArgumentParser) -> None:
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
         "--cluster", action="store_true",
         help="many gateways, one table: on object storage and a cluster",
+    )  # fmt: skip
+    kinds.add_argument(
+        "--edge", action="store_true",
+        help="two edges forward to a hub, over a line that is cut",
     )  # fmt: skip
     parser.add_argument(
         "--jars", type=Path, metavar="DIR",
@@ -83,6 +92,8 @@ def run(args: argparse.Namespace) -> int:
         raise WrongUse("the demo needs Spark: pip install 'gateway[spark]'")
     console = _console()
     try:
+        if args.edge:
+            return _run_edge(args, console)
         setup = prepare(args.directory.absolute())
         with Processes(setup).running() as processes:
             _start(processes, args.events, args.rate, console)
@@ -95,6 +106,12 @@ def run(args: argparse.Namespace) -> int:
     except (Failed, OSError) as why:
         console.print(f"[bold red]The demo failed:[/] {why}", highlight=False)
         return 1
+
+
+def _run_edge(args: argparse.Namespace, console: Console) -> int:
+    from gateway_demo.edge.run import run
+
+    return 0 if run(args.directory.absolute(), args.events, args.rate, console) else 1
 
 
 def _run_cluster(args: argparse.Namespace) -> int:

@@ -11,16 +11,32 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from gateway_demo.setup import Setup, Traffic
 
-__all__ = ["Demo", "Failed", "Process", "Processes", "Sender", "status_of", "tail"]
+__all__ = [
+    "Demo",
+    "Failed",
+    "Gateway",
+    "Process",
+    "Processes",
+    "Sender",
+    "says",
+    "status_of",
+    "tail",
+    "wait_for",
+]
 
 _START_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _STOP_SECONDS = 60.0
+_LOOK_SECONDS = 0.1
+
+#: `twistd` of this Python, whichever scripts are beside it.
+_TWISTD = "from twisted.scripts.twistd import run; run()"
 
 
 class Failed(Exception):
@@ -122,6 +138,26 @@ class Sender(Process):
             )
         totals: Mapping[str, Any] = json.loads(self.log.read_text().splitlines()[-1])
         return totals
+
+
+class Gateway(Process):
+    """A daemon with that configuration, which writes its log beside it."""
+
+    def __init__(self, name: str, config: Path, admin: str) -> None:
+        self._admin = admin
+        command = [sys.executable, "-c", _TWISTD, "-n", "--pidfile=", "gateway"]
+        log = config.with_name(f"{name}.log")
+        super().__init__(name, [*command, "--config", str(config)], log)
+
+    def ready(self) -> None:
+        """Wait until it takes events."""
+
+        def ready() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(status_of(self._admin).get("ready"))
+            return False
+
+        wait_for(ready, self, _READY_SECONDS)
 
 
 class Demo(ABC):
@@ -282,3 +318,21 @@ def tail(path: Path, lines: int = 15) -> str:
     """The last lines of a log."""
     text = path.read_text(errors="replace").splitlines()[-lines:]
     return os.linesep.join(f"  | {line}" for line in text) or "  (it said nothing)"
+
+
+def says(process: Process, text: str) -> Callable[[], bool]:
+    """Whether its log has this by now."""
+    return lambda: text in process.log.read_text(errors="replace")
+
+
+def wait_for(look: Callable[[], bool], process: Process, seconds: float) -> None:
+    """Until *look* is true.  Raises `Failed` if the process ends, or after *seconds*."""
+    end = time.monotonic() + seconds
+    while not look():
+        process.check()
+        if time.monotonic() > end:
+            raise Failed(
+                f"{process.name} is not ready after {seconds:.0f} s; the end of"
+                f" {process.log}:\n{tail(process.log)}"
+            )
+        time.sleep(_LOOK_SECONDS)

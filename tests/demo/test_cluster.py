@@ -107,7 +107,12 @@ def test_all_that_is_missing_is_told_at_once(
     ):
         assert word in text
     args = SimpleNamespace(
-        cluster=True, directory=tmp_path / "demo", events=1, rate=1, jars=None
+        cluster=True,
+        edge=False,
+        directory=tmp_path / "demo",
+        events=1,
+        rate=1,
+        jars=None,
     )
     with pytest.raises(WrongUse, match="gateway-demo\\[cluster\\]"):
         command.run(args)  # type: ignore[arg-type]

@@ -7,8 +7,7 @@ import json
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,25 @@ from gateway.store.bucket import Bucket
 from gateway.store.lake import committed, health_path
 from gateway.store.s3 import bucket_of
 from gateway_demo.cluster.setup import Node, Setup
-from gateway_demo.processes import Demo, Failed, Process, Sender, status_of, tail
+from gateway_demo.processes import (
+    Demo,
+    Failed,
+    Gateway,
+    Process,
+    Sender,
+    says,
+    status_of,
+    wait_for,
+)
 
 __all__ = ["Processes"]
 
 _START_SECONDS = 120.0
 _JOB_SECONDS = 600.0
 """Jars are fetched meanwhile, for the first time."""
-_LOOK = 0.1
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _WORKERS = 2
-
-#: `twistd` of this Python, whichever scripts are beside it.
-_TWISTD = "from twisted.scripts.twistd import run; run()"
 
 
 class Processes(Demo):
@@ -43,7 +47,7 @@ class Processes(Demo):
         self.server: Process | None = None
         self.master: Process | None = None
         self.workers: list[Process] = []
-        self.gateways: dict[str, Process] = {}
+        self.gateways: dict[str, Gateway] = {}
         self.job: Process | None = None
         self.lost: set[str] = set()
         """Names of processes that were killed on purpose, and are not back."""
@@ -66,7 +70,7 @@ class Processes(Demo):
             self.setup.directory / "s3.log",
             seaweed.environment,
         )
-        _wait(seaweed.takes_objects, self.server, _START_SECONDS)
+        wait_for(seaweed.takes_objects, self.server, _START_SECONDS)
 
     def start_cluster(self) -> None:
         """Start Spark's master and workers, and wait until the master has them."""
@@ -88,7 +92,9 @@ class Processes(Demo):
             directory / "master.log",
             more,
         )
-        _wait(_says(self.master, "Starting Spark master"), self.master, _START_SECONDS)
+        wait_for(
+            says(self.master, "Starting Spark master"), self.master, _START_SECONDS
+        )
         for number in range(1, _WORKERS + 1):
             name = f"worker-{number}"
             words = [*local, "--cores", "1", "--memory", "1g"]
@@ -105,13 +111,13 @@ class Processes(Demo):
                 )
             )  # fmt: skip
         for worker in self.workers:
-            there = _says(worker, "Successfully registered with master")
-            _wait(there, worker, _START_SECONDS)
+            there = says(worker, "Successfully registered with master")
+            wait_for(there, worker, _START_SECONDS)
 
     def start_job(self) -> None:
         """Start the Spark job, once it can make its table, and wait until it reads."""
         assert self.server is not None
-        _wait(self.setup.server.takes_tables, self.server, _START_SECONDS)
+        wait_for(self.setup.server.takes_tables, self.server, _START_SECONDS)
         self.job = Process(
             "the Spark job",
             [
@@ -122,7 +128,7 @@ class Processes(Demo):
             {"SPARK_LOCAL_IP": "127.0.0.1"},
         )  # fmt: skip
         try:
-            _wait(_says(self.job, '"running"'), self.job, _JOB_SECONDS)
+            wait_for(says(self.job, '"running"'), self.job, _JOB_SECONDS)
         except Failed as why:
             raise Failed(
                 f"{why}\nIts jars come from Maven Central.  Where that is out of reach,"
@@ -132,20 +138,9 @@ class Processes(Demo):
 
     def start_gateway(self, node: Node) -> None:
         """Start it and wait until it takes events."""
-        command = [sys.executable, "-c", _TWISTD, "-n", "--pidfile=", "gateway"]
-        process = self.gateways[node.name] = Process(
-            node.name,
-            [*command, "--config", str(node.config)],
-            self.setup.directory / f"{node.name}.log",
-        )
+        self.gateways[node.name] = Gateway(node.name, node.config, node.admin)
         self.lost.discard(node.name)
-
-        def ready() -> bool:
-            with contextlib.suppress(OSError):
-                return bool(self.status(node).get("ready"))
-            return False
-
-        _wait(ready, process, _START_SECONDS)
+        self.gateways[node.name].ready()
 
     def start_senders(self, events: int, rate: int) -> None:
         """Start all; *events* of each, *rate* a second."""
@@ -217,21 +212,3 @@ class Processes(Demo):
             self.master,
             self.server,
         )
-
-
-def _says(process: Process, text: str) -> Callable[[], bool]:
-    """Whether its log has this by now."""
-    return lambda: text in process.log.read_text(errors="replace")
-
-
-def _wait(look: Callable[[], bool], process: Process, seconds: float) -> None:
-    """Until *look* is true.  Raises `Failed` if the process ends, or after *seconds*."""
-    end = time.monotonic() + seconds
-    while not look():
-        process.check()
-        if time.monotonic() > end:
-            raise Failed(
-                f"{process.name} is not ready after {seconds:.0f} s; the end of"
-                f" {process.log}:\n{tail(process.log)}"
-            )
-        time.sleep(_LOOK)

@@ -1,0 +1,145 @@
+"""The demo of edges from its start to its proof."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.spoken import size
+from gateway_demo import tables
+from gateway_demo.edge.faults import Faults
+from gateway_demo.edge.processes import Processes
+from gateway_demo.edge.progress import Progress
+from gateway_demo.edge.setup import prepare
+from gateway_demo.processes import Failed
+from gateway_demo.report import show_senders
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gateway_demo.edge.setup import Setup
+
+__all__ = ["run"]
+
+_DRAIN_SECONDS = 240.0
+"""Without a row more, after everything was sent."""
+_LINES_SECONDS = 3.0
+_LOOK = 0.3
+
+
+def run(directory: Path, events: int, rate: int, console: Console) -> bool:
+    """Whether every acknowledged event is in the hub's tables at the end, once.
+
+    Raises `processes.Failed`, `demo.setup.NotADemo`, OSError.
+    """
+    setup = prepare(directory)
+    with Processes(setup).running() as processes:
+        _start(processes, console)
+        processes.start_senders(events, rate)
+        first, second = setup.edges
+        faults = Faults(
+            processes,
+            first,
+            second,
+            events // 4,
+            lambda text: console.print(f"[bold yellow]{text}[/]"),
+        )
+        _follow(processes, faults, console)
+        complete = _prove(processes, console)
+    _show_places(setup, console)
+    return complete
+
+
+def _start(processes: Processes, console: Console) -> None:
+    setup = processes.setup
+    console.rule("[bold]gateway demo --edge")
+    console.print(f"Everything goes to {setup.directory}")
+    console.print("The hub's Spark job starts (10 to 30 seconds) …")
+    processes.start()
+    for node in (setup.hub, *setup.edges):
+        to = f", forwards to tls://localhost:{node.line}" if node.line else ""
+        console.print(f"  {node.name:<8} live page http://{node.admin}/{to}")
+
+
+def _follow(processes: Processes, faults: Faults, console: Console) -> None:
+    """Show the progress, with its faults, until all is in the tables."""
+    from rich.live import Live
+
+    begun = said = moved = time.monotonic()
+    rows = 0
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        while True:
+            processes.check()
+            now = time.monotonic()
+            progress = Progress.now(processes, now - begun)
+            if console.is_terminal:
+                live.update(progress.table())
+            elif now - said >= _LINES_SECONDS:
+                said = now
+                console.print(progress.line())
+            faults.look(progress)
+            if progress.done and faults.all:
+                break
+            if progress.in_tables != rows or not progress.sent:
+                rows, moved = progress.in_tables, now
+            elif progress.done and not faults.all:
+                raise Failed(
+                    "everything was in the tables before anything could be cut and "
+                    "killed; send more: --events"
+                )
+            elif now - moved > _DRAIN_SECONDS:
+                raise Failed(
+                    f"the tables do not catch up; see {processes.setup.directory}"
+                )
+            time.sleep(_LOOK)
+    console.print(progress.table())
+
+
+def _prove(processes: Processes, console: Console) -> bool:
+    """Ask the command that anybody would, while all gateways run."""
+    setup = processes.setup
+    console.rule("[bold]the proof")
+    acknowledged = show_senders(processes.senders, console, again=True)
+    for edge in setup.edges:
+        carried = size(processes.lines[edge.name].carried)
+        console.print(f"  {carried} went over the line of {edge.name}")
+    rows = tables.event_rows(setup.hub.data / "lake")
+    console.print(f"  rows in the hub's tables {rows:>9,}")
+    noted = [str(sender.acknowledged_ids) for sender in processes.senders]
+    words = ["audit", "--config", str(setup.hub.config)]
+    for edge in setup.edges:
+        words += ["--gateway", edge.admin]
+    for each in noted:
+        words += ["--acknowledged", each]
+    console.print(f"$ gateway {' '.join(words)}", markup=False, soft_wrap=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    console.print(done.stdout + done.stderr, markup=False, soft_wrap=True)
+    ids = len(set(processes.acknowledged_ids()))
+    if done.returncode == 0 and ids == acknowledged:
+        console.print(
+            f"[bold green]complete: {acknowledged:,} events that {len(setup.edges)} edges "
+            "acknowledged are in the hub's tables, none is missing or doubled[/]"
+        )
+        return True
+    console.print(
+        f"[bold red]INCOMPLETE[/]: {acknowledged:,} events were acknowledged, {ids:,} ids "
+        f"noted; see {setup.directory}"
+    )
+    return False
+
+
+def _show_places(setup: Setup, console: Console) -> None:
+    console.rule("[bold]where everything is")
+    names = ", ".join(node.config.name for node in (setup.hub, *setup.edges))
+    console.print(f"  configurations  {names} in {setup.directory}")
+    console.print(f"  tables          {setup.hub.data / 'lake'}/events")
+    console.print(f"  logs            {setup.directory}/*.log")
+    console.print("docs/edge.md has the same for more than one machine.")
