@@ -1,4 +1,4 @@
-"""What the digests in spool files cost a published event.
+"""What the digests in spool files cost a published event: BLAKE3 of payloads, SHA-256 of files.
 
 Files of Beats-like events are written as the spool writes them, in memory; then their
 payloads and their bytes are hashed again, alone.  CPU of one thread; the interpreter is

@@ -224,7 +224,7 @@ class _Reader:
                 SpoolFile(path, file.node, file.first, file.last),
                 link,
                 digests.said(metadata, digests.PREVIOUS_KEY),
-                digests.PAYLOADS_KEY in metadata,
+                digests.PAYLOADS_KEY in metadata or digests.SHA256_KEY in metadata,
                 digests.said(metadata, KEY) or "",
             )
         return self._read[key]

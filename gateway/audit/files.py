@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from gateway.audit.lake import Problem, Unusable, columns
 from gateway.audit.ranges import Ranges
@@ -54,32 +53,25 @@ def runs_in(
     Raises `Unusable`, FileNotFoundError, PermissionError.
     """
     runs: list[tuple[int, int]] = []
-    payloads = digests.PayloadDigest()
-    for node, _, lsns in columns(file.path, payloads):
+    wanted = {"it says": digests.payloads_said(digests.metadata_of(file.path))}
+    if entry is not None:
+        wanted["the catalog says"] = entry.said
+    found = {each.key: digests.PayloadDigest(each.key) for each in wanted.values()}
+    for node, _, lsns in columns(file.path, *found.values()):
         if node != file.node:
             raise Unusable(f"it has an event of node {node!r}")
         ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)
         begins = np.append(0, ends[:-1] + 1)
-        found = zip(lsns[begins].tolist(), lsns[ends].tolist(), strict=True)
-        for first, last in found:
+        each = zip(lsns[begins].tolist(), lsns[ends].tolist(), strict=True)
+        for first, last in each:
             follows = runs and runs[-1][1] + 1 == first
             runs.append((runs.pop()[0] if follows else first, last))
-    _check_digests(file.path, payloads.hexdigest(), entry)
-    return runs
-
-
-def _check_digests(path: Path, found: str, entry: catalog_lines.Entry | None) -> None:
-    said = digests.said(pq.read_metadata(path).metadata, digests.PAYLOADS_KEY)
-    for who, wanted in (
-        ("it says", said),
-        ("the catalog says", entry and entry.payloads),
-    ):
-        if wanted and wanted != found:
-            raise Unusable(
-                f"its payloads were changed: their SHA-256 is {found}, {who} {wanted}"
-            )
-    if entry is not None and entry.sha256 not in ("", digests.of_file(path)):
+    for who, said in wanted.items():
+        if said and said != (payloads := found[said.key].payloads()):
+            raise Unusable(f"its payloads were changed: {payloads}, {who} {said}")
+    if entry is not None and entry.sha256 not in ("", digests.of_file(file.path)):
         raise Unusable("it is not as it was published: the catalog has another SHA-256")
+    return runs
 
 
 def _read_node(directory: Path) -> JournalContent:

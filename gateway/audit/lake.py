@@ -154,9 +154,7 @@ def identity_of(path: Path) -> Identity | None:
     return Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def columns(
-    path: Place, payloads: PayloadDigest | None = None
-) -> Iterator[tuple[str, str, Ints]]:
+def columns(path: Place, *payloads: PayloadDigest) -> Iterator[tuple[str, str, Ints]]:
     """(node, incarnation, lsns) of a Parquet file, piece by piece, none of them empty.
 
     A file without that column, as the spool's are, has incarnation "".  With *payloads*
@@ -166,10 +164,11 @@ def columns(
     with reading(path), _opened(path) as file:
         schema = file.schema_arrow
         check_columns(schema)
-        if payloads is not None:
+        if payloads:
             for batch in _whole(file):
                 if "payload" in schema.names:
-                    payloads.add(batch.column("payload"))
+                    for each in payloads:
+                        each.add(batch.column("payload"))
                 yield from _lsns(_found(batch))
             return
         wanted = ("node", "incarnation", "lsn", "flaw")

@@ -82,10 +82,10 @@ def compare_payloads(
     found = Payloads()
     catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
     entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
-    known: dict[_Name, str] = {
-        (parsed[0], entry.incarnation, *parsed[1:]): entry.payloads
+    known: dict[_Name, digests.Payloads] = {
+        (parsed[0], entry.incarnation, *parsed[1:]): entry.said
         for entry in entries.values()
-        if entry.payloads and (parsed := parse_file_name(entry.name))
+        if entry.said and (parsed := parse_file_name(entry.name))
     }
     remote = BucketFiles(bucket)
     archives = spool_files(directories.archive), remote.list(archive=True)
@@ -147,7 +147,7 @@ def _compare_file(
     file: SpoolFile,
     path: Path,
     entry: Entry | None,
-    known: dict[_Name, str],
+    known: dict[_Name, digests.Payloads],
     found: Payloads,
 ) -> None:
     """*path* is where it can be read."""
@@ -162,20 +162,20 @@ def _compare_file(
     found.archived += 1
 
 
-def _said(path: Path) -> tuple[str, str]:
-    """Who published a file, and the digest of its payloads; of one that is damaged somebody
+def _said(path: Path) -> tuple[str, digests.Payloads]:
+    """Who published a file, and what it says of its payloads; of one that is damaged somebody
     else tells.
 
     Raises FileNotFoundError.
     """
     metadata = digests.metadata_of(path)
-    return (
-        digests.said(metadata, incarnation.KEY) or "",
-        digests.said(metadata, digests.PAYLOADS_KEY) or "",
-    )
+    by = digests.said(metadata, incarnation.KEY) or ""
+    return by, digests.payloads_said(metadata)
 
 
-def _compare_rows(tables: _Tables, file: _Wanted, wanted: str, found: Payloads) -> int:
+def _compare_rows(
+    tables: _Tables, file: _Wanted, wanted: digests.Payloads, found: Payloads
+) -> int:
     """How many rows were compared."""
     rows = tables.rows(file)
     if not rows.lsns:
@@ -187,15 +187,15 @@ def _compare_rows(tables: _Tables, file: _Wanted, wanted: str, found: Payloads) 
     if payloads is None or not wanted:
         found.unknown += 1
         return 0
-    digest = digests.PayloadDigest()
+    digest = digests.PayloadDigest(wanted.key)
     digest.add(payloads)
-    if digest.hexdigest() == wanted:
+    if digest.payloads() == wanted:
         found.in_tables += 1
         found.events += len(payloads)
     else:
         why = (
             f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of"
-            f" their spool file: SHA-256 {digest.hexdigest()}, not {wanted}"
+            f" their spool file: {digest.payloads()}, not {wanted.digest}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))
     return len(payloads)

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED, SCHEMA
-from gateway.store.digests import PAYLOADS_KEY, PayloadDigest
+from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, PayloadDigest
 
 _DELETED_KEY = b"gateway.deleted"
 _ARROW_KEY = b"ARROW:schema"
@@ -70,18 +70,17 @@ def _written(file: pq.ParquetFile, masks: list[_Flags], word: str) -> bytes:
 
     words = dict(file.metadata.metadata or {})
     kind = file.metadata.row_group(0).column(0).compression.lower()
-    sink, digest = pa.BufferOutputStream(), PayloadDigest()
+    digest = PayloadDigest(SHA256_KEY if SHA256_KEY in words else PAYLOADS_KEY)
+    sink = pa.BufferOutputStream()
     with open_writer(sink, "none" if kind == "uncompressed" else kind) as writer:
         for number, mask in enumerate(masks):
             rows = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
             rows = _without(rows, mask)
             digest.add(rows["payload"])
             writer.write_table(rows, row_group_size=max(1, rows.num_rows))
-        kept = {
-            key: words[key] for key in words if key not in (_ARROW_KEY, PAYLOADS_KEY)
-        }
-        if PAYLOADS_KEY in words:
-            kept[PAYLOADS_KEY] = digest.hexdigest().encode()
+        kept = {key: words[key] for key in words if key != _ARROW_KEY}
+        if digest.key in words:
+            kept[digest.key] = digest.hexdigest().encode()
         writer.add_key_value_metadata({**kept, _DELETED_KEY: word.encode() or b"1"})
     return bytes(sink.getvalue().to_pybytes())
 

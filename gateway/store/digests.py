@@ -1,13 +1,15 @@
-"""The SHA-256 digests of spool files: of a file's payloads, and of the file before it.
+"""The digests of spool files: of a file's payloads, and of the file before it.
 
-    gateway.payloads   of the payloads of all rows, in their order (that of the lsns): of
-                       their bytes, one payload after the other; then of their lengths,
-                       each as int64, little-endian; then of their number, likewise
-    gateway.previous   of all bytes of the node's file before this one, as `sha256sum`
-                       prints it; 64 zeros in the first file of a node; not there if the
-                       gateway did not know it
+    gateway.payloads.blake3
+                       BLAKE3 of the payloads of all rows, in their order (that of the
+                       lsns): of their bytes, one payload after the other; then of their
+                       lengths, each as int64, little-endian; then of their number, likewise
+    gateway.payloads   SHA-256 of the same, in files of earlier versions instead
+    gateway.previous   SHA-256 of all bytes of the node's file before this one, as
+                       `sha256sum` prints it; 64 zeros in the first file of a node; not
+                       there if the gateway did not know it
 
-Both stand in the file's own key-value metadata, as hex digits.  The digest of a whole file
+They stand in the file's own key-value metadata, as hex digits.  The digest of a whole file
 is its *link*: it covers the link before it, so the newest one stands for all files.  The
 catalog has the links of the newest files, and the mark the newest.
 
@@ -20,13 +22,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-PAYLOADS_KEY = b"gateway.payloads"
+PAYLOADS_KEY = b"gateway.payloads.blake3"
+SHA256_KEY = b"gateway.payloads"
 PREVIOUS_KEY = b"gateway.previous"
 
 NOTHING = "0" * 64
@@ -45,11 +48,29 @@ class Link(NamedTuple):
     """Of all of it; `NOTHING` if there is no file yet, empty if that is not known."""
 
 
+class Payloads(NamedTuple):
+    """What is said of payloads: their digest, and of which kind it is."""
+
+    key: bytes = PAYLOADS_KEY
+    """That of the metadata."""
+    digest: str = ""
+    """Empty if it is not known."""
+
+    def __bool__(self) -> bool:
+        return bool(self.digest)
+
+    def __str__(self) -> str:
+        """As a sentence has it."""
+        return f"{'SHA-256' if self.key == SHA256_KEY else 'BLAKE3'} {self.digest}"
+
+
 class PayloadDigest:
     """The digest of a column of payloads that comes in pieces."""
 
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
+    def __init__(self, key: bytes = PAYLOADS_KEY) -> None:
+        """*key* is that of the metadata where it belongs."""
+        self.key = key
+        self._hash = _hash(key)
         self._lengths: list[bytes] = []
         self._count = 0
 
@@ -82,7 +103,20 @@ class PayloadDigest:
         for lengths in self._lengths:
             whole.update(lengths)
         whole.update(self._count.to_bytes(8, "little"))
-        return whole.hexdigest()
+        return str(whole.hexdigest())
+
+    def payloads(self) -> Payloads:
+        """The same, with its kind."""
+        return Payloads(self.key, self.hexdigest())
+
+
+def _hash(key: bytes) -> Any:
+    if key == SHA256_KEY:
+        return hashlib.sha256()
+    # Late: most processes that look at digests hash no payload.
+    from blake3 import blake3
+
+    return blake3()
 
 
 def of_file(path: Path) -> str:
@@ -111,3 +145,11 @@ def said(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:
     """What a file's key-value metadata says under *key*; None if nothing."""
     value = (metadata or {}).get(key)
     return None if value is None else value.decode("ascii", "replace")
+
+
+def payloads_said(metadata: Mapping[bytes, bytes] | None) -> Payloads:
+    """What a file says of its payloads, if anything."""
+    for key in (PAYLOADS_KEY, SHA256_KEY):
+        if digest := said(metadata, key):
+            return Payloads(key, digest)
+    return Payloads()

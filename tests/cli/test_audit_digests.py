@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
 from gateway.audit import payloads
 from gateway.sdk.summed import encode
-from gateway.store.digests import PAYLOADS_KEY
+from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, PayloadDigest
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
 from gateway.store.spool.catalog_lines import Entry, entries
@@ -30,23 +31,57 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-def rewrite(path: Path, *, payloads: bytes | None = None) -> None:
-    """Another payload in the first row; with its digest if that is given."""
+def rewrite(
+    path: Path, *, digest: str | None = None, key: bytes = PAYLOADS_KEY
+) -> None:
+    """Another payload in the first row; with that digest, of this kind, if it is given."""
     with pq.ParquetFile(path) as file:
         table, metadata = file.read(), dict(file.metadata.metadata)
     rows = table.to_pylist()
     rows[0]["payload"] = b"forged"
     new = table.from_pylist(rows, schema=table.schema)
+    if digest is not None:
+        metadata.pop(PAYLOADS_KEY, None)
+        metadata.pop(SHA256_KEY, None)
+        metadata[key] = digest.encode()
+    save(path, new, metadata)
+
+
+def save(path: Path, table: pa.Table, metadata: dict[bytes, bytes]) -> None:
+    """A file of these rows that says this."""
     metadata = {k: v for k, v in metadata.items() if k.startswith(b"gateway.")}
-    if payloads is not None:
-        metadata[PAYLOADS_KEY] = payloads
-    with pq.ParquetWriter(path, new.schema, write_page_checksum=True) as writer:
-        writer.write_table(new)
+    table = table.replace_schema_metadata(None)  # what the file said before is there
+    with pq.ParquetWriter(path, table.schema, write_page_checksum=True) as writer:
+        writer.write_table(table)
         writer.add_key_value_metadata(metadata)
 
 
 def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def digest_of(payloads: Sequence[bytes], key: bytes = PAYLOADS_KEY) -> str:
+    """Of payloads, as the file itself would say it."""
+    digest = PayloadDigest(key)
+    digest.add(pa.array(payloads, pa.binary()))
+    return digest.hexdigest()
+
+
+def as_before(system: Any, path: Path) -> None:
+    """A file, and its line of the catalog, as versions left them whose digest was SHA-256."""
+    with pq.ParquetFile(path) as file:
+        table, metadata = file.read(), dict(file.metadata.metadata)
+    old = digest_of(table["payload"].to_pylist(), SHA256_KEY)
+    del metadata[PAYLOADS_KEY]
+    save(path, table, {**metadata, SHA256_KEY: old.encode()})
+    catalog = system.root / "journal/gw-1/catalog"
+    lines = [
+        replace(one, blake3="", payloads=old, sha256=sha256(path))
+        if one.name == path.name
+        else one
+        for one in entries(catalog.read_bytes())
+    ]
+    catalog.write_bytes(b"".join(map(encode, lines)))
 
 
 @pytest.mark.parametrize("where", ["head", "payloads", "middle", "footer", "tail"])
@@ -67,16 +102,23 @@ def test_a_flipped_bit_in_the_spool_is_not_complete(
     assert out.splitlines()[-1].startswith("INCOMPLETE: ")
 
 
-@pytest.mark.parametrize("honest", [True, False])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("key", [None, PAYLOADS_KEY, SHA256_KEY])
 def test_other_payloads_in_the_spool_are_not_complete(
-    system: Any, gateway: Run, honest: bool
+    system: Any, gateway: Run, key: bytes | None, before: bool
 ) -> None:
-    """A whole, readable file with the right lsns; its own digest tells, or the catalog."""
+    """A whole, readable file with the right lsns; its own digest tells, or the catalog,
+    whichever kind either has.
+    """
     path = system.node().publish(b"one", b"two")
-    digest = hashlib.sha256(b"forgedtwo")
-    for number in (6, 3, 2):
-        digest.update(number.to_bytes(8, "little"))
-    rewrite(path, payloads=None if honest else digest.hexdigest().encode())
+    if before:
+        as_before(system, path)
+        assert gateway("audit")[0] == 0
+    honest = key is None
+    if key is None:
+        rewrite(path)
+    else:
+        rewrite(path, digest=digest_of([b"forged", b"two"], key), key=key)
     status, out, _ = gateway("audit")
     who = "it says" if honest else "the catalog says"
     assert status == 1
@@ -88,18 +130,23 @@ def test_files_of_earlier_versions_are_fine(system: Any, gateway: Run) -> None:
     """They have no digests, and neither has their line of the catalog."""
     node = system.node()
     path = node.publish(b"one", b"two")
-    rewrite(path, payloads=b"")
+    rewrite(path, digest="")
     (node.journal / "catalog").unlink()
     assert gateway("audit")[0] == 0
 
 
+@pytest.mark.parametrize("before", [(), (0,), (1,), (0, 1)])
 @pytest.mark.parametrize("body", [False, True])
 def test_payloads_are_followed_into_the_tables(
-    system: Any, gateway: Run, body: bool
+    system: Any, gateway: Run, body: bool, before: tuple[int, ...]
 ) -> None:
-    """By the digest of their file, in the archive or only in the catalog."""
+    """By the digest of their file, in the archive or only in the catalog; of this kind and
+    of that of earlier versions in one audit.
+    """
     node = system.node()
     first, second = node.publish(count=50), node.publish(count=60)
+    for n in before:
+        as_before(system, (first, second)[n])
     for path in (first, second):
         into_tables(system, path, body=body)
         path.rename(node.archive / path.name)
@@ -384,6 +431,21 @@ def test_a_chain_begins_behind_files_of_earlier_versions(
     assert status == 0, out
     assert "files up to lsn 3 have no digests" in out
     assert "chain: gw-1: 2 files, lsn 4 to 7" in out
+
+
+def test_a_chain_goes_on_behind_files_of_earlier_versions(
+    system: Any, gateway: Run
+) -> None:
+    """Whose payloads have a digest of another kind; both are compared in one audit."""
+    for count in (3, 4, 5):
+        path = system.node().publish(count=count)
+        if count == 4:
+            as_before(system, path)
+        into_tables(system, path, body=False)
+    status, out, _ = gateway("audit", "--chain", "--content")
+    assert status == 0, out
+    assert "chain: gw-1: 3 files, lsn 1 to 12" in out
+    assert "the 12 payloads of 3 files as published" in out
 
 
 def forget_digests(system: Any) -> None:

@@ -54,7 +54,7 @@ from gateway.store.deleted import (
     links_before,
     unfinished,
 )
-from gateway.store.digests import PREVIOUS_KEY, PayloadDigest, of_file
+from gateway.store.digests import PREVIOUS_KEY, SHA256_KEY, PayloadDigest, of_file
 from gateway.store.directories import Directories
 from gateway.store.names import kept_name
 from gateway.store.spool.parquet import open_writer
@@ -126,15 +126,15 @@ def put_rows(lake: Path, first: int, flawed: tuple[int, ...] = ()) -> None:
 def put_file(
     folder: Path, name: str, table: pa.Table, words: Mapping[bytes, Any]
 ) -> str:
-    """A published file with its digests; its link."""
+    """A published file with its digests, the first as of an earlier version; its link."""
     folder.mkdir(parents=True, exist_ok=True)
-    digest = PayloadDigest()
+    digest = PayloadDigest(SHA256_KEY) if name == name_of(1) else PayloadDigest()
     with (folder / name).open("wb") as file, open_writer(file, "zstd") as writer:
         for begin in range(0, len(table), 4):
             part = table.slice(begin, 4)
             digest.add(part["payload"])
             writer.write_table(part, row_group_size=4)
-        found = {b"gateway.payloads": digest.hexdigest(), b"gateway.incarnation": "a"}
+        found = {digest.key: digest.hexdigest(), b"gateway.incarnation": "a"}
         writer.add_key_value_metadata({**found, **words})
     return of_file(folder / name)
 

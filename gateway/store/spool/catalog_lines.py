@@ -19,6 +19,7 @@ from itertools import groupby
 import msgspec
 
 from gateway.sdk.summed import decode
+from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, Payloads
 from gateway.store.names import file_name, parse_file_name
 
 
@@ -37,6 +38,8 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     last: int
     name: str
     payloads: str = ""
+    """Of its payloads: SHA-256, of a file of an earlier version."""
+    blake3: str = ""
     """Of its payloads."""
     sha256: str = ""
     """Of the file: its link."""
@@ -53,6 +56,13 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     def hidden(self) -> str:
         """Its name until it is complete; what starts with `.` is not there yet."""
         return f".{self.name}"
+
+    @property
+    def said(self) -> Payloads:
+        """What it says of the file's payloads, if anything."""
+        if self.blake3:
+            return Payloads(PAYLOADS_KEY, self.blake3)
+        return Payloads(SHA256_KEY, self.payloads)
 
     @property
     def doubted(self) -> Entry:

@@ -267,7 +267,7 @@ class Publisher:
         self._disk.sync_directory(self._spool)
         entry = msgspec.structs.replace(
             entry,
-            payloads=written.payloads,
+            blake3=written.payloads,
             sha256=written.sha256,
             incarnation=task.incarnation,
             modified=self._newest,
