@@ -47,6 +47,8 @@ final class Consuming {
     private final Map<Long, Consumed> streams = new HashMap<>();
     private final Map<Long, Consumed> cancelled = new LinkedHashMap<>();
     private final List<Consumed> asking = new ArrayList<>();
+    /** The stream that was looked for last. */
+    private Consumed latest;
     private long nextId = 1;
     private int unfinished;
     private long held;
@@ -57,6 +59,13 @@ final class Consuming {
     }
 
     private Consumed stream(long id) {
+        if (latest == null || latest.id != id) {
+            latest = looked(id);
+        }
+        return latest;
+    }
+
+    private Consumed looked(long id) {
         Consumed found = streams.get(id);
         return found != null ? found : cancelled.get(id);
     }
@@ -118,6 +127,7 @@ final class Consuming {
         forgetParts(stream);
         streams.remove(stream.id);
         cancelled.put(stream.id, stream);
+        latest = null;
         if (cancelled.size() > Limits.REMEMBERED) {
             cancelled.remove(cancelled.keySet().iterator().next());
         }
@@ -175,6 +185,7 @@ final class Consuming {
         forgetParts(stream);
         streams.remove(stream.id);
         cancelled.remove(stream.id);
+        latest = null;
         if (!stream.dropped) {
             stream.consumer.ended(error);
         }

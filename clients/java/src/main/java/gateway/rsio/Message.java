@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 /** One message; only the fields of its type mean something. */
 final class Message {
     static final long[] NONE = {};
+    private static final ByteBuffer NO_DATA = ByteBuffer.allocate(0);
 
     final Type type;
     long subscriber;
@@ -17,7 +18,7 @@ final class Message {
     String text = "";
     long[] extensions = NONE;
     /** Octets: of an element, of a part, of all elements of a pack one behind the other. */
-    ByteBuffer data = ByteBuffer.allocate(0);
+    ByteBuffer data = NO_DATA;
 
     Message(Type type) {
         this.type = type;

@@ -23,8 +23,9 @@ record RemotePublisher(Rsio rsio, String name, boolean resuming) implements Publ
         private final RemotePublisher of;
         private final ReentrantLock lock = new ReentrantLock();
         private final Pause pause = new Pause();
-        // All below is touched under the lock.
-        private Subscriber<? super ByteBuffer> subscriber;
+        // All below is changed under the lock.
+        /** Null behind the last signal. Read without the lock, too. */
+        private volatile Subscriber<? super ByteBuffer> subscriber;
         /** Requested and not signalled or queued. */
         private long wanted;
         private long received;
@@ -146,7 +147,7 @@ record RemotePublisher(Rsio rsio, String name, boolean resuming) implements Publ
                     return;
                 }
                 try {
-                    for (ByteBuffer each; (each = batch.poll()) != null && !cancelled();) {
+                    for (ByteBuffer each; (each = batch.poll()) != null && subscriber != null;) {
                         to.onNext(each);
                     }
                 } catch (RuntimeException why) { // the subscriber broke 2.13
@@ -158,15 +159,6 @@ record RemotePublisher(Rsio rsio, String name, boolean resuming) implements Publ
                     signalling = false;
                     lock.unlock();
                 }
-            }
-        }
-
-        private boolean cancelled() {
-            lock.lock();
-            try {
-                return subscriber == null;
-            } finally {
-                lock.unlock();
             }
         }
 
