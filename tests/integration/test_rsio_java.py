@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,8 @@ def test_the_kit_notices_faults(
     program: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """Each fault that is planted in its session fails the test that names it."""
-    copies = planted.copies(tmp_path, planted.PLACES["java"], (), "java")
-    served = program("Planted", *copies)
-    assert served.stdout is not None
-    ports = [int(served.stdout.readline()) for _ in copies]
-    assert planted.unnoticed("java", ports) == []
+    sources, serve = planted.PLACES["java"], partial(program, "Planted")
+    assert planted.unnoticed("java", tmp_path, sources, (), serve) == []
 
 
 @pytest.mark.slow

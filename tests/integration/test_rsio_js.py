@@ -5,13 +5,13 @@ Its own tests `make test-clients` runs.
 
 from __future__ import annotations
 
-import functools
 import http.server
 import json
 import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,8 @@ def test_the_kit_notices_faults(
 ) -> None:
     """Each fault that is planted in its session fails the test that names it."""
     parts = ("package.json", "src", "test/small-server.js")
-    copies = planted.copies(tmp_path, PROJECT, parts, "js")
-    served = program("planted.js", *copies)
-    assert served.stdout is not None
-    ports = [int(served.stdout.readline()) for _ in copies]
-    assert planted.unnoticed("js", ports) == []
+    serve = partial(program, "planted.js")
+    assert planted.unnoticed("js", tmp_path, PROJECT, parts, serve) == []
 
 
 @pytest.mark.slow
@@ -183,7 +180,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture
 def site() -> Iterator[str]:
     """The repository on a port, as its examples are served."""
-    serves = functools.partial(Quiet, directory=str(ROOT))
+    serves = partial(Quiet, directory=str(ROOT))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serves) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

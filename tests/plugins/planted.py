@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import subprocess
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any
 
 from rsio_check import TESTS, Outcome, Target, over_tcp, run
 
-__all__ = ["FAULTS", "Fault", "changed", "copies", "planted", "unnoticed"]
+__all__ = ["FAULTS", "Fault", "changed", "planted", "unnoticed"]
 
 ROOT = Path(__file__).parents[2]
 PLACES = {
@@ -72,13 +73,19 @@ def changed(fault: Fault, language: str) -> dict[Path, str]:
     return texts
 
 
-def copies(
-    home: Path, project: Path, parts: Sequence[str], language: str
-) -> list[Path]:
-    """Copies of *parts* of a project, one for each fault, which each has."""
-    found = []
-    for number, fault in enumerate(FAULTS[language]):
-        copy = home / str(number)
+def unnoticed(
+    language: str,
+    home: Path,
+    project: Path,
+    parts: Sequence[str],
+    serve: Callable[..., subprocess.Popen[str]],
+) -> list[tuple[str, str]]:
+    """Of copies of *parts* of a project, in *home*, that have a fault each: what a test
+    did not notice.  *serve* starts a program that serves them, and prints the port of each.
+    """
+    faults = FAULTS[language]
+    copies = [home / str(number) for number in range(len(faults))]
+    for copy, fault in zip(copies, faults, strict=True):
         copy.mkdir()
         for part in parts:
             source, made = project / part, copy / part
@@ -86,15 +93,11 @@ def copies(
             (shutil.copytree if source.is_dir() else shutil.copyfile)(source, made)
         for path, text in changed(fault, language).items():
             (copy / path.relative_to(project)).write_text(text)
-        found.append(copy)
-    return found
-
-
-def unnoticed(language: str, ports: Sequence[int]) -> list[tuple[str, str]]:
-    """Of servers that have the faults, in their order: what a test did not notice."""
+    served = serve(*copies)
+    assert served.stdout is not None
+    ports = [int(served.stdout.readline()) for _ in copies]
     with ThreadPoolExecutor(_AT_ONCE) as beside:
-        found = beside.map(_unnoticed, FAULTS[language], ports)
-        return [each for some in found for each in some]
+        return [each for some in beside.map(_unnoticed, faults, ports) for each in some]
 
 
 def _unnoticed(fault: Fault, port: int) -> list[tuple[str, str]]:
