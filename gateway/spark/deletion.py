@@ -185,6 +185,8 @@ def delete(
         if folders:
             check_finished(lake)
         else:
+            if purge:  # before anything is deleted
+                kind.check_alone(config, spark)
             kind.check_counted(config, spark)
         for record in deleted.unfinished(lake):
             yield _told(out(record))

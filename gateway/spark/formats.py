@@ -37,7 +37,8 @@ _LISTS = (
     "spark.sql.extensions",
 )
 
-_JOB = re.compile(r"\w{1,64}", re.ASCII)
+_JOB = re.compile(r"[a-z0-9_]{1,64}")
+"""A table is called by it, and catalogs take names for one that differ in their case only."""
 
 _COUNTS_DDL = (
     "window_start bigint, window_end bigint, listener string, channel string, protocol"
@@ -68,7 +69,7 @@ class Format(Kind):
         """See `Kind`."""
         yield from super().misfits(spark)
         if spark.job is not None and not _JOB.fullmatch(spark.job):
-            yield ("job",), f"must be letters, digits and _, not {spark.job!r}"
+            yield ("job",), f"must be small letters, digits and _, not {spark.job!r}"
         if "date" not in spark.partition_by:
             why = "must have date: what is over is compacted, and filled, by days"
             yield ("partition_by",), why
@@ -255,10 +256,8 @@ class Format(Kind):
             disk.remove_tree(folder)
         one_sink.settle(lake, disk, {**wanted, **events.state()})
 
-    def purge(self, config: Any, spark: Any) -> Iterator[str]:
-        """Remove what the table had in earlier versions from its files.  Nobody may read one
-        of these, or write, meanwhile.
-        """
+    def check_alone(self, config: Any, spark: Any) -> None:
+        """Raise `Busy` if others write the table, which can not be purged then."""
         from gateway.spark.partition import Busy
 
         events, _ = self.tables(config, spark)
@@ -271,6 +270,13 @@ class Format(Kind):
                 " write at this moment: stop all of them, and have the format remove its"
                 " earlier versions by itself (docs/spark.md, several jobs on one table)"
             )
+
+    def purge(self, config: Any, spark: Any) -> Iterator[str]:
+        """Remove what the table had in earlier versions from its files.  Nobody may read one
+        of these, or write, meanwhile.
+        """
+        self.check_alone(config, spark)
+        events, _ = self.tables(config, spark)
         yield from events.purge()
 
     def backfill(

@@ -556,8 +556,9 @@ def test_a_job_deletes_and_expires_its_own_rows(world: World, beside: World) -> 
         for name in each.spool.names():
             (each.spool.path / name).unlink()
     list(delete(world.config, world.spark, Lake(), Asked("lsn <= 5", "case 1")))
+    said = Asked("lsn <= 6", "case 2")
     with pytest.raises(Busy, match=r"other jobs write it, too \(b\)"):
-        list(delete(world.config, world.spark, Lake(), None, purge=True))
+        list(delete(world.config, world.spark, Lake(), said, purge=True))
     rows = world.events()._all_rows()
     assert rows.count() == 6 * SIZE - 5
     beside.check_complete()

@@ -171,7 +171,8 @@ def test_each_kind_of_tables_has_its_rhythm(
         ({"sink": "iceberg", "partition_by": ["date", "hours(x"]}, "or the like"),
         ({"sink": "delta", "bloom_filters": ["uid"]}, "needs spark.sink: iceberg"),
         ({"job": "a"}, "job: needs spark.sink: delta or iceberg; one job alone"),
-        ({"sink": "delta", "job": "a-b"}, "job: must be letters, digits and _"),
+        ({"sink": "delta", "job": "a-b"}, "job: must be small letters, digits and _"),
+        ({"sink": "iceberg", "job": "B"}, "job: must be small letters, digits and _"),
     ],
 )
 def test_what_a_kind_of_tables_does_not_have(
