@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import script
 import warm
 from daemons import send
 from deadlines import environment, finish
@@ -108,6 +109,23 @@ def test_a_publisher_process_is_a_fork_without_its_daemons_files(
     send(daemon, b'{"a": 1}')
     daemon.settled(1)
     assert len(daemon.rows()) == 1
+
+
+def test_a_program_of_a_tests_own_is_a_fork(tmp_path: Path) -> None:
+    """The gateway is there, and no reactor yet: it makes its own."""
+    code = """if True:
+        import sys
+        print("gateway.net.listen" in sys.modules, "twisted.internet.reactor" in sys.modules)
+        from twisted.internet import reactor
+        reactor.callWhenRunning(reactor.stop)
+        reactor.run()
+        sys.exit(7)
+    """
+    process = warm.start(
+        [sys.executable, script.__file__, code], stdout=subprocess.PIPE, text=True
+    )
+    assert warm.is_fork(process)
+    assert (finish(process)[0], process.returncode) == ("True False\n", 7)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from deadlines import run
+import warm
+from deadlines import finish
 from gateway import cli
 
 CONFIG = """\
@@ -53,16 +55,31 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def piped(home: Path, command: str, pipe: str) -> str:
-    """What is on standard error; fails if it does not end."""
+def piped(home: Path, command: str, *, both: bool = False) -> str:
+    """What is on standard error, if that goes elsewhere; fails if it does not end."""
     words = [sys.executable, "-m", "gateway.cli", *shlex.split(command)]
-    return run("bash", "-c", f"{shlex.join(words)} {pipe}", cwd=home).stderr
+    with (home / "first").open("wb") as first:
+        reader = subprocess.Popen(
+            ["head", "-n", "1"], stdin=subprocess.PIPE, stdout=first
+        )
+    assert reader.stdin is not None
+    with reader, reader.stdin as pipe, (home / "said").open("wb") as said:
+        process = warm.start(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe if both else said,
+            cwd=home,
+        )
+        pipe.close()
+        finish(process, log=home / "said")
+    return (home / "said").read_text()
 
 
 @pytest.mark.parametrize("name", cli.commands())
 def test_a_reader_that_goes(name: str, home: Path) -> None:
     """Behind its first line, if it has one: no word of a pipe, no traceback."""
-    said = piped(home, f"{name} {WORDS[name]}", "| head -n 1 >first")
+    said = piped(home, f"{name} {WORDS[name]}")
     assert not any(word in said for word in ("Traceback", "ipe", "ignored")), said
 
 
@@ -77,4 +94,4 @@ def test_a_reader_that_goes(name: str, home: Path) -> None:
 )
 def test_a_reader_of_both_that_goes(command: str, home: Path) -> None:
     """What it says of its trouble goes the same way, and it does not wait for more."""
-    assert piped(home, command, "2>&1 | head -n 1 >first") == ""
+    assert piped(home, command, both=True) == ""

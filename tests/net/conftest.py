@@ -23,6 +23,7 @@ from twisted.python.failure import Failure
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, Request
 
+import script as script_file
 from deadlines import environment, run
 from gateway.net.common import Common
 from gateway.net.connection import READ_BYTES, AcceptedConnection
@@ -485,7 +486,7 @@ def with_reactor(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 
     def run_script(script: str, **more: str) -> dict[str, Any]:
         done = run(
-            *(sys.executable, "-c", _PRELUDE + textwrap.dedent(script)),
+            *(sys.executable, script_file.__file__, _PRELUDE + textwrap.dedent(script)),
             env={**environment(), "SCRATCH": str(tmp_path), **more},
         )
         assert done.returncode == 0, done.stderr

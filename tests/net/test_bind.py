@@ -229,9 +229,7 @@ def test_systemd_hands_over_a_socket(with_reactor: Run) -> None:
             os.dup2(high, 4, inheritable=True)
             os.environ.update(LISTEN_FDS="2", LISTEN_PID=str(os.getpid()),
                               LISTEN_FDNAMES="beats:local", HANDED_OVER="1")
-            with open("/proc/self/cmdline", "rb") as file:
-                arguments = file.read().split(b"\\0")[:-1]
-            os.execv(sys.executable, arguments)
+            os.execv(sys.executable, [sys.executable, *sys.argv])
 
         os.chmod(os.environ["SCRATCH"] + "/x.sock", 0o600)
 

@@ -28,6 +28,7 @@ from typing import Any
 from twisted.scripts.twistd import run
 
 import gateway
+import script
 from gateway.store.spool import process, processes
 from gateway.store.spool.columns import leave_pandas_out
 
@@ -128,6 +129,9 @@ def _run(words: list[str]) -> None:
         sys.argv = words
         sys.path[0] = str(Path(words[0]).parent)
         run()
+    elif words[1] == script.__file__:
+        sys.argv = words[1:]
+        runpy.run_path(words[1], run_name="__main__")
     else:
         sys.argv = words[2:]
         sys.path[0] = str(Path.cwd())

@@ -8,7 +8,8 @@ no thread and no reactor before it makes them, and Python's usual end.
 
 Not for tests that look at memory, at `/proc/PID/cmdline` or at what is imported: those
 start a fresh interpreter, as does whatever is not one of these two programs, or has other
-settings of Python's in its environment.
+settings of Python's in its environment.  A test's own program, given to `script`, is a fork
+as well.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import nursery
+import script
 from gateway_testkit.daemon import environment
 
 __all__ = ["adopting", "is_fork", "start"]
@@ -59,7 +61,10 @@ def _may_be_forked(words: Sequence[str], env: Mapping[str, str]) -> bool:
     python, *options = words[:3]
     ours = python == _TWISTD or (
         python == sys.executable
-        and options in (["-m", command] for command in _COMMANDS)
+        and (
+            options in (["-m", command] for command in _COMMANDS)
+            or options[:1] == [script.__file__]
+        )
     )
     return sys.platform == "linux" and ours and _fixed(env) == _fixed(environment())
 
