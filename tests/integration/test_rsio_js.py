@@ -112,30 +112,45 @@ EACH = 2000
 WAYS = {
     "tcp": ("send", "tcp://localhost:{plain}", {"COMPRESSED": "yes"}),
     "tls": ("pack", "tls://localhost:{sealed}", {}),
+    "wss": ("send", "wss://localhost:{sealed}/rsio", {}),
 }
+WEBSOCKET = "--experimental-websocket"
+"""What Node has it by from 20.10 on; from 22 on it has it anyway."""
 
 
 @pytest.mark.slow
 def test_over_every_transport(
     start: Callable[..., Any],
     authority: Any,
+    node: str,
     program: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    """What goes over TCP in blocks, and packed over TLS, is stored once and in order, and
-    read while the reader is cut off; a server whose certificate nobody signed gets nothing.
+    """What goes over TCP in blocks, packed over TLS, and over WebSocket with TLS where Node
+    has that, is stored once and in order; a server whose certificate nobody signed gets
+    nothing.
     """
+    sealed = {
+        "tls": tls(authority.issue("localhost")),
+        "websocket": {"path": "/rsio"},
+    }
     daemon = start(
         listeners=[
             listener("plain", "rsio", options={"publish": ["events"]}),
-            listener("sealed", "rsio", tls=tls(authority.issue("localhost"))),
+            listener("sealed", "rsio", **sealed),
         ]
     )
     ports = {name: daemon.address(name)[1] for name in ("plain", "sealed")}
+    ways = dict(WAYS)
+    web = (
+        run(node, WEBSOCKET, "--print", "typeof WebSocket").stdout.strip() == "function"
+    )
+    if not web:
+        del ways["wss"]
+    trusts = {"CA": authority.ca, "NODE_EXTRA_CA_CERTS": authority.ca}
+    trusts |= {"NODE_OPTIONS": WEBSOCKET} if web else {}
     running = [
-        program(
-            "tool.js", how, where.format(**ports), name, EACH, CA=authority.ca, **extra
-        )
-        for name, (how, where, extra) in WAYS.items()
+        program("tool.js", how, where.format(**ports), name, EACH, **trusts, **extra)
+        for name, (how, where, extra) in ways.items()
     ]
     for one in running:
         output, errors = finish(one)
@@ -157,7 +172,7 @@ def test_over_every_transport(
         packed = len(payload) == 8 and payload[:1] == b"\0"
         number = int.from_bytes(payload) if packed else json.loads(payload)["n"]
         found.setdefault(row["session"], []).append(number)
-    assert sorted(found.values()) == [list(range(EACH))] * len(WAYS)
+    assert sorted(found.values()) == [list(range(EACH))] * len(ways)
 
 
 SENDS = f"""
@@ -194,17 +209,23 @@ def test_a_browser_watches(
     start: Callable[..., Any],
     chromium: Chromium,
     site: str,
+    authority: Any,
     program: Callable[..., subprocess.Popen[str]],
 ) -> None:
     """The page of examples/live shows each event as a row, the latest first, over a
-    WebSocket, what a browser sends in blocks as well; it says goodbye to what it watched
-    before, and why nothing comes.
+    WebSocket, what a browser sends in blocks over one with TLS as well; it says goodbye to
+    what it watched before, and why nothing comes.
     """
     options = {"publish": ["tap"]}
     websocket = {"path": "/rsio", "origins": [site]}
+    sealed = {"tls": tls(authority.issue("localhost")), "websocket": websocket}
     daemon = start(
-        listeners=[listener("streams", "rsio", options=options, websocket=websocket)]
+        listeners=[
+            listener("streams", "rsio", options=options, websocket=websocket),
+            listener("sealed", "rsio", **sealed),
+        ]
     )
+    chromium.trust_any()
     port = daemon.address("streams")[1]
     gateway = f"ws://127.0.0.1:{port}/rsio"
     chromium.open(f"{site}/examples/live/?where={gateway}&publisher=tap?protocol=rsio")
@@ -219,7 +240,8 @@ def test_a_browser_watches(
     shown = [row.split("\t") for row in chromium.look(rows)]
     assert [row[0] for row in shown] == [str(lsn) for lsn in range(20, 0, -1)]
     assert [row[-1] for row in shown] == [f'{{"n":{n}}}' for n in reversed(range(20))]
-    given = SENDS.replace("GATEWAY", gateway)
+    _, own = daemon.address("sealed")
+    given = SENDS.replace("GATEWAY", f"wss://localhost:{own}/rsio")
     assert chromium.look(given) == EACH
     chromium.wait(f"({rows})[0].endsWith('{{\"n\":{EACH - 1}}}')", "it shows the last")
     daemon.settled()
