@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 PACKAGE = "rsio_client"
 RSIO = "protocols/rsio"
@@ -36,10 +37,22 @@ NAMES = {
     "gateway.sdk.interfaces": f"{PACKAGE}.sdk.refusal",
     "gateway.sdk": f"{PACKAGE}.sdk",
 }
+_LINK = re.compile(r"\]\(\.\./\.\./([^)\s]+)\)")
 _NAME = re.compile("|".join(map(re.escape, NAMES)))  # the longer ones first
 _IMPORT = re.compile(
     r"^\s*(?:from|import) ((?:gateway|rsio_client)\b[\w.]*)", re.MULTILINE
 )
+
+
+class AbsoluteReadme(MetadataHookInterface):
+    """The README as the page of an index: links into the repository are addresses there."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Hatchling finds it by `[tool.hatch.metadata.hooks.custom]`."""
+        source = metadata["urls"]["Source"]
+        text = Path(self.root, "README.md").read_text("utf-8")
+        text = _LINK.sub(rf"]({source}/blob/main/\1)", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
 
 
 class OneSource(BuildHookInterface):  # type: ignore[type-arg]

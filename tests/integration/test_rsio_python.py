@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 import venv
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,20 @@ def test_it_is_small_and_needs_little(wheel: Path) -> None:
     )
     assert edition is not None
     assert about["version"].startswith(f"0.{edition[1]}.")
+
+
+def test_the_page_of_an_index_has_whole_addresses(wheel: Path) -> None:
+    """Its links into the repository lead there, and each to what there is."""
+    with zipfile.ZipFile(wheel) as opened:
+        [name] = (each for each in opened.namelist() if each.endswith("/METADATA"))
+        page = opened.read(name).decode()
+    about = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    base = re.escape(about["urls"]["Source"]) + "/blob/main/"
+    links = re.findall(r"\]\(([^)#]+)", page)
+    paths = [re.fullmatch(rf"{base}(.+)|[a-z]+://.+", each) for each in links]
+    assert all(paths)
+    assert any(found[1] for found in paths if found)
+    assert all((ROOT / found[1]).exists() for found in paths if found and found[1])
 
 
 def test_asyncio_in_an_environment_of_its_own(

@@ -45,3 +45,11 @@ test('its version is the protocol’s: version, edition, and a number of its own
   const [, other] = java.match(/<version>(0\.\d+)\.\d+<\/version>/);
   assert.ok(about.version.startsWith(`${other}.`));
 });
+
+test('it says where its sources are, and so do the other clients', () => {
+  const { url, directory } = about.repository;
+  assert.equal(directory, 'clients/js');
+  assert.ok(read('../../pyproject.toml').includes(`Source = "${url}"`));
+  assert.ok(read('../python/pyproject.toml').includes(`Source = "${url}"`));
+  assert.ok(read('../java/pom.xml').includes(`<url>${url}</url>`));
+});
