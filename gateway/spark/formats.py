@@ -178,7 +178,7 @@ class Format(Kind):
         import pyarrow as pa
 
         from gateway.spark import tables
-        from gateway.spark.deletion import as_sql
+        from gateway.spark.erasure import as_sql
 
         events, _ = self.tables(config, spark)
         names = ("window_start", "window_end")
@@ -223,7 +223,7 @@ class Format(Kind):
 
         from gateway.spark import one_sink
         from gateway.spark.commits import opened
-        from gateway.spark.deletion import as_sql
+        from gateway.spark.erasure import as_sql
         from gateway.spark.gone import Gone
         from gateway.spark.ledger import Ranges
         from gateway.store.deleted import counts_of

@@ -36,12 +36,10 @@ from gateway.spark.compact import compact
 from gateway.spark.deletion import (
     Asked,
     Found,
-    Places,
-    as_sql,
-    carry_out,
     delete,
     write_down,
 )
+from gateway.spark.erasure import Places, as_sql, carry_out
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Life, Ranges
 from gateway.spark.partition import Busy, alone
@@ -589,7 +587,8 @@ KILLED = """
 import os, signal, sys
 from datetime import timedelta
 from pathlib import Path
-from gateway.spark.deletion import Asked, Found, Places, carry_out, write_down
+from gateway.spark.deletion import Asked, Found, write_down
+from gateway.spark.erasure import Places, carry_out
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Life, Ranges
 from gateway.store.deleted import unfinished
