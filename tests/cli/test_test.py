@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import script
 from deadlines import ROOT, run
 from gateway import cli
 from gateway.plugins import installed
@@ -241,11 +242,11 @@ def test_where_spark_is_not_installed(tmp_path: Path) -> None:
         f"sys.exit(main(['test', {str(file)!r}]))"
     )
     file.write_text(json.dumps({"config": "gateway.yaml", "tests": cases[:1]}))
-    done = run(sys.executable, "-c", code)
+    done = run(sys.executable, script.__file__, code)
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 of 1 pass" in done.stdout
     file.write_text(json.dumps({"config": "gateway.yaml", "tests": cases}))
-    done = run(sys.executable, "-c", code)
+    done = run(sys.executable, script.__file__, code)
     assert done.returncode == 1
     assert "ok    rows" in done.stdout
     assert "no pyspark here: pip install 'gateway[spark]'" in done.stdout

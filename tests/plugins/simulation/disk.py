@@ -332,8 +332,13 @@ class Session:
         begun = self._scheduler.clock()
         self.step("names", directory)
         self._looks(directory, self._scheduler.clock() - begun)
-        paths = map(os.path.split, self.disk.directories)
-        within = (name for parent, name in paths if parent == str(directory))
+        begin = f"{directory}/"
+        below = [
+            path.removeprefix(begin)
+            for path in self.disk.directories
+            if path.startswith(begin)
+        ]
+        within = (name for name in below if "/" not in name)
         return sorted({*self.disk.names[str(directory)], *within})
 
     def size(self, path: Path) -> int:

@@ -17,6 +17,7 @@ from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.frames import BARE
 from gateway.protocols.lumberjack.session import Limits, Session
+from samples import some_of
 
 _V1, _V2 = b"12"
 
@@ -217,7 +218,7 @@ def test_elements_are_bounded_before_they_are_split() -> None:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some_of(400, 100), deadline=None)
 def test_a_row_for_every_event(strategies: Any, data: st.DataObject) -> None:
     """Whatever was submitted decodes, to exactly as many rows as were counted."""
     limits = Limits(
@@ -264,7 +265,7 @@ _BRACED = st.sampled_from(
 
 @given(st.lists(_BRACED, min_size=1, max_size=9), st.integers(0, 2**32 - 9))
 @example([b'{"a":[{}', b"{}]}", b"{}\n,\n{}"], 1)  # three elements, and not these
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some_of(400, 100), deadline=None)
 def test_events_that_are_checked_at_once(bodies: list[bytes], first: int) -> None:
     """They are what they are when each is checked alone, flaws included."""
     frames = b"".join(

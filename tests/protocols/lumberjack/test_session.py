@@ -16,6 +16,7 @@ from gateway.protocols.lumberjack.events import decode, head
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
+from samples import some_of
 
 _V1, _V2 = b"12"
 _BODY = b'{"message":"hi"}'
@@ -26,7 +27,7 @@ def _events(*seqs: int) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some_of(400, 100), deadline=None)
 def test_any_slicing(
     outcome: Callable[..., Any], strategies: Any, data: st.DataObject
 ) -> None:
@@ -36,7 +37,7 @@ def test_any_slicing(
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some_of(400, 100), deadline=None)
 def test_any_slicing_of_broken_streams(
     outcome: Callable[..., Any], strategies: Any, data: st.DataObject
 ) -> None:
@@ -53,7 +54,7 @@ def test_any_slicing_of_broken_streams(
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some_of(300, 75), deadline=None)
 def test_compression_changes_nothing(
     outcome: Callable[..., Any], strategies: Any, data: st.DataObject
 ) -> None:
@@ -214,8 +215,11 @@ def test_a_bomb_holds_little_memory() -> None:
     limits = Limits(inflated_bytes=8 << 20)
     squeeze = wire.zlib.compressobj(9)
     head = b"2J\0\0\0\1" + (100_000).to_bytes(4) + b"{" + b" " * 99_998 + b"}"
-    payload = b"".join(squeeze.compress(head * 10) for _ in range(1000))
-    payload += squeeze.flush()
+    begin, again = (
+        squeeze.compress(head * 10) + squeeze.flush(wire.zlib.Z_FULL_FLUSH)
+        for _ in range(2)
+    )
+    payload = begin + again * 999 + squeeze.flush()
     stream = wire.window(_V2, 60_000) + wire.envelope(_V2, payload)
     session = Session(limits)
     tracemalloc.start()
@@ -370,7 +374,7 @@ def test_zeros_are_counted_over_pauses() -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some_of(200, 50), deadline=None)
 def test_pauses_change_no_event(
     outcome: Callable[..., Any], strategies: Any, data: st.DataObject
 ) -> None:
