@@ -118,6 +118,7 @@ class View:
     def _forwarded_elsewhere(self) -> Iterator[Problem]:
         """What an edge says is at a hub, of a hub that is not looked at."""
         seen = {site.served for site in self._sites} | self.journals.nodes
+        seen |= {node for node, word in self.asked.words.items() if word.forwards}
         for node, word in self.asked.words.items():
             if word.hub and word.hub not in seen:
                 yield Problem(

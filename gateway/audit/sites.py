@@ -7,8 +7,8 @@ journal below the directory of its gateway, or by that gateway's word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.audit.bucket import BucketFiles
@@ -61,6 +61,8 @@ class Word:
     """They go to a hub, whose directories are looked at; published is what is there."""
     hub: str = ""
     """The node of that hub; "" if it does not say."""
+    relays: Mapping[str, int] = field(default_factory=dict)
+    """Others whose files go over there from it: up to which lsn they are there."""
 
 
 Ask = Callable[[], Word]
@@ -109,7 +111,12 @@ class Asked:
     def waiting(self, node: str) -> Ranges:
         """What is in its journal alone, it says."""
         word = self.words.get(node)
-        return Ranges.of([(word.published + 1, word.durable)] if word else [])
+        return Ranges.of([(self._arrived(word) + 1, word.durable)] if word else [])
+
+    def _arrived(self, word: Word) -> int:
+        """What it has handed on may wait on the way."""
+        way = (one.relays.get(word.node) for one in self.words.values())
+        return min([word.published, *(last for last in way if last is not None)])
 
 
 class Words:

@@ -220,6 +220,9 @@ def _asked(port: _admin.AdminPort) -> Word:
             str(said.get("incarnation", {}).get("id", "")),
             forwards=hub is not None,
             hub=str(whose),
+            relays={
+                str(node): int(at) for node, at in (hub or {}).get("nodes", {}).items()
+            },
         )
     except _admin.Unreachable as why:
         raise OSError(str(why)) from None

@@ -83,7 +83,7 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
     def start() -> None:
         decoders = protocols.decoders()
         arrivals = None
-        if loaded.spool.bucket is None and loaded.spool.after != "forward":
+        if loaded.spool.bucket is None:
             arrivals = Arrivals(loaded.node, directories, RealDisk(), lambda _: None)
         lend = _lender(loaded.node, directories, decoders, reactor, arrivals)
         protocols.open((), lend)

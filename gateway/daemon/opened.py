@@ -91,12 +91,16 @@ class Opened:
         self.listeners = Listeners(protocols, self.network.listener, DRAIN_SECONDS)
         lend = partial(self._lend, opened)
         self.storage = opened.recover(protocols.open(opened.found.remembered, lend))
-        self.forwarder = self._forwarder(disk, in_thread)
+        self.forwarder = self._forwarder(opened, disk, in_thread)
 
     def _forwarder(
-        self, disk: Disk, in_thread: Callable[..., Deferred[Any]]
+        self,
+        opened: OpenedStorage,
+        disk: Disk,
+        in_thread: Callable[..., Deferred[Any]],
     ) -> Forwarder | None:
-        if (wanted := self.settings.forward) is None:
+        arrivals = opened.arrivals
+        if (wanted := self.settings.forward) is None or arrivals is None:
             return None
         storage = self.storage
         files = ForwardedFiles(
@@ -105,6 +109,7 @@ class Opened:
             storage.directories,
             disk,
             storage.spool.is_ours,
+            arrivals.life_of,
         )
         forwarder = Forwarder(wanted, files, self.reactor, in_thread)
         storage.spool.forwarded_to(forwarder)

@@ -254,6 +254,8 @@ def of_forwarder(forwarder: Forwarder | None) -> Iterator[Statistics]:
                       forwarder.arrived_lsn),
             Statistic("hub", "Likewise, by the node of the hub that was connected last.",
                       {forwarder.node: forwarder.arrived_lsn} if forwarder.node else {}),
+            Statistic("nodes", "Of others that forward to this one: the hub has all of "
+                      "their present life up to there.", {**forwarder.nodes}),
             Statistic("place", "Which of forward.to is connected, or tried: 1 is the first.",
                       hub.place, "gateway_forward_hub_place"),
             Statistic("waiting_there", "Files that wait at the hub for its job.",

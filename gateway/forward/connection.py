@@ -10,7 +10,7 @@ waits in one coroutine for whatever comes next: room to write, an answer, a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from gateway.sdk import forwarding
 from gateway.sdk.forwarding import (
     DATA_BYTES,
     Begun,
+    File,
     Frames,
     Hello,
     Life,
@@ -52,8 +53,8 @@ _PING_SECONDS = 30.0
 _SILENT_SECONDS = 60.0
 """A hub that says nothing for so long is not there: it has a word each ten seconds."""
 _FENCED = 412
-_MOST_EARLIER = 50
-"""Incarnations that a life names: those before had no files for long."""
+_ASK_SECONDS = 0.2
+"""From one node of which only the archive has files to the next."""
 
 
 class Lost(Exception):
@@ -67,9 +68,11 @@ class Failed(Lost):
 class Denied(Lost):
     """The hub has refused it: *fences* it, if another gateway has its name."""
 
-    def __init__(self, refused: Refused, *, fences: bool) -> None:
+    def __init__(self, refused: Refused, node: str, *, fences: bool) -> None:
         super().__init__(refused.why)
         self.code = refused.code
+        self.node = node
+        """Whose files came; "" if none did."""
         self.fences = fences
 
 
@@ -89,6 +92,9 @@ class Observer(Protocol):
 
     def has(self, named: Named) -> None:
         """It has a file, since whenever."""
+
+    def relayed(self, node: str, last: int) -> None:
+        """It has all of another node's present life up to there."""
 
     def lacks(self, incarnation: str, first: int, last: int) -> None:
         """It lacks these lsns, which are not here any more."""
@@ -165,6 +171,8 @@ class Connection:
     _observer: Observer
     _doubted: bool = False
     """The hub said last that a file is none."""
+    _is_held: Callable[[str], bool] = lambda _: False
+    """Says of a node of others whether the hub has refused it, so that it waits."""
 
     _stream: Stream | None = field(default=None, init=False)
     _frames: Frames = field(factory=Frames, init=False)
@@ -174,9 +182,13 @@ class Connection:
     _welcome: Welcome | None = field(default=None, init=False)
     _choked: bool = field(default=False, init=False)
     _life: Life | None = field(default=None, init=False)
-    """Which was announced last, …"""
-    _position: Position | None = field(default=None, init=False)
-    """… and the answer, once it is there."""
+    """Which was announced last."""
+    _lives: dict[str, Life] = field(factory=dict, init=False)
+    """All that were, by node, …"""
+    _positions: dict[str, Position] = field(factory=dict, init=False)
+    """… and the answers to the first of each."""
+    _unasked: list[str] | None = field(default=None, init=False)
+    """Nodes of which only the archive has files; None: not looked yet."""
     _queue: deque[Waiting] = field(factory=deque, init=False)
     """What is next."""
     _sent: deque[Outgoing] = field(factory=deque, init=False)
@@ -253,12 +265,11 @@ class Connection:
         self._say(encode(self._hello))
         while self._welcome is None:
             await self._something()
-        await self._announce(self._own_life)
-        assert self._position is not None
-        await self._find_all(self._position)
+        own = self._files.node
+        await self._find_all(await self._announce(self._files.life_of(own, "")))
         while True:
             if not self._queue:
-                await self._look_into_spool()
+                await self._look()
             elif self._is_ahead:
                 await self._something()
             else:
@@ -273,22 +284,21 @@ class Connection:
             self._log.failure("Forwarding", why)
             self.end(Failed(f"failed: {why.getErrorMessage()}"))
 
-    @property
-    def _own_life(self) -> Life:
-        own = self._files.incarnation
-        return Life(self._files.node, own.id, own.earlier[-_MOST_EARLIER:])
-
-    async def _announce(self, life: Life) -> None:
-        self._life, self._position = life, None
+    async def _announce(self, life: Life) -> Position:
+        """The answer tells what is there; after the first one of a node we know."""
+        self._life = self._lives[life.node] = life
         self._say(encode(life))
-        while self._position is None:
+        while (position := self._positions.get(life.node)) is None:
             await self._something()
+        return position
 
     async def _find_all(self, position: Position) -> None:
         """What the hub lacks of what is here, and what of it is not here any more."""
         files = self._files
-        queue = await self._in_thread(files.in_archive_behind, position.last)
-        queue += await self._in_thread(files.in_spool)
+        queue = await self._in_thread(
+            files.in_archive_behind, files.node, position.last
+        )
+        queue += await self._in_spool()
         if self._over is not None:  # meanwhile
             raise self._over
         own = [one for one in queue if one.named.node == files.node]
@@ -308,13 +318,48 @@ class Connection:
             self._welcome.node, own[0].named.first - 1 if own else None
         )
 
-    async def _look_into_spool(self) -> None:
+    async def _in_spool(self) -> list[Waiting]:
         found = await self._in_thread(self._files.in_spool)
-        new = [one for one in found if one.path.name not in self._leaving]
+        return [one for one in found if not self._is_held(one.named.node)]
+
+    async def _look(self) -> None:
+        """What is new in the spool; or else what the hub lacks of those who have brought
+        nothing since: it may have come back older.
+        """
+        new = [
+            one for one in await self._in_spool() if one.path.name not in self._leaving
+        ]
         if new:
             self._queue.extend(new)
             return
-        timer = self._clock.callLater(_LOOK_SECONDS, self._wake)
+        if self._unasked is None:
+            self._unasked = await self._in_thread(self._files.in_archive_of_others)
+        seconds = _LOOK_SECONDS
+        while self._unasked:
+            node = self._unasked.pop()
+            if node in self._lives or self._is_held(node):
+                continue
+            life = await self._in_thread(self._files.life_of, node, "")
+            if life.incarnation:
+                await self._first_of(life)
+                seconds = _ASK_SECONDS
+                break
+        await self._pause(seconds)
+
+    async def _first_of(self, life: Life, *then: Waiting) -> bool:
+        """Begin with a node of others; whether the hub lacks files of it that it had, which
+        go before *then*.
+        """
+        position = await self._announce(life)
+        behind = await self._in_thread(
+            self._files.in_archive_behind, life.node, position.last
+        )
+        if behind:
+            self._queue.extendleft(reversed([*behind, *then]))
+        return bool(behind)
+
+    async def _pause(self, seconds: float) -> None:
+        timer = self._clock.callLater(seconds, self._wake)
         try:
             await self._something()
         finally:
@@ -338,18 +383,21 @@ class Connection:
             await self._send_all(outgoing)
 
     async def _send_all(self, outgoing: Outgoing) -> None:
-        file, node = outgoing.file, outgoing.waiting.named.node
-        if self._life is None or self._life.node != node:
-            own = node == self._files.node
-            await self._announce(
-                self._own_life if own else Life(node, file.incarnation)
-            )
-        assert self._position is not None
+        file, waiting = outgoing.file, outgoing.waiting
+        node = waiting.named.node
+        if self._life is None or self._life.node != node or self._is_another(file):
+            life = await self._in_thread(self._files.life_of, node, file.incarnation)
+            if node not in self._lives and node != self._files.node:
+                if await self._first_of(life, waiting):
+                    return
+            else:
+                await self._announce(life)
+        position = self._positions[node]
         self._leaving.add(file.name)
-        if outgoing.waiting.named.last <= self._position.last.get(file.incarnation, 0):
+        if waiting.named.last <= position.last.get(file.incarnation, 0):
             await self._take_away(outgoing)  # it was there, and we were not told
             return
-        at = _goes_on(outgoing, self._position.begun)
+        at = _goes_on(outgoing, position.begun)
         self._sent.append(outgoing)
         self._say(encode(msgspec.structs.replace(file, at=at)))
         while at < file.bytes:
@@ -364,16 +412,20 @@ class Connection:
                     self._next_byte_at = since + len(octets) / self._rate
             at += len(data)
 
+    def _is_another(self, file: File) -> bool:
+        """Whether it is of a life that has begun since."""
+        life = self._life
+        assert life is not None
+        if life.node == self._files.node:
+            return False
+        known = self._positions[life.node].last
+        return file.incarnation not in {life.incarnation, *life.earlier, *known}
+
     async def _may_write(self) -> None:
         while self._choked:
             await self._something()
         while (pause := self._next_byte_at - self._clock.seconds()) > 0:
-            timer = self._clock.callLater(pause, self._wake)
-            try:
-                await self._something()
-            finally:
-                if timer.active():
-                    timer.cancel()
+            await self._pause(pause)
 
     async def _take_away(self, outgoing: Outgoing) -> None:
         self._observer.has(outgoing.waiting.named)
@@ -401,26 +453,38 @@ class Connection:
         self._said_at = self._clock.seconds()
         self._stream.send(data)
 
+    def _tell_relayed(self, node: str, last: Mapping[str, int]) -> None:
+        life = self._lives[node]
+        if node != self._files.node and life.incarnation in last:
+            self._observer.relayed(node, last[life.incarnation])
+
     # What the hub says
 
     def _take(self, frame: forwarding.Message | bytes) -> None:
         match frame:
             case Welcome():
                 self._welcome = frame
-            case Position() if self._life is not None and frame.node == self._life.node:
-                self._position = frame
+            case Position() if frame.node in self._lives:
+                self._positions.setdefault(frame.node, frame)
+                self._tell_relayed(frame.node, frame.last)
             case Word():
                 self._observer.said(frame)
             case Stored() if self._sent and self._sent[0].file.name == frame.name:
                 outgoing = self._sent.popleft()
                 self._observer.arrived(outgoing, frame.waiting)
+                file, named = outgoing.file, outgoing.waiting.named
+                self._tell_relayed(named.node, {file.incarnation: named.last})
                 Deferred.fromCoroutine(self._take_away(outgoing)).addErrback(
                     self._failed
                 )
             case Refused():
-                # Another one may have a name that was ours once.
-                ours = self._life is None or self._life.node == self._files.node
-                self.end(Denied(frame, fences=ours and frame.code == _FENCED))
+                # Another one may have a name that was ours once, or a node's that came here.
+                node = "" if self._life is None else self._life.node
+                if self._sent:  # what is before that is there
+                    node = self._sent[0].waiting.named.node
+                ours = node in ("", self._files.node)
+                fences = ours and frame.code == _FENCED
+                self.end(Denied(frame, node, fences=fences))
             case _:
                 raise Refusal(f"{type(frame).__name__} at a time that is not for it")
 

@@ -1,5 +1,5 @@
 """The files that a gateway forwards: those in its spool, and those of its archive that the
-hub lacks.
+hub lacks.  They are its own, and those that others have brought here: a hub on the way.
 
 What is in the spool the hub may lack; what it has goes to the archive, by a rename.  That is
 all that is remembered: a crash between the two, or a rename that a power cut undoes, is made
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
-from gateway.sdk.forwarding import File
+from gateway.sdk.forwarding import File, Life
 from gateway.store import digests, incarnation
 from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
@@ -31,6 +31,10 @@ from gateway.store.incarnation import Incarnation
 from gateway.store.names import Named, last_lsn, parse_file_name
 
 _CHUNK_BYTES = 1 << 20
+_MOST_EARLIER = 50
+"""Incarnations that a life names: those before had no files for long."""
+_IN_TURN = 8
+"""So many files of one node go over before those of the next one."""
 
 
 class Unreadable(Exception):
@@ -64,7 +68,8 @@ class ForwardedFiles:
     """Those of one gateway.  Blocks; raises OSError.
 
     *is_ours* says of a node whether its files are: one that had another name once has left
-    some under that.
+    some under that, and others may bring some here.  Of these *life_of* says which lives
+    they had.
     """
 
     node: str
@@ -72,48 +77,85 @@ class ForwardedFiles:
     _directories: Directories
     _disk: Disk
     _is_ours: Callable[[str], bool]
+    _life_of: Callable[[str], Life | None] = lambda _: None
 
     def in_spool(self) -> list[Waiting]:
-        """By node, in order of lsn; our own first: a hub may refuse what we left under
-        another name.
+        """Of each node in order of lsn, some of each in turn; our own first.
 
-        Of ours nothing is missing before any of them.  While a large directory is read, a
-        name that comes may be missed, and a later one found; the hub would have the later
-        file, and take the other one for there already.  What is there when a first look
-        is over, a second one finds.
+        Nothing is missing before any of them.  While a large directory is read, a name
+        that comes may be missed, and a later one found; the hub would have the later file,
+        and take the other one for there already.  What is there when a first look is over,
+        a second one finds: of ours, up to the newest of the first look; of another node,
+        whose lives may have begun to count anew, where the second look has no other name.
         """
         spool = self._directories.spool
-        newest = last_lsn(self.node, self._disk.names(spool))
+        before = self._disk.names(spool)
+        newest, known = last_lsn(self.node, before), set(before)
+        found = self._waiting(spool)
+        grows = {one.named.node for one in found if one.path.name not in known}
+        ranks: dict[str, int] = {}
+        turns: list[tuple[int, Waiting]] = []
+        for one in found:
+            node = one.named.node
+            if node == self.node:
+                if one.named.last <= newest:
+                    turns.append((-1, one))
+            elif node not in grows:
+                ranks[node] = rank = ranks.get(node, -1) + 1
+                turns.append((rank // _IN_TURN, one))
+        return [one for _, one in sorted(turns, key=lambda each: each[0])]
+
+    def in_archive_behind(self, node: str, last: Mapping[str, int]) -> list[Waiting]:
+        """Those of a node in the archive that a hub lacks which has these."""
+        least = min(last.values(), default=0)
         return [
             one
-            for one in self._waiting(spool)
-            if one.named.node != self.node or one.named.last <= newest
+            for one in self._waiting(self._directories.archive, node)
+            if one.named.last > least
+            and one.named.last > last.get(self._given_by(one) or "", 0)
         ]
 
-    def in_archive_behind(self, last: Mapping[str, int]) -> list[Waiting]:
-        """Those of our own node in the archive that a hub lacks which has these."""
-        given_by = self.incarnation.of_lsn
-        return [
-            one
-            for one in self._waiting(self._directories.archive)
-            if one.named.node == self.node
-            and one.named.last > last.get(given_by(one.named.first), 0)
-        ]
+    def _given_by(self, waiting: Waiting) -> str | None:
+        if waiting.named.node == self.node:
+            return self.incarnation.of_lsn(waiting.named.first)
+        with (
+            contextlib.suppress(FileNotFoundError, Unreadable),
+            waiting.path.open("rb") as opened,
+        ):
+            return digests.said(_footer_of(opened, waiting.path), incarnation.KEY)
+        return None
 
-    def _waiting(self, directory: Path) -> list[Waiting]:
+    def in_archive_of_others(self) -> list[str]:
+        """The nodes that have brought what is in the archive."""
+        return sorted(
+            {
+                one.named.node
+                for one in self._waiting(self._directories.archive)
+                if one.named.node != self.node
+            }
+        )
+
+    def life_of(self, node: str, by: str) -> Life:
+        """What a hub is told before files of a node come, of which incarnation *by* has
+        given the first.
+        """
+        if node != self.node:
+            return self._life_of(node) or Life(node, by)
+        own = self.incarnation
+        return Life(node, own.id, own.earlier[-_MOST_EARLIER:])
+
+    def _waiting(self, directory: Path, only: str | None = None) -> list[Waiting]:
         found: list[Waiting] = []
         ours: dict[str, bool] = {}
         for name in self._disk.names(directory):
-            if (named := parse_file_name(name)) is None:
+            named = parse_file_name(name)
+            if named is None or (only is not None and named.node != only):
                 continue
             if named.node not in ours:
                 ours[named.node] = self._is_ours(named.node)
             if ours[named.node]:
                 found.append(Waiting(directory / name, named))
-        return sorted(
-            found,
-            key=lambda one: (one.named.node != self.node, one.named),
-        )
+        return sorted(found, key=lambda one: one.named)
 
     def look_at(self, waiting: Waiting, *, doubted: bool = False) -> Outgoing | None:
         """What is to be said of it; None if it is gone.  Raises `Unreadable`.

@@ -33,6 +33,9 @@ from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
 _NO_FILE = 422
+_HELD = frozenset((403, 412))
+_HELD_SECONDS = 60.0
+"""Files of another node that the hub refuses wait so long, while all others go on."""
 _AGAIN = frozenset((0, 409, 500, 503))
 
 
@@ -118,6 +121,11 @@ class Forwarder:
         self._why, self._told = "not connected yet", ""
         self._word = ""
         self._denied: Denied | None = None
+        self._held: dict[str, tuple[float, Denied]] = {}
+        """Nodes of others that were refused, and until when they wait."""
+        self.nodes: dict[str, int] = {}
+        """Of others whose files go over from here: the last lsn that the hub has of their
+        present life."""
         self.arrived_lsn = 0
         """The hub has all of our node's up to there, as far as that is known."""
         self.files = 0
@@ -154,6 +162,7 @@ class Forwarder:
         if self._running:
             self._cancel()
             self._denied = None
+            self._held.clear()
             self._backoff.succeeded()
             self._begin()
 
@@ -163,6 +172,9 @@ class Forwarder:
         seconds = self._reactor.seconds() - self._since
         why = self._word if self._connected else self._why
         hubs, denied = self._settings.hubs, self._denied
+        if denied is None and self._held:
+            denied = next(iter(self._held.values()))[1]
+            why = why or str(denied)
         to = hubs[self._at] if self._connected else " or ".join(hubs)
         refused, fenced = (0, False) if denied is None else (denied.code, denied.fences)
         return Hub(to, self._connected, seconds, why, refused, fenced, self._at + 1)
@@ -188,6 +200,7 @@ class Forwarder:
             self._in_thread,
             self,
             self._denied is not None and self._denied.code == _NO_FILE,
+            self._is_held,
         )
         self._connecting = maybeDeferred(
             self._connect, self._reactor, self._to, settings, connection
@@ -272,6 +285,8 @@ class Forwarder:
         self._asked_at = self._since
         self._denied = None
         self._told = ""
+        if hub != self.node:
+            self.nodes.clear()
         self.node = hub
         if arrived is not None:
             self.arrived_lsn = arrived
@@ -285,6 +300,22 @@ class Forwarder:
         """See `Observer`."""
         if named.node == self._files.node:
             self.arrived_lsn = max(self.arrived_lsn, named.last)
+
+    def relayed(self, node: str, last: int) -> None:
+        """See `Observer`."""
+        self.nodes[node] = last
+        self._held.pop(node, None)
+
+    def _hold(self, denied: Denied) -> None:
+        others = denied.node not in ("", self._files.node)
+        if others and denied.code in _HELD:
+            until = self._reactor.seconds() + _HELD_SECONDS
+            self._held[denied.node] = until, denied
+
+    def _is_held(self, node: str) -> bool:
+        until, _ = self._held.get(node, (0.0, None))
+        now: float = self._reactor.seconds()
+        return now < until
 
     def arrived(self, outgoing: Outgoing, waiting: int) -> None:
         """See `Observer`."""
@@ -315,6 +346,8 @@ class Forwarder:
             return  # we have ended it
         self._connection = None
         self._denied = why if isinstance(why, Denied) else None
+        if isinstance(why, Denied):
+            self._hold(why)
         if self._connected and not isinstance(why, Denied | Failed):
             self._backoff.succeeded()  # what failed or was refused may be so again at once
         self._is_away(str(why) or type(why).__name__)

@@ -149,6 +149,13 @@ class Arrivals:
         known_name = _NODE.fullmatch(node) is not None
         return known_name and self._disk.exists(self._directory / node)
 
+    def life_of(self, node: str) -> Life | None:
+        """Which lives a node had that brings its files here.  Blocks; raises OSError."""
+        if not _NODE.fullmatch(node) or (record := self._known(node).record) is None:
+            return None
+        earlier = tuple(one for one in record.last if one != record.current)
+        return Life(node, record.current, earlier)
+
     @property
     def nodes(self) -> Mapping[str, Record]:
         """What is known of those whose files have come since the start.  Any thread."""

@@ -302,7 +302,7 @@ class OpenedStorage:
         )
         self.orphans = self._orphans() if self.publish_orphans else []
         self.arrivals = None
-        if self.bucket is None and settings.spool.after != "forward":
+        if self.bucket is None:
             self.arrivals = Arrivals(
                 settings.node,
                 settings.directories,

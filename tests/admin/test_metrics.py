@@ -137,7 +137,7 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     )
     forwarder: Any = SimpleNamespace(
         hub=hub, sent_files=1, sent_bytes=2, sent_events=3, connections=4, set_aside=5,
-        files=6, arrived_lsn=7, node="hub",
+        files=6, arrived_lsn=7, node="hub", nodes={},
     )  # fmt: skip
     daemon.change(
         more=[

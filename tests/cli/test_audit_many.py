@@ -276,6 +276,39 @@ def test_an_edge_that_is_at_another_hub(
     assert "its files go to hub-2 now, which is not looked at here" in str(report)
 
 
+def test_an_edge_whose_files_are_on_the_way(
+    ask: Verdict, serve: Callable[..., str]
+) -> None:
+    """What it has handed on, and the gateway in between still has, is not missing here; what
+    that one has handed on must be here.
+    """
+
+    def word(node: str, arrived: int, hub: str, **nodes: int) -> str:
+        section = Statistics(
+            "forward",
+            "",
+            [
+                Statistic("arrived_lsn", "", arrived),
+                Statistic("hub", "", {hub: arrived}),
+                Statistic("nodes", "", nodes),
+            ],
+        )
+        more = {"durable": 12, "published": 12, "bucket": None, "more": [section]}
+        return serve(answering(node=node, **more))
+
+    def edge() -> str:
+        return word("gw-1", 11, "region")
+
+    report = ask(edge(), word("region", 0, "job", **{"gw-1": 8}))
+    assert places(report)["gw-1"] == (12, 5, 3, 4)
+    assert not report["nodes"][0]["holes"]
+    report = ask(edge(), word("region", 0, "job", **{"gw-1": 9}))
+    [node] = [one for one in report["nodes"] if one["node"] == "gw-1"]
+    assert [(one["first"], one["last"]) for one in node["holes"]] == [(9, 9)]
+    alone = ask(edge())
+    assert "its files go to region now, which is not looked at here" in str(alone)
+
+
 def test_at_the_edge_there_are_no_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from gateway.forward.files import ForwardedFiles
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import accept
 from gateway.protocols.forward.turns import Turns
+from gateway.sdk.forwarding import Life
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -99,7 +100,7 @@ class Hub:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.directories = Directories.under(folder)
-        self.directories.spool.mkdir(parents=True)
+        self.directories.spool.mkdir(parents=True, exist_ok=True)
         self.clock = clock
         self.full: str | None = None
         self.options: dict[str, Any] = {}
@@ -178,10 +179,18 @@ class Pair:
         self.settings = options_of(Forward, to="tcp://hub:7410")
         self.begin()
 
+    def is_ours(self, node: str) -> bool:
+        """See `ForwardedFiles`."""
+        return node in self.names
+
+    def life_of(self, node: str) -> Life | None:
+        """See `ForwardedFiles`."""
+        return None
+
     def begin(self) -> None:
         """The edge starts."""
         files = ForwardedFiles(
-            "edge", self.incarnation, self.edge, self.disk, self.names.__contains__
+            "edge", self.incarnation, self.edge, self.disk, self.is_ours, self.life_of
         )
         self.forwarder = Forwarder(
             self.settings,

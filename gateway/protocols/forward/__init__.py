@@ -93,7 +93,7 @@ class _Service(Service):
         if context.arrivals is None:
             raise Unusable(
                 "files of other gateways are taken into a spool that is a directory, and "
-                "not where spool.directory is a bucket, or spool.after is forward"
+                "not where spool.directory is a bucket"
             )
         if self._turns is None:
             self._turns = Turns(self._in_thread)

@@ -1,0 +1,226 @@
+"""Edges, a gateway on the way and a hub in memory: what the edges have sent is at the hub
+once, under their names, in the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from edges import Hub, Pair
+from forwarded import A, B, Sent
+from gateway.sdk.forwarding import Life
+
+
+class Region(Pair):
+    """One on the way, whose files come from edges; it has none of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.taker = Hub(folder / "edge", self.clock)
+        """How edges bring theirs."""
+
+    def is_ours(self, node: str) -> bool:
+        return super().is_ours(node) or self.taker.arrivals.has(node)
+
+    def life_of(self, node: str) -> Life | None:
+        return self.taker.arrivals.life_of(node)
+
+    def bring(self, *files: Sent, node: str = "shop", life: Life | None = None) -> None:
+        """An edge does."""
+        bringing = self.taker.arrivals.bring(life or Life(node, A), node)
+        for one in files:
+            if bringing.begin(one.file):
+                bringing.write([one.data])
+                bringing.finish()
+        bringing.close()
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Region:
+    region = Region(tmp_path)
+    region.begin()
+    return region
+
+
+def files(node: str, count: int = 3) -> list[Sent]:
+    """Some of an edge."""
+    return [Sent(1 + 3 * number, node=node) for number in range(count)]
+
+
+def as_bytes(*sent: Sent) -> dict[str, bytes]:
+    return {one.name: one.data for one in sent}
+
+
+SHOP, SHIP = files("shop"), files("ship", 20)
+
+
+def test_files_go_on(region: Region) -> None:
+    """Those of all edges, and its own; each leaves the spool once the hub has it."""
+    region.bring(*SHOP)
+    region.bring(*SHIP, node="ship")
+    own = Sent(1)
+    region.publish(own)
+    region.forwarder.start(0)
+    region.run()
+    assert region.hub.files() == as_bytes(own, *SHOP, *SHIP)
+    assert region.waiting() == []
+    assert region.forwarder.nodes == {"shop": 9, "ship": 60}
+    assert region.forwarder.arrived_lsn == 3
+    assert len(region.lines) == 1
+    record = region.hub.arrivals.nodes["shop"]
+    assert (record.by, record.current) == ("edge", A)
+
+
+def test_edges_have_their_turns(region: Region) -> None:
+    """A long backlog of one does not keep those of another for hours."""
+    region.bring(*SHIP, node="ship")
+    region.bring(*SHOP)
+    region.names.add("shop")
+    region.begin()
+    waiting = [one.named.node for one in region.forwarder._files.in_spool()]
+    assert waiting == ["ship"] * 8 + ["shop"] * 3 + ["ship"] * 12
+
+
+def test_the_last_one_comes_back_older(region: Region) -> None:
+    """Each edge's files that it lacks come again out of the archive, also those of one that
+    has brought nothing since.
+    """
+    region.bring(*SHOP)
+    region.bring(*SHIP, node="ship")
+    region.forwarder.start(0)
+    region.run()
+    for node, keep in (("shop", 1), ("ship", 0)):
+        (region.hub.directories.arrivals / node).unlink()
+        for path in region.hub.directories.spool.glob(f"*-{node}-*"):
+            path.unlink()
+        if keep:
+            region.hub.restart()
+            [first, *_] = SHOP
+            bringing = region.hub.arrivals.bring(Life("shop", A), "edge")
+            bringing.begin(first.file)
+            bringing.write([first.data])
+            bringing.finish()
+            bringing.close()
+    region.lines[-1].cut()
+    region.hub.restart()
+    more = Sent(10, node="shop")
+    region.bring(more)
+    region.run(30)
+    assert region.hub.files() == as_bytes(*SHOP, more, *SHIP)
+    assert region.waiting() == []
+
+
+def test_an_edge_begins_anew(region: Region) -> None:
+    """What its earlier life left on the way goes over beside that of the present one, though
+    that counts from 1 again; the hub knows which goes on with which.
+    """
+    region.bring(*SHOP[:2])
+    region.forwarder.start(0)
+    region.run()
+    region.away = True
+    region.lines[-1].cut()
+    region.bring(SHOP[2])
+    new = [Sent(101, by=B, node="shop", text="new"), Sent(104, by=B, node="shop")]
+    region.bring(*new, life=Life("shop", B, (A,)))
+    region.away = False
+    region.run(20)
+    assert region.hub.files() == as_bytes(*SHOP, *new)
+    record = region.hub.arrivals.nodes["shop"]
+    assert (record.current, dict(record.last)) == (B, {A: 9, B: 106})
+
+
+def test_an_edge_begins_anew_while_files_go_over(region: Region) -> None:
+    """The hub hears of the new life on the connection that is there."""
+    region.bring(*SHOP)
+    region.forwarder.start(0)
+    region.run()
+    new = Sent(1, 5, by=B, node="shop", text="new")
+    region.bring(new, life=Life("shop", B))
+    region.run()
+    assert region.hub.files() == as_bytes(*SHOP, new)
+    assert region.hub.arrivals.nodes["shop"].current == B
+    assert len(region.lines) == 1
+
+
+def test_a_look_that_misses_a_file_of_an_edge(region: Region) -> None:
+    """The one behind it waits for the next look, or the hub would take the missed one for
+    there already.
+    """
+    region.bring(*SHOP)
+    names = [one.name for one in SHOP]
+    look = region.forwarder._files.in_spool
+    for missed in ([names[:1]], [names, names[:1]], [names[1:]]):
+        region.disk.missed = missed
+        assert look() == []
+    assert [one.path.name for one in look()] == names
+
+
+def test_an_edge_that_the_hub_refuses(region: Region) -> None:
+    """As another one brings its files there: those of all others go on, and it is said."""
+    region.hub.arrivals.bring(Life("shop", A), "somebody").close()
+    region.bring(*SHOP)
+    region.bring(*SHIP, node="ship")
+    region.forwarder.start(0)
+    region.run(50)
+    assert region.hub.files() == as_bytes(*SHIP)
+    assert region.waiting() == [one.name for one in SHOP]
+    hub = region.forwarder.hub
+    assert (hub.connected, hub.denied, hub.fenced) == (True, True, False)
+    assert "node shop is brought by somebody, not by edge" in hub.why
+    assert len(region.lines) <= 4
+    more = Sent(61, node="ship")
+    region.bring(more, node="ship")
+    region.run()
+    assert more.name in region.hub.files()
+    (region.hub.directories.arrivals / "shop").unlink()
+    region.hub.restart()
+    region.lines[-1].cut()
+    region.run(120)
+    assert region.hub.files() == as_bytes(*SHOP, *SHIP, more)
+    assert not region.forwarder.hub.denied
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_that_are_cut_and_kills(tmp_path: Path, seed: int) -> None:
+    """Of both lines' ends, while edges bring files: all is at the hub once, and what has left
+    the spool on the way was there by then.
+    """
+    chance = random.Random(seed)
+    region = Region(tmp_path)
+    region.begin()
+
+    def cuts() -> tuple[float, float]:
+        return chance.choice([
+            (chance.randrange(20_000), float("inf")),
+            (float("inf"), chance.randrange(2_000)),
+            (float("inf"), float("inf")),
+        ])  # fmt: skip
+
+    region.cuts = iter(cuts, None)  # type: ignore[arg-type]
+    region.forwarder.start(0)
+    left = {"shop": files("shop", 10), "ship": files("ship", 10)}
+    everything = as_bytes(*left["shop"], *left["ship"])
+    while any(left.values()):
+        node = chance.choice([node for node, some in left.items() if some])
+        region.bring(left[node].pop(0), node=node)
+        region.run(chance.random() * 4)
+        assert {*region.archived()} <= {*region.hub.files()}
+        if chance.random() < 0.2:
+            for line in region.lines:
+                line.cut()
+            region.hub.restart()
+        if chance.random() < 0.2:
+            region.forwarder.stop()
+            region.taker.restart()
+            region.begin()
+            region.forwarder.start(0)
+    region.cuts = iter(())
+    for line in region.lines:
+        line.cut()
+    region.run(60)
+    assert region.hub.files() == everything
+    assert region.waiting() == []
+    assert sorted(everything) == region.archived()
