@@ -191,6 +191,10 @@ class ForwardedFiles:
         aside = self._directories.root / "poison"
         self._disk.make_directory(aside)
         name = waiting.path.name
+        number = 1
+        while self._disk.exists(aside / name):  # one of another life
+            number += 1
+            name = f"{waiting.path.name}.{number}"
         reason = {"file": name, "why": str(why), "at": time.time()}
         text = msgspec.json.encode(reason)
         replace_file(self._disk, aside / f"{name}.json", [text]).close()

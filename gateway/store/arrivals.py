@@ -178,6 +178,8 @@ class Arrivals:
                 assert named is not None
                 found.setdefault(named.node, []).append(name)
         for node, names in found.items():
+            if not self.has(node):
+                continue  # it comes to another gateway, which shares the spool
             known = self._known(node)
             with known.lock:
                 self._place(known)

@@ -148,6 +148,51 @@ def test_lines_that_are_cut_again_and_again(tmp_path: Path, seed: int) -> None:
     assert pair.archived() == [*ALL]
 
 
+def test_a_slow_line(pair: Pair) -> None:
+    """64 kbit/s, an answer after two seconds: it is full all the time, on one connection."""
+    pair.slow = 8000.0, 1.0
+    files = [Sent(1 + 900 * number, 900) for number in range(20)]
+    pair.publish(*files)
+    pair.forwarder.start(0)
+    size = sum(len(one.data) for one in files)
+    assert size > 100_000
+    pair.run(1.1 * size / 8000 + 15)
+    assert pair.hub.files() == {one.name: one.data for one in files}
+    assert pair.waiting() == []
+    assert len(pair.lines) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_line_that_is_bad(tmp_path: Path, seed: int) -> None:
+    """Slow, and of ten connections three are lost before they are there, or in the middle:
+    all comes over, once, and what has come is not sent again each time.
+    """
+    chance = random.Random(seed)
+    pair = Pair(tmp_path)
+    pair.slow = 8000.0, 1.0
+
+    def cuts() -> Iterator[tuple[float, float]]:
+        while True:
+            lost = chance.random() < 0.3
+            yield (chance.randrange(30_000) if lost else 60_000, float("inf"))
+
+    pair.cuts = cuts()
+    files = [Sent(1 + 900 * number, 900) for number in range(20)]
+    pair.publish(*files)
+    pair.forwarder.start(0)
+    size = sum(len(one.data) for one in files)
+    for _ in range(200):
+        pair.away = chance.random() < 0.3
+        pair.run(3)
+        if not pair.waiting():
+            break
+    assert pair.hub.files() == {one.name: one.data for one in files}
+    assert pair.archived() == [one.name for one in files]
+    assert pair.hub.arrivals.files == len(files)
+    brought = sum(60_000 - max(line.up, 0) for line in pair.lines if line.up < 60_000)
+    assert brought < 3 * size + 60_000 * 2
+
+
 def test_a_hub_that_is_away(pair: Pair) -> None:
     """It is asked again, with pauses that grow; how long it is away, and why, is known."""
     pair.away = True
@@ -430,6 +475,21 @@ def test_a_file_that_can_not_be_read_now(
     pair.run(20)
     assert [*pair.hub.files()] == [FILES[0].name, FILES[1].name]
     assert pair.forwarder.set_aside == 0
+
+
+def test_two_damaged_files_of_one_name(pair: Pair) -> None:
+    """As two lives of a node may have: neither takes the place of the other in poison/."""
+    for damaged in (b"one", b"another"):
+        (pair.edge.spool / FILES[0].name).write_bytes(damaged)
+        pair.forwarder.start(0)
+        pair.run(2)
+        pair.forwarder.stop()
+        pair.begin()
+    aside = pair.edge.root / "poison"
+    name = FILES[0].name
+    assert (aside / name).read_bytes() == b"one"
+    assert (aside / f"{name}.2").read_bytes() == b"another"
+    assert f"{name}.2" in (aside / f"{name}.2.json").read_text()
 
 
 def test_another_configuration(pair: Pair) -> None:

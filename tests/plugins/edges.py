@@ -95,6 +95,50 @@ class Line:
         self.user.closed(Failure(error.ConnectionDone()))
 
 
+class Slow(Line):
+    """One on which each byte takes its time, and then *latency* seconds more."""
+
+    def __init__(
+        self, hub: Hub, user: Any, cut: tuple[float, float], rate: float, latency: float
+    ) -> None:
+        super().__init__(hub, user, *cut)
+        self.rate, self.latency = rate, latency
+        self._free = hub.clock.seconds()
+        self._up: list[tuple[float, bytes]] = []
+        self._down: list[tuple[float, bytes]] = []
+
+    @property
+    def queued(self) -> int:
+        return sum(len(data) for _, data in self._up)
+
+    def send(self, data: bytes) -> None:
+        self._free = max(self._free, self.hub.clock.seconds()) + len(data) / self.rate
+        self._up.append((self._free + self.latency, data))
+        if self.queued > 1 << 14:
+            self.choked(False)
+
+    def pump(self) -> None:
+        now = self.hub.clock.seconds()
+        full = self.queued > 1 << 14
+        while self._up and self._up[0][0] <= now:
+            super().send(self._up.pop(0)[1])
+        if full and self.queued <= 1 << 14:
+            self.choked(True)
+        if self.cut_off or self.connection.closed:
+            super().pump()
+            return
+        self._down.append((now + self.latency, self.connection.sent))
+        self.connection.clear()
+        while self._down and self._down[0][0] <= now and not self.cut_off:
+            data = self._down.pop(0)[1]
+            some = data[: int(min(len(data), self.down))]
+            self.down -= len(data)
+            if some:
+                self.user.received(some)
+            if self.down < 0:
+                self.cut()
+
+
 class Hub:
     """One that keeps what it takes in a directory; `restart` is a kill."""
 
@@ -175,6 +219,8 @@ class Pair:
         """Others than that, by address."""
         self.dead: set[str] = set()
         """Addresses where nobody answers."""
+        self.slow: tuple[float, float] | None = None
+        """The line's bytes a second, and its latency."""
         self.in_thread: Callable[..., Deferred[Any]] = maybeDeferred
         self.settings = options_of(Forward, to="tcp://hub:7410")
         self.begin()
@@ -206,7 +252,11 @@ class Pair:
         if self.away or to in self.dead:
             return fail(error.ConnectionRefusedError())
         hub = self.hubs.get(to, self.hub)
-        line = Line(hub, user, *next(self.cuts, (float("inf"), float("inf"))))
+        cut = next(self.cuts, (float("inf"), float("inf")))
+        if self.slow is None:
+            line = Line(hub, user, *cut)
+        else:
+            line = Slow(hub, user, cut, *self.slow)
         self.lines.append(line)
         user.connected(line)
         if not line.cut_off:

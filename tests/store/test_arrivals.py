@@ -8,6 +8,7 @@ import io
 import random
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,22 @@ def test_a_part_goes_on_where_it_is(
     assert bring(second, sent, at=begun.at)
     assert (directories.spool / sent.name).read_bytes() == sent.data
     assert second.begun is None
+
+
+def test_what_comes_to_another_gateway_stays(
+    directories: Directories, tmp_path: Path, told: list[str]
+) -> None:
+    """One that shares the spool directory, and starts, leaves what has not its name yet."""
+    hidden = [
+        directories.spool / f".arriving-{A}-{one.file.sha256}-{one.name}"
+        for one in (Sent(1), Sent(4))
+    ]
+    for path in hidden:
+        path.touch()
+    other = replace(directories, arrivals=tmp_path / "other")
+    Arrivals("other", other, RealDisk(), told.append).recover()
+    assert all(path.exists() for path in hidden)
+    assert public(directories) == told == []
 
 
 def test_another_file_takes_the_place_of_a_part(
