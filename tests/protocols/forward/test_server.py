@@ -187,7 +187,7 @@ def test_a_line_that_is_cut_anywhere(hub: Hub) -> None:
     for cut in range(0, len(stream), 97):
         at, other = cut, Sent(1 + 1000 * (cut + 1), 200)
         frames = b"".join([HELLO, LIFE, *whole(other, piece=piece)])
-        edge = hub.connect(frames[:at])
+        edge = hub.connect(frames[: min(at, len(frames) - 1)])  # sizes differ
         assert not any(isinstance(one, Stored) for one in edge.heard())
         edge.connection.lose()
         edge = hub.connect(HELLO, LIFE)
