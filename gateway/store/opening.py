@@ -418,10 +418,13 @@ class _Settled:
             left_out=_firsts_and_lasts(judged.left_out, read.given),
             exact=False,
         )
+        self.vouched_for = False
+        """Whether the mark on the disk vouches for more than holds from here on."""
         if read.new_mark or now != mark:
-            # A full disk must not prevent a start.
-            with contextlib.suppress(OSError):
+            try:
                 read.marker.write(now, now=True)
+            except OSError:  # a full disk must not prevent a start
+                self.vouched_for = mark.exact
         settled.clear()
 
 
@@ -502,6 +505,9 @@ class Opened:
         """Lsns that this start and earlier ones have left out behind damage."""
         self.incarnation = this
         """Who gives the lsns from here on."""
+        self.vouched_for = settled.vouched_for
+        """Whether the mark on the disk is still that of a run that had all in files, for
+        there was no room for another one."""
         self.repairs: Sequence[str] = judged.repairs
         """What was damaged and could be made good, a sentence each."""
         self.notice = judged.notice

@@ -172,6 +172,7 @@ class _Handing:
     _callbacks: StorageCallbacks
     _waits: bool
     """`ack: spool`."""
+    _reactor: Any
 
     def __attrs_post_init__(self) -> None:
         self.published, self.expired = (
@@ -181,6 +182,8 @@ class _Handing:
         self.expiring = self._expired.note
         self._left = {one.path for one in self._opened.unpublished if self._waits}
         """What the last run left, as long as it is in no file and senders wait for that."""
+        self._vouched_for = self._opened.vouched_for and not self._waits
+        """Whether the mark says yet that all is in files, which the first batch ends."""
         self.untold_bytes = 0
         """Of segments with a file, whose batches not all are acknowledged."""
         self.ready: Deferred[None] = Deferred()
@@ -208,6 +211,8 @@ class _Handing:
         """Why senders may not come yet."""
         if not self._checkpoint.known.called:
             return "what protocols remember is being written for the first time"
+        if self._vouched_for:
+            return f"{self._opened.marker.path} can not be written, and has to be first"
         if self._left or self._left_here():
             return "what the last run left is being published (ack: spool)"
         return None
@@ -229,7 +234,11 @@ class _Handing:
         durable = self._journal.durable_lsn
         all_in_files = ended and opened.publisher.published_lsn >= durable
         exact = self._waits or all_in_files
-        opened.marker.write(opened.mark(durable, synced, exact=exact), now=ended)
+        now = ended or self._vouched_for
+        opened.marker.write(opened.mark(durable, synced, exact=exact), now=now)
+        if self._vouched_for:
+            self._vouched_for = False
+            self._reactor.callFromThread(self.uploaded)
 
 
 @define(eq=False, slots=False, kw_only=True)
@@ -399,6 +408,7 @@ class OpenedStorage:
             ExpiredRecord(settings.directories.state, machine.disk),
             self.callbacks,
             settings.acknowledge_when_published,
+            self.reactor,
         )
         consumers = self._consumers()
         spool = self._spool(handing, owners, retained, uploads, consumers)
@@ -545,9 +555,10 @@ class Storage:
         self.bucket_looks = self._looks()
         """At what is done in the bucket by the job or by consumers, if that matters here."""
         self.ready = self._handing.ready
-        """Fires when senders may be served: when there is a state file of each memory, and,
-        with `ack: spool`, what the last run left is published.  Who resumes is told of it,
-        and that is an acknowledgement."""
+        """Fires when senders may be served: when there is a state file of each memory, when
+        the mark says that not all need be in files, and, with `ack: spool`, when what the
+        last run left is published.  Who resumes is told of it, and that is an
+        acknowledgement."""
 
     def _looks(self) -> BucketLooks | None:
         opened, spool = self._opened, self.spool

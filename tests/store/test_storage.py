@@ -27,11 +27,16 @@ class NoRoomForFiles(RealDisk):
     """Nothing can be put into the spool, for a while."""
 
     full = True
+    begin = ".events-"
 
     def create(self, path: Path) -> Any:
-        if self.full and path.name.startswith(".events-"):
+        if self.full and path.name.startswith(self.begin):
             raise OSError(errno.ENOSPC, "no room", str(path))
         return super().create(path)
+
+
+class NoRoomForTheMark(NoRoomForFiles):
+    begin = ".mark"
 
 
 def opened(
@@ -142,6 +147,29 @@ def test_who_ends_well_vouches_for_a_journal_that_is_lost_then(
         assert not mark(each).exact, "it may acknowledge by its journal from here on"
         assert any("knows nothing of it" in one for one in again.told) is doubted
         again.start().stop()
+
+
+def test_nobody_is_served_while_the_mark_vouches_for_what_may_come(
+    tmp_path: Path,
+) -> None:
+    """A disk that was full as the gateway started: if the journal were lost then, the next
+    one would say that all of it is in files."""
+    Node(tmp_path, None, ack="journal").start().sent(b"a").stop()
+    path = Directories.under(tmp_path).state_of("gw") / NAME
+    mark = statefile.look(path, Mark)
+    assert mark is not None
+    assert mark.exact
+    reactor, disk = QueuedReactor(), NoRoomForTheMark()
+    storage = opened(tmp_path, disk, reactor, published=False)
+    storage.start()
+    assert not storage.ready.called
+    assert "mark can not be written" in str(storage.waits_for)
+    disk.full = False
+    reactor.run(lambda: storage.ready.called)
+    mark = statefile.look(path, Mark)
+    assert mark is not None
+    assert not mark.exact
+    reactor.wait(Deferred.fromCoroutine(storage.stop()))
 
 
 def test_files_of_nodes_that_have_a_daemon_are_not_ours(tmp_path: Path) -> None:
