@@ -13,7 +13,7 @@ BESIDE  = gateway-demo gateway-testkit rsio-check
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test long lowest simulate weeks mutants pressure test-clients check format bench docs lock release clean
+.PHONY: help demo demo-cluster test long lowest simulate weeks mutants native fuzz-native pressure test-clients check format bench docs lock release clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
@@ -22,6 +22,8 @@ help:
 	@echo "make lowest  files and the Spark job with the lowest pyarrow and Spark; Delta and Iceberg"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
 	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
+	@echo "make native  builds the kernel in C (gateway-native), which the daemon then takes"
+	@echo "make fuzz-native  throws JSON and frames at the kernel for ten minutes, with ASan and UBSan"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
 	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
 	@echo "make test-clients  the RS.io clients for the JVM, with the TCK of Reactive Streams, and in JavaScript"
@@ -56,6 +58,15 @@ $(VENV)/.release: PACKAGES =
 PACKAGES = $(BESIDE:%=-e %)
 $(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
 $(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) -e examples/syslog
+
+# It takes a C compiler, and nothing else here needs it.
+$(VENV)/.native: gateway-native/pyproject.toml gateway-native/hatch_build.py gateway-native/gateway_native/kernel.c | $(PY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e gateway-native
+	@touch $@
+native: $(VENV)/.native
+
+fuzz-native: $(VENV)/.test $(VENV)/.native
+	@NATIVE_SECONDS=600 $(PYTEST) tests/fuzz/test_native.py --timeout=900 $(ARGS)
 
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)

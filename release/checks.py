@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from email.message import Message
 from pathlib import Path
 
-from parts import BESIDE, ROOT, Failed, Release, clean, program
+from parts import BESIDE, ROOT, Failed, Release, clean, made_here, program
 
 __all__ = ["described", "installed", "whole"]
 
@@ -27,6 +27,7 @@ _EVENTS = 1000
 _MODULES = {
     "gateway": ("gateway", "twisted"),
     "gateway_demo": ("gateway_demo",),
+    "gateway_native": ("gateway_native",),
     "gateway_testkit": ("gateway_testkit",),
     "rsio_check": ("rsio_check",),
 }
@@ -36,7 +37,7 @@ _MODULES = {
 def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
     """Each wheel has all modules of its packages and nothing else's, in one version."""
     wheels = {path.name.split("-")[0]: path for path in made if path.suffix == ".whl"}
-    if wheels.keys() != _MODULES.keys():
+    if wheels.keys() != {"gateway", *(one.replace("-", "_") for one in made_here())}:
         raise Failed(f"wheels of {', '.join(sorted(wheels))}")
     for name, path in wheels.items():
         beside = name.replace("_", "-")
@@ -48,6 +49,11 @@ def whole(made: Sequence[Path], release: Release, root: Path = ROOT) -> None:
             one.relative_to(folder).as_posix()
             for package in _MODULES[name]
             for one in (folder / package).rglob("*.py")
+        }
+        wanted |= {
+            one.with_suffix(".abi3.so").relative_to(folder).as_posix()
+            for package in _MODULES[name]
+            for one in (folder / package).rglob("*.c")
         }
         if lacking := wanted - names:
             raise Failed(f"{path.name} has no {', '.join(sorted(lacking))}")
@@ -116,6 +122,9 @@ def installed(made: Sequence[Path], scratch: Path, *, spark: bool) -> None:
     program(python, "-m", "pip", "check")
     walk = _Walk(python, scratch)
     walk.gateway("--version")
+    if "gateway-native" in made_here():
+        taken = "from gateway.sdk.native import kernel; assert kernel"
+        program(python, "-c", taken, cwd=scratch)
     walk.gateway("rsio-check", "--help")
     walk.events_go_their_way(spark=spark)
 

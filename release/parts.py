@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,11 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["BESIDE", "ROOT", "Failed", "Release", "bills", "packages", "program"]
+__all__ = [
+    "BESIDE",
+    "ROOT",
+    "Failed",
+    "Release",
+    "bills",
+    "made_here",
+    "packages",
+    "program",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
-BESIDE = ("gateway-demo", "gateway-testkit", "rsio-check")
+BESIDE = ("gateway-demo", "gateway-testkit", "rsio-check", "gateway-native")
 """Distributions of their own in this repository; they have the gateway's version."""
+_COMPILED = "gateway-native"
+"""Takes a C compiler; without one there is no wheel of it."""
+_COMPILER = os.environ.get("CC", "cc")
 _NOBODY = (".example", ".invalid", ".test", "example.com", "localhost")
 """Hosts that are reserved (RFC 2606)."""
 _BILLS = {"daemon.txt": "gateway", "spark.txt": "gateway-spark"}
@@ -85,6 +98,8 @@ class Release:
             )
         if self.changed:
             yield "the tree has what no commit has (git status)"
+        if len(made_here()) < len(BESIDE):
+            yield f"there is no C compiler ({_COMPILER}) for {_COMPILED}"
         if self.tag != f"v{self.version}":
             yield f"the commit has no tag: git tag --sign v{self.version}"
 
@@ -111,6 +126,12 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def made_here() -> list[str]:
+    """Those of `BESIDE` of which a wheel can be made on this machine."""
+    able = shutil.which(_COMPILER.split()[0]) is not None
+    return [name for name in BESIDE if able or name != _COMPILED]
+
+
 def packages(to: Path, scratch: Path) -> list[Path]:
     """The source distribution, and wheels that are built of nothing but it."""
     _build("sdist", ROOT, to)
@@ -118,7 +139,7 @@ def packages(to: Path, scratch: Path) -> list[Path]:
     with tarfile.open(source) as archive:
         archive.extractall(scratch / "source", filter="data")
     [tree] = (scratch / "source").iterdir()
-    for folder in (tree, *(tree / name for name in BESIDE)):
+    for folder in (tree, *(tree / name for name in made_here())):
         _build("wheel", folder, to)
     return [source, *sorted(to.glob("*.whl"))]
 

@@ -200,6 +200,8 @@ def test_the_daemon_needs_no_package_beside_it() -> None:
         if path.as_posix() != "protocols/rsio/commands/check.py":
             beside = tops(path) & {"gateway_demo", "gateway_testkit", "rsio_check"}
             assert not beside, path
+        if path.as_posix() != "sdk/native.py":
+            assert "gateway_native" not in tops(path), path
 
 
 #: Where names that Twisted keeps to itself are used.

@@ -30,6 +30,7 @@ Events: their flaws, how they are read back, and files beside them:
 
     payload      finds the flaw of a JSON payload
     varint       writes varints
+    native       the kernel in C, where it is installed
     publisher    publishers by name: the gateway's own feeds, for subscribers
     files        reads stored events back from journal, spool and archive
     arrow        columns of stored rows, as numpy has them

@@ -33,6 +33,7 @@ import msgspec
 from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.frames import BARE
+from gateway.sdk import native
 from gateway.sdk.payload import check, flaw_of
 from gateway.sdk.varint import varint
 
@@ -203,34 +204,54 @@ def _in_one_piece(frame: memoryview, sizes: bytes, decoding: _Decoding) -> bool:
     """
     import numpy as np  # late: processes that decode nothing need no numpy
 
+    each = np.frombuffer(sizes, "<u2")
+    size = int(each.sum()) + _HEAD.size * len(each)
+    if size > _ONE_PIECE or each.max() > decoding.message_bytes:
+        return False
+    try:
+        found = _gather(wire.inflated_at_once(frame, size), sizes)
+    except ValueError:
+        return False
+    if found is None:
+        return False
+    rows = decoding.rows
+    rows.block, ends, seqs = found
+    rows.ends, rows.seqs = array("q", ends), array("q", seqs)
+    return True
+
+
+def gather(frames: bytes, sizes: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Of `J` frames whose bodies begin with a brace and have these sizes: the bodies in one
+    piece, where each ends in it, and their numbers, both as int64.
+
+    None if one of them has a flaw, or perhaps has.
+    """
+    import numpy as np
+
     each = np.frombuffer(sizes, "<u2").astype(np.int64)
     count, head = len(each), _HEAD.size
     ends = each.cumsum()
     heads = ends - each + np.arange(0, head * count, head)
-    size = int(ends[-1]) + head * count
-    if size > _ONE_PIECE or each.max() > decoding.message_bytes:
-        return False
     # All bodies become one array.  If no element has a line break, the commas between bodies
     # are no part of one; so there is an element at least between any two of them, and as
     # there are as many elements as bodies, each body is one.
     try:
-        text = bytearray().join((wire.inflated_at_once(frame, size), b"]"))
-        seqs = np.ndarray(size - 3, ">u4", text, 0, (1,))[heads + 2].astype(np.int64)
-        np.ndarray(size - head + 1, f"V{head}", text, 0, (1,))[heads] = np.void(
-            _BETWEEN
-        )
+        text = bytearray().join((frames, b"]"))
+        size = len(text)
+        seqs = np.ndarray(size - 4, ">u4", text, 0, (1,))[heads + 2].astype(np.int64)
+        np.ndarray(size - head, f"V{head}", text, 0, (1,))[heads] = np.void(_BETWEEN)
         text[0] = _BRACKET
         found = _split(text)
         block = b"".join(found)
         block.isascii() or block.decode()
     except (ValueError, msgspec.DecodeError, RecursionError):
-        return False
+        return None
     if len(found) != count or len(block) != ends[-1] or b"\n" in block:
-        return False
-    rows = decoding.rows
-    rows.block, rows.ends = block, array("q", ends.tobytes())
-    rows.seqs = array("q", seqs.tobytes())
-    return True
+        return None
+    return block, ends.tobytes(), seqs.tobytes()
+
+
+_gather = native.kernel.rows if native.kernel else gather
 
 
 def _unpack(frame: memoryview, decoding: _Decoding) -> None:

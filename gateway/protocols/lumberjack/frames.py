@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from gateway.sdk import native
 from gateway.sdk.interfaces import Refusal
 
 _VERSIONS = b"12"
@@ -150,6 +151,51 @@ MOST_SIZES = 1 << 14
 _RUN = 8192
 
 
+def run(
+    buffer: bytes | bytearray, at: int, version: int, most: int
+) -> tuple[int, int, int, int, int, bytes | None]:
+    """Of the adjacent `J` frames from *at* on, *most* of them, that have all arrived and
+    whose bodies begin with a brace: how many these are, where they end, the last number,
+    the last that is not 0, the largest body, and all bodies' sizes as `Frames` has them.
+
+    A body that begins so is neither an array nor empty.
+    """
+    expected = version << 8 | J
+    head = _JSON_HEAD.unpack_from
+    found: list[int] = []
+    add = found.append
+    stop = at
+    # The only loop that runs once for each event.
+    try:
+        for _ in range(most):
+            kind, size, first = head(buffer, stop)
+            if first != _BRACE or kind != expected:
+                break
+            add(size)
+            stop += 10 + size
+    except struct.error:  # the next head has not all arrived
+        pass
+    if stop > len(buffer):  # nor has the last body
+        stop -= 10 + found.pop()
+    if not found:
+        return 0, stop, 0, 0, 0, b""
+    last = stop - 10 - found[-1]
+    (seq,) = (not_zero,) = _U32.unpack_from(buffer, last + 2)
+    if not seq:
+        for size in found[-2::-1]:
+            last -= 10 + size
+            (not_zero,) = _U32.unpack_from(buffer, last + 2)
+            if not_zero:
+                break
+    sizes = None
+    with suppress(struct.error):  # one is larger
+        sizes = struct.pack(f"<{len(found)}H", *found)
+    return len(found), stop, seq, not_zero, max(found), sizes
+
+
+_find = native.kernel.run if native.kernel else run
+
+
 class Stream:
     """The part of a stream that has arrived and was not read yet."""
 
@@ -265,40 +311,18 @@ class Stream:
     def _json(
         self, version: int, most_events: int, budget: int
     ) -> Frames | Array | None:
-        buffer, at = self._buffer, self._at
-        expected = version << 8 | J
-        head = _JSON_HEAD.unpack_from
-        sizes: list[int] = []
-        add = sizes.append
-        # The only loop that runs once for each event.  It takes frames whose body begins
-        # with a brace: such a body is neither an array nor empty.
-        try:
-            for _ in range(min(most_events, _RUN)):
-                kind, size, first = head(buffer, at)
-                if first != _BRACE or kind != expected:
-                    break
-                add(size)
-                at += 10 + size
-        except struct.error:  # the next head has not all arrived
-            pass
-        if at > len(buffer):  # nor has the last body
-            at -= 10 + sizes.pop()
-        if not sizes:
+        buffer, start = self._buffer, self._at
+        count, stop, seq, not_zero, largest, sizes = _find(
+            buffer, start, version, min(most_events, _RUN)
+        )
+        if not count:
             return self._odd_json(version, budget)
-        if at - self._at > self._limits.inflated_bytes:
-            self._check(10 + max(sizes), budget)
-        start = at - 10 - sizes[-1]
-        (seq,) = _U32.unpack_from(buffer, start + 2)
-        run = self._run(version, len(sizes), seq, at)
-        if not seq:
-            for size in sizes[-2::-1]:
-                start -= 10 + size
-                (run.not_zero,) = _U32.unpack_from(buffer, start + 2)
-                if run.not_zero:
-                    break
+        if stop - start > self._limits.inflated_bytes:
+            self._check(10 + largest, budget)
+        run = self._run(version, count, seq, stop)
+        run.not_zero = not_zero
         if self._inside:
-            with suppress(struct.error):  # one is larger
-                run.sizes = struct.pack(f"<{len(sizes)}H", *sizes)
+            run.sizes = sizes
         return run
 
     def _odd_json(self, version: int, budget: int) -> Frames | Array | None:

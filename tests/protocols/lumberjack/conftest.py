@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 
 from doubles import OneConnection
 from gateway.event import Rows
-from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack import events, frames, wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.server import accept
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
+from gateway.sdk import native
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
+from programs import lacking
 
 
 @dataclass
@@ -84,6 +86,20 @@ def take(result: Outcome, ready: Ready) -> None:
 def _outcome() -> Callable[..., Outcome]:
     """`outcome(pieces, limits, pauses=False) -> Outcome`."""
     return outcome
+
+
+@pytest.fixture(scope="module", params=["python", "native"])
+def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Frames are found and events are checked by the reference, and by the kernel."""
+    ways: tuple[Any, Any] = (frames.run, events.gather)
+    if request.param == "native":
+        if native.kernel is None:
+            lacking("gateway-native is not installed: make native")
+        ways = (native.kernel.run, native.kernel.rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "_find", ways[0])
+        patch.setattr(events, "_gather", ways[1])
+        yield
 
 
 def settings(**changes: Any) -> Any:

@@ -19,6 +19,8 @@ from gateway.protocols.lumberjack.frames import BARE
 from gateway.protocols.lumberjack.session import Limits, Session
 from samples import some_of
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 _V1, _V2 = b"12"
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 
 @pytest.fixture(scope="session")
 def vectors(read_vectors: Callable[[str], Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,8 @@ from gateway.protocols.lumberjack import frames, wire
 from gateway.protocols.lumberjack.wire import Decoder, Limits
 from gateway.sdk.interfaces import Refusal
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 _V1, _V2 = b"12"
 _BODY = b'{"message":"hi"}'
 

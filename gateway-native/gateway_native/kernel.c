@@ -1,0 +1,382 @@
+/* Finds Lumberjack's frames, and checks and gathers the JSON in them, in one pass.
+ *
+ * All of it is a quick way to an answer that the gateway's Python gives as well: `run` has
+ * the same answer always, and `rows` has one only for what is beyond doubt.  A body that it
+ * does not know to be sound is no flaw: it is Python's to say what that is.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__SSE2__) && !defined(PORTABLE)
+#include <emmintrin.h>
+#endif
+
+/* Of what both sides have agreed on: what is called, and what comes of it. */
+#define INTERFACE 1
+
+typedef const unsigned char *Bytes;
+
+enum {
+    HEAD = 10,
+    /* Events of one run, at most. */
+    RUN = 8192,
+    /* Whoever has more than so many bytes checked lets other threads run meanwhile. */
+    LET_GO = 1 << 14,
+    /* Python's limit depends on who calls; up to this depth nobody is near it. */
+    DEPTH = 64,
+};
+
+static inline uint32_t u32(Bytes at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* --- JSON ------------------------------------------------------------------------- */
+
+/* Where a character of more than one byte ends that is UTF-8 (RFC 3629); NULL if none. */
+static Bytes wide(Bytes p, Bytes end) {
+    unsigned char first = *p, low = 0x80, high = 0xBF;
+    int more;
+    if (first >= 0xC2 && first <= 0xDF) {
+        more = 1;
+    } else if (first >= 0xE0 && first <= 0xEF) {
+        more = 2;
+        if (first == 0xE0) low = 0xA0;
+        if (first == 0xED) high = 0x9F; /* surrogates */
+    } else if (first >= 0xF0 && first <= 0xF4) {
+        more = 3;
+        if (first == 0xF0) low = 0x90;
+        if (first == 0xF4) high = 0x8F;
+    } else {
+        return NULL;
+    }
+    if (end - p <= more || p[1] < low || p[1] > high) return NULL;
+    for (int i = 2; i <= more; i++) {
+        if ((p[i] & 0xC0) != 0x80) return NULL;
+    }
+    return p + more + 1;
+}
+
+/* The first byte from p on that is no plain one of a string: a quote, a backslash, a
+ * control character, or no ASCII; somewhere before `bound` anything may be read. */
+static inline Bytes plain(Bytes p, Bytes end, Bytes bound) {
+#if defined(__SSE2__) && !defined(PORTABLE)
+    const __m128i quote = _mm_set1_epi8('"'), back = _mm_set1_epi8('\\');
+    const __m128i space = _mm_set1_epi8(' ');
+    while (bound - p >= 16) {
+        __m128i some = _mm_loadu_si128((const __m128i *)p);
+        /* As signed numbers, what is no ASCII is less than a space, too. */
+        __m128i odd = _mm_or_si128(
+            _mm_or_si128(_mm_cmpeq_epi8(some, quote), _mm_cmpeq_epi8(some, back)),
+            _mm_cmplt_epi8(some, space));
+        int found = _mm_movemask_epi8(odd);
+        if (found) return p + __builtin_ctz((unsigned)found);
+        p += 16;
+    }
+#else
+    const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
+    (void)bound;
+    while (end - p >= 8) {
+        uint64_t some, quote, back;
+        memcpy(&some, p, 8);
+        quote = some ^ ones * '"';
+        back = some ^ ones * '\\';
+        if (((quote - ones) | (back - ones) | (some - ones * ' ') | some) & tops) break;
+        p += 8;
+    }
+#endif
+    while (p < end && *p >= ' ' && *p < 0x80 && *p != '"' && *p != '\\') p++;
+    return p;
+}
+
+/* The number of four hexadecimal digits; -1 if they are none. */
+static int hex4(Bytes p, Bytes end) {
+    int value = 0;
+    if (end - p < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        unsigned char c = p[i];
+        if (c >= '0' && c <= '9') {
+            value = value << 4 | (c - '0');
+        } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
+            value = value << 4 | ((c | 0x20) - 'a' + 10);
+        } else {
+            return -1;
+        }
+    }
+    return value;
+}
+
+/* Behind an escape whose backslash is at p; NULL if it is none. */
+static Bytes escaped(Bytes p, Bytes end) {
+    int unit;
+    if (end - p < 2) return NULL;
+    if (p[1] != 'u') return p[1] && strchr("\"\\/bfnrt", p[1]) ? p + 2 : NULL;
+    unit = hex4(p + 2, end);
+    if (unit < 0 || (unit & 0xFC00) == 0xDC00) return NULL;
+    if ((unit & 0xFC00) != 0xD800) return p + 6;
+    if (end - p < 12 || p[6] != '\\' || p[7] != 'u') return NULL;
+    unit = hex4(p + 8, end);
+    return unit >= 0 && (unit & 0xFC00) == 0xDC00 ? p + 12 : NULL;
+}
+
+/* Behind the string whose quote is before p; NULL if it is none. */
+static inline Bytes string(Bytes p, Bytes end, Bytes bound) {
+    for (;;) {
+        p = plain(p, end, bound);
+        if (p >= end) return NULL;
+        if (*p == '"') return p + 1;
+        if (*p == '\\') {
+            p = escaped(p, end);
+        } else if (*p >= 0x80) {
+            do {
+                p = wide(p, end);
+            } while (p && p < end && *p >= 0x80);
+        } else {
+            return NULL;
+        }
+        if (!p) return NULL;
+    }
+}
+
+static inline Bytes digits(Bytes p, Bytes end) {
+    while (p < end && (unsigned)(*p - '0') < 10) p++;
+    return p;
+}
+
+/* Behind a number; NULL if it is none. */
+static inline Bytes number(Bytes p, Bytes end) {
+    Bytes from;
+    if (*p == '-') p++;
+    from = p;
+    p = digits(p, end);
+    if (p == from || (*from == '0' && p - from > 1)) return NULL;
+    if (p < end && *p == '.') {
+        from = p + 1;
+        p = digits(from, end);
+        if (p == from) return NULL;
+    }
+    if (p < end && (*p | 0x20) == 'e') {
+        p++;
+        if (p < end && (*p == '+' || *p == '-')) p++;
+        from = p;
+        p = digits(from, end);
+        if (p == from) return NULL;
+    }
+    return p;
+}
+
+static inline Bytes spaces(Bytes p, Bytes end) {
+    while (p < end && *p <= ' ' && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
+    return p;
+}
+
+/* Whether all up to the end is one JSON object in UTF-8, no deeper than DEPTH. */
+static int sound(Bytes p, Bytes end, Bytes bound) {
+    uint64_t objects = 0; /* a bit for each that is open: it is no array */
+    int depth = 0;
+
+/* The next byte that is no space; there is one. */
+#define NEXT                                        \
+    if (p < end && *p <= ' ') p = spaces(p, end);   \
+    if (p >= end) return 0
+
+    if (p >= end || *p != '{') return 0;
+value:
+    NEXT;
+    switch (*p) {
+    case '{':
+        if (depth++ == DEPTH) return 0;
+        objects = objects << 1 | 1;
+        p++;
+        NEXT;
+        if (*p == '}') goto close;
+        goto key;
+    case '[':
+        if (depth++ == DEPTH) return 0;
+        objects <<= 1;
+        p++;
+        NEXT;
+        if (*p == ']') goto close;
+        goto value;
+    case '"':
+        p = string(p + 1, end, bound);
+        break;
+    case 't':
+        p = end - p >= 4 && !memcmp(p, "true", 4) ? p + 4 : NULL;
+        break;
+    case 'f':
+        p = end - p >= 5 && !memcmp(p, "false", 5) ? p + 5 : NULL;
+        break;
+    case 'n':
+        p = end - p >= 4 && !memcmp(p, "null", 4) ? p + 4 : NULL;
+        break;
+    default:
+        p = number(p, end);
+    }
+    if (!p) return 0;
+after:
+    NEXT;
+    if (*p == ',') {
+        p++;
+        if (!(objects & 1)) goto value;
+        NEXT;
+        goto key;
+    }
+    if (*p != (objects & 1 ? '}' : ']')) return 0;
+close:
+    p++;
+    objects >>= 1;
+    if (--depth) goto after;
+    return spaces(p, end) == end;
+key:
+    if (*p != '"') return 0;
+    p = string(p + 1, end, bound);
+    if (!p) return 0;
+    NEXT;
+    if (*p != ':') return 0;
+    p++;
+    goto value;
+#undef NEXT
+}
+
+/* --- frames ------------------------------------------------------------------------ */
+
+/* Of adjacent `J` frames whose bodies begin with a brace. */
+typedef struct {
+    Py_ssize_t count, stop;
+    uint32_t seq, not_zero, largest;
+    uint16_t sizes[RUN];
+} Run;
+
+static void find(Bytes from, Py_ssize_t size, Py_ssize_t at, int version, Py_ssize_t most, Run *run) {
+    run->count = 0;
+    run->seq = run->not_zero = run->largest = 0;
+    while (run->count < most && size - at > HEAD) {
+        Bytes head = from + at;
+        uint32_t body = u32(head + 6);
+        if (head[HEAD] != '{' || head[0] != version || head[1] != 'J') break;
+        if ((uint64_t)(size - at - HEAD) < body) break;
+        run->seq = u32(head + 2);
+        if (run->seq) run->not_zero = run->seq;
+        if (body > run->largest) run->largest = body;
+        run->sizes[run->count++] = (uint16_t)body;
+        at += HEAD + (Py_ssize_t)body;
+    }
+    run->stop = at;
+}
+
+/* Copies the bodies, and says where each ends, and its number; 0 if one is perhaps flawed. */
+static int gather(Bytes p, Bytes bound, Bytes sizes, Py_ssize_t count, char *block, char *ends,
+                  char *seqs) {
+    int64_t end = 0, seq;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        uint32_t size = sizes[2 * i] | (uint32_t)sizes[2 * i + 1] << 8;
+        if ((p[0] != '1' && p[0] != '2') || p[1] != 'J' || u32(p + 6) != size) return 0;
+        seq = u32(p + 2);
+        memcpy(seqs + 8 * i, &seq, 8);
+        p += HEAD;
+        if (!sound(p, p + size, bound)) return 0;
+        memcpy(block + end, p, size);
+        end += size;
+        memcpy(ends + 8 * i, &end, 8);
+        p += size;
+    }
+    return 1;
+}
+
+/* --- Python ------------------------------------------------------------------------ */
+
+PyDoc_STRVAR(run_doc, "run(buffer, at, version, most, /)\n--\n\n"
+"Of the adjacent J frames from *at* on, *most* of them, that have all arrived and whose\n"
+"bodies begin with a brace: how many these are, where they end, the last number, the last\n"
+"that is not 0, the largest body, and all bodies' sizes, each a u16, or None.");
+
+static PyObject *py_run(PyObject *self, PyObject *args) {
+    Py_buffer buffer;
+    Py_ssize_t at, most;
+    int version;
+    Run run;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nin", &buffer, &at, &version, &most)) return NULL;
+    if (at < 0 || at > buffer.len) {
+        PyBuffer_Release(&buffer);
+        PyErr_SetString(PyExc_ValueError, "no place in the buffer");
+        return NULL;
+    }
+    find(buffer.buf, buffer.len, at, version, most < RUN ? most : RUN, &run);
+    PyBuffer_Release(&buffer);
+#if PY_BIG_ENDIAN
+    for (Py_ssize_t i = 0; i < run.count; i++) run.sizes[i] = (uint16_t)(run.sizes[i] << 8 | run.sizes[i] >> 8);
+#endif
+    /* None with a length of its own: what does not fit was cut off. */
+    return Py_BuildValue("nnIIIy#", run.count, run.stop, run.seq, run.not_zero, run.largest,
+                         run.largest >> 16 ? NULL : (const char *)run.sizes, 2 * run.count);
+}
+
+PyDoc_STRVAR(rows_doc, "rows(frames, sizes, /)\n--\n\n"
+"Of J frames whose bodies have these sizes, each a u16: the bodies in one piece, where each\n"
+"ends in it, and their numbers, these as int64 of this machine.  None if one is perhaps no\n"
+"sound JSON object, or the frames are others.");
+
+static PyObject *py_rows(PyObject *self, PyObject *args) {
+    Py_buffer frames, sizes;
+    PyObject *block = NULL, *ends = NULL, *seqs = NULL, *found = NULL;
+    Py_ssize_t count, total = 0;
+    int good;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*", &frames, &sizes)) return NULL;
+    count = sizes.len / 2;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Bytes size = (Bytes)sizes.buf + 2 * i;
+        total += size[0] | size[1] << 8;
+    }
+    if (frames.len != total + HEAD * count) {
+        found = Py_NewRef(Py_None);
+        goto done;
+    }
+    block = PyBytes_FromStringAndSize(NULL, total);
+    ends = PyBytes_FromStringAndSize(NULL, 8 * count);
+    seqs = PyBytes_FromStringAndSize(NULL, 8 * count);
+    if (!block || !ends || !seqs) goto done;
+    {
+        char *to = PyBytes_AsString(block);
+        char *to_ends = PyBytes_AsString(ends), *to_seqs = PyBytes_AsString(seqs);
+        Bytes from = frames.buf;
+        PyThreadState *others = frames.len > LET_GO ? PyEval_SaveThread() : NULL;
+        good = gather(from, from + frames.len, sizes.buf, count, to, to_ends, to_seqs);
+        if (others) PyEval_RestoreThread(others);
+    }
+    found = good ? PyTuple_Pack(3, block, ends, seqs) : Py_NewRef(Py_None);
+done:
+    Py_XDECREF(block);
+    Py_XDECREF(ends);
+    Py_XDECREF(seqs);
+    PyBuffer_Release(&frames);
+    PyBuffer_Release(&sizes);
+    return found;
+}
+
+static PyMethodDef methods[] = {
+    {"run", py_run, METH_VARARGS, run_doc},
+    {"rows", py_rows, METH_VARARGS, rows_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static int start(PyObject *module) {
+    return PyModule_AddIntConstant(module, "INTERFACE", INTERFACE);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)start}, {0, NULL}};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "gateway_native.kernel",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit_kernel(void);
+PyMODINIT_FUNC PyInit_kernel(void) { return PyModuleDef_Init(&definition); }

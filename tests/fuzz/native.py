@@ -1,0 +1,201 @@
+"""Throws JSON and frames at the kernel in C, and compares it with the reference.
+
+    python tests/fuzz/native.py SECONDS [LIBRARY]
+
+What must hold: it finds the frames that the reference finds, accepts no body that has a
+flaw by the reference, accepts every sound object that is not deep, and gives back what
+came.  LIBRARY is another build of it, as one with sanitizers: what it is given has no
+byte around it that it might read unseen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.machinery
+import importlib.util
+import json
+import random
+import struct
+import sys
+import time
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.protocols.lumberjack import frames
+from gateway.sdk.payload import flaw_of
+
+_DEEP = 64
+"""Objects and arrays in each other, of which the kernel decides."""
+_ANY = 1 << 20
+
+#: What JSON is made of, and what looks like it.
+PARTS = [
+    *(bytes((c,)) for c in b'{}[]:,"\\ \n\r\t0123456789-+.eEutrnaf/\0\x1f\x7f\x80\xff'),
+    *(b"true", b"false", b"null", b"NaN", b"Infinity", b"-0", b"1e5", b"0.5", b"01"),
+    *(
+        b'"a"',
+        b'"a":',
+        b"{}",
+        b"[]",
+        b'{"a":1}',
+        b'"\\"',
+        b"\\u00e9",
+        b"\\uD83D\\uDE00",
+    ),
+    *(
+        b"\\uD83D",
+        b"\\uDE00",
+        b"\\uD83D\\u0041",
+        b"\\ud83d\\n",
+        b"\\x",
+        b"\\u12",
+        b"\\/",
+    ),
+    *("ä".encode(), "€".encode(), "😀".encode(), b"\xed\xa0\x80", b"\xc0\x80"),
+    *(b"\xf4\x90\x80\x80", b"\xe0\x80\x80", b"\xf0\x80\x80\x80", b"\xc3", b"\xe2\x82"),
+    *(b"\xef\xbb\xbf", b"\xc2\xa0", b"x" * 15, b"x" * 16, b"x" * 17, b"1" * 20),
+    *(b"[" * 63, b"[" * 64, b"]" * 63, b"]" * 64, b'{"a":' * 9, b"}" * 9),
+]
+
+
+def documents(chance: random.Random) -> bytes:
+    """A sound object."""
+
+    def value(deep: int) -> Any:
+        kind = chance.randrange(9 if deep else 7)
+        if kind == 7:
+            return [value(deep - 1) for _ in range(chance.randrange(4))]
+        if kind == 8:
+            return {text(): value(deep - 1) for _ in range(chance.randrange(5))}
+        return (None, True, False, chance.getrandbits(70), chance.random() * 1e20,
+                -chance.getrandbits(9), text())[kind]  # fmt: skip
+
+    def text() -> str:
+        some = '"\\\n\taäé€😀\x7f' if chance.random() < 0.3 else "abc/ .:-"
+        return "".join(chance.choices(some, k=chance.choice((0, 3, 14, 16, 17, 40))))
+
+    found = {text(): value(3) for _ in range(chance.randrange(8))}
+    indent = chance.choice((None, None, None, 0, 2))
+    ascii_only = chance.random() < 0.3
+    return json.dumps(found, indent=indent, ensure_ascii=ascii_only).encode()
+
+
+def spoiled(chance: random.Random, body: bytes) -> bytes:
+    """The same with a few changes."""
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(body) + 1)
+        gone = chance.choice((0, 0, 1, 1, 2, 9))
+        new = chance.choice(PARTS) if chance.random() < 0.8 else b""
+        body = body[:at] + new + body[at + gone :]
+    return body
+
+
+def exact(some: bytes) -> Any:
+    """A buffer with these bytes, and none behind them."""
+    return (ctypes.c_char * len(some)).from_buffer_copy(some)
+
+
+def check_rows(kernel: Any, bodies: Sequence[bytes], seqs: Sequence[int]) -> None:
+    """Whether the kernel says of bodies what the reference does."""
+    joined = b"".join(
+        b"2J" + struct.pack(">II", seq, len(body)) + body
+        for seq, body in zip(seqs, bodies, strict=True)
+    )
+    sizes = struct.pack(f"<{len(bodies)}H", *map(len, bodies))
+    found = kernel.rows(exact(joined), sizes)
+    good = all(b.startswith(b"{") and flaw_of(b, _ANY) is None for b in bodies)
+    if found is None:
+        deep = any(b.count(b"{") + b.count(b"[") > _DEEP for b in bodies)
+        assert deep or not good, bodies
+        return
+    assert good, bodies
+    block, ends, numbers = found
+    assert block == b"".join(bodies)
+    at = 0
+    for body, end, seq, number in zip(
+        bodies, array("q", ends), seqs, array("q", numbers), strict=True
+    ):
+        at += len(body)
+        assert (at, seq) == (end, number)
+
+
+def check_run(kernel: Any, stream: bytes, at: int, version: int, most: int) -> None:
+    """Whether the kernel finds the frames that the reference finds."""
+    found = kernel.run(exact(stream), at, version, most)
+    assert found == frames.run(stream, at, version, most), (stream, at, version, most)
+
+
+def one(kernel: Any, chance: random.Random) -> None:
+    """One look at each function."""
+    bodies = [documents(chance) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
+    if chance.random() < 0.8:
+        at = chance.randrange(len(bodies))
+        bodies[at] = b"{" + spoiled(chance, bodies[at])[1:]
+    seqs = [chance.choice((0, 1, 1 << 31, (1 << 32) - 1)) for _ in bodies]
+    check_rows(kernel, bodies, seqs)
+    stream = b"".join(
+        chance.choice((b"1", b"2", b"2"))
+        + b"J"
+        + struct.pack(">II", seq, len(body))
+        + body
+        for seq, body in zip(seqs, bodies, strict=True)
+    )
+    if chance.random() < 0.5:
+        stream = spoiled(chance, stream)
+    stream = stream[: chance.randrange(len(stream) + 1) or None]
+    start = chance.choice((0, 0, chance.randrange(len(stream) + 1)))
+    check_run(kernel, stream, start, chance.choice(b"12"), chance.randrange(1, 7))
+
+
+def build(library: str | None) -> Any:
+    """The kernel: the installed one, or that of a file."""
+    if library is None:
+        import gateway_native
+
+        return gateway_native
+    loader = importlib.machinery.ExtensionFileLoader("gateway_native.kernel", library)
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def corpora(kernel: Any) -> None:
+    """Each line of the vectors, whatever it is, and each way to cut it short."""
+    for path in sorted(Path(__file__).parents[1].joinpath("vectors").glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            for body in (line, line[: len(line) // 2], b"{" + line):
+                if len(body) < 1 << 16:
+                    check_rows(kernel, [body, b"{}"], [1, 2])
+            stream = bytes.fromhex(json.loads(line).get("hex", ""))
+            for cut in range(min(len(stream), 200) + 1):
+                check_run(kernel, stream[: len(stream) - cut], 0, b"2"[0], 9)
+    for part in PARTS:
+        for other in PARTS:
+            for body in (b'{"a":%b%b}', b'{"a":"%b%b"}', b"{%b%b}"):
+                check_rows(kernel, [body % (part, other)], [7])
+
+
+def main(seconds: float, library: str | None = None) -> None:
+    """Until the time is over; a seed that fails says its number."""
+    kernel = build(library)
+    corpora(kernel)
+    end = time.monotonic() + seconds
+    seed = random.SystemRandom().getrandbits(40)
+    first = seed
+    while time.monotonic() < end:
+        for _ in range(100):
+            seed += 1
+            try:
+                one(kernel, random.Random(seed))
+            except BaseException:
+                print(f"seed {seed}", file=sys.stderr)
+                raise
+    print(f"{seed - first} looks")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), *sys.argv[2:])
