@@ -97,10 +97,11 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
     if not lsns:
         return [], []
     payloads = events.column("payload").to_pylist()
-    seqs, seq_nulls = _numbers(events.column("seq"))
+    seq = events.column("seq")
+    seqs, seq_nulls = _numbers(seq), seq.is_null().to_numpy(zero_copy_only=False)
     words = {name: events.column(name) for name in ("node", *_FRONT, *_BACK)}
     times = events.column("received_at").cast(pa.int64()).to_numpy()
-    codes = [_numbers(column.indices)[0] for column in words.values()]
+    codes = [_numbers(column.indices) for column in words.values()]
     pairs = _pairs(events.column("attributes"))
     dictionaries = [column.dictionary.to_pylist() for column in words.values()]
     lines: list[bytes] = []
@@ -121,12 +122,9 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
     return lines, lsns
 
 
-def _numbers(column: pa.Array) -> tuple[Any, Any]:
-    """A column's numbers, -1 where there is none, and where that is."""
-    nulls = column.is_null().to_numpy(zero_copy_only=False)
-    if column.null_count:
-        column = column.fill_null(-1)
-    return column.to_numpy(), nulls
+def _numbers(column: pa.Array) -> Any:
+    """A column's numbers, -1 where there is none."""
+    return (column.fill_null(-1) if column.null_count else column).to_numpy()
 
 
 def _pairs(maps: pa.MapArray) -> list[tuple[tuple[str, str], ...]]:
