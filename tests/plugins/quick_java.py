@@ -39,6 +39,9 @@ def _shared() -> str:
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} {_shared()}")
 
+EVERY_JAVA = {"JDK_JAVA_OPTIONS": QUICK}
+"""In the environment of a program: for those that others than it start, as executors are."""
+
 
 def make() -> None:
     """Run a job over a small spool, and keep the classes that it needed."""

@@ -15,6 +15,7 @@ from deadlines import environment, eventually, finish
 from gateway.spark import recording, session
 from gateway.spark.classes import Archive
 from gateway.spark.java import Java
+from quick_java import EVERY_JAVA
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_those_that_nobody_uses_go(
 def test_one_that_is_made(tmp_path: Path, settings_file: Callable[..., Path]) -> None:
     """By a real Java, whole under its name, and nothing else is left; it is not made twice.
     The Java of a job maps it."""
-    env = {**environment(), "XDG_CACHE_HOME": str(tmp_path)}
+    env = {**environment(), **EVERY_JAVA, "XDG_CACHE_HOME": str(tmp_path)}
     env.pop("SPARK_SUBMIT_OPTS", None)
     words = [sys.executable, "-m", "gateway.spark.recording"]
 
