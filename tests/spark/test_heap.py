@@ -237,7 +237,7 @@ def large(count: int, size: int) -> list[bytes]:
 @pytest.mark.usefixtures("_one_at_a_time")
 @pytest.mark.parametrize(
     ("count", "size"),
-    [(40, 9 * MB), (200, 5 * MB)],
+    [(30, 9 * MB), (60, 5 * MB)],  # each is more than one batch
 )
 def test_large_events_get_through(
     spool: Any,
