@@ -52,7 +52,8 @@ _LOOK_SECONDS = 1.0
 _PING_SECONDS = 30.0
 _SILENT_SECONDS = 60.0
 """A hub that says nothing for so long is not there: it has a word each ten seconds."""
-_FENCED = 412
+_FENCED, _NO_FILE = 412, 422
+_HELD = frozenset((403, _FENCED))
 _ASK_SECONDS = 0.2
 """From one node of which only the archive has files to the next."""
 
@@ -66,14 +67,18 @@ class Failed(Lost):
 
 
 class Denied(Lost):
-    """The hub has refused it: *fences* it, if another gateway has its name."""
+    """The hub has refused it: *fences* it, if another gateway has its name, and *holds* the
+    files of another node.
+    """
 
-    def __init__(self, refused: Refused, node: str, *, fences: bool) -> None:
+    def __init__(
+        self, refused: Refused, node: str, *, fences: bool, holds: bool
+    ) -> None:
         super().__init__(refused.why)
         self.code = refused.code
         self.node = node
         """Whose files came; "" if none did."""
-        self.fences = fences
+        self.fences, self.holds = fences, holds
 
 
 class Observer(Protocol):
@@ -194,7 +199,9 @@ class Connection:
     _sent: deque[Outgoing] = field(factory=deque, init=False)
     """All of it was sent, and it is not told to be there."""
     _leaving: set[str] = field(factory=set, init=False)
-    """Names of files that are sent, or there and not yet taken away."""
+    """Names of files that are sent, or there and not yet taken away, …"""
+    _left: set[str] = field(factory=set, init=False)
+    """… and that were, since the last look began."""
     _next_byte_at: float = field(default=0.0, init=False)
     """Not before that, by `rate`."""
     _heard_at: float = field(default=0.0, init=False)
@@ -295,13 +302,15 @@ class Connection:
     async def _find_all(self, position: Position) -> None:
         """What the hub lacks of what is here, and what of it is not here any more."""
         files = self._files
-        queue = await self._in_thread(
-            files.in_archive_behind, files.node, position.last
+        # In that order: a file goes from the spool to the archive, and may do so now, where
+        # a connection to another hub was there before.
+        self._queue = deque(await self._in_spool())
+        self._put_before(
+            await self._in_thread(files.in_archive_behind, files.node, position.last)
         )
-        queue += await self._in_spool()
         if self._over is not None:  # meanwhile
             raise self._over
-        own = [one for one in queue if one.named.node == files.node]
+        own = [one for one in self._queue if one.named.node == files.node]
         if own:
             first = own[0].named.first
             by = files.incarnation.of_lsn(first)
@@ -312,7 +321,6 @@ class Connection:
             expected = max(position.last.get(by, 0) + 1, began.get(by, first) or first)
             if first > expected:
                 self._observer.lacks(by, expected, first - 1)
-        self._queue = deque(queue)
         assert self._welcome is not None
         self._observer.opened(
             self._welcome.node, own[0].named.first - 1 if own else None
@@ -326,6 +334,7 @@ class Connection:
         """What is new in the spool; or else what the hub lacks of those who have brought
         nothing since: it may have come back older.
         """
+        self._left.clear()
         new = [
             one for one in await self._in_spool() if one.path.name not in self._leaving
         ]
@@ -335,9 +344,9 @@ class Connection:
         if self._unasked is None:
             self._unasked = await self._in_thread(self._files.in_archive_of_others)
         seconds = _LOOK_SECONDS
-        while self._unasked:
-            node = self._unasked.pop()
-            if node in self._lives or self._is_held(node):
+        for node in [one for one in self._unasked if not self._is_held(one)]:
+            self._unasked.remove(node)
+            if node in self._lives:
                 continue
             life = await self._in_thread(self._files.life_of, node, "")
             if life.incarnation:
@@ -355,8 +364,22 @@ class Connection:
             self._files.in_archive_behind, life.node, position.last
         )
         if behind:
-            self._queue.extendleft(reversed([*behind, *then]))
+            self._queue.extendleft(then)
+            self._put_before(behind)
         return bool(behind)
+
+    def _put_before(self, behind: list[Waiting]) -> None:
+        """Files of the archive go first, but for earlier ones of their node in the spool, as
+        a crash leaves them: behind a later one the hub would not take them.
+        """
+        if not behind:
+            return
+        last = behind[-1].named
+        first, rest = behind, deque[Waiting]()
+        for one in self._queue:
+            early = one.named.node == last.node and one.named < last
+            (first if early else rest).append(one)
+        self._queue = deque(sorted(first, key=lambda one: one.named)) + rest
 
     async def _pause(self, seconds: float) -> None:
         timer = self._clock.callLater(seconds, self._wake)
@@ -375,6 +398,10 @@ class Connection:
         try:
             look_at = partial(self._files.look_at, doubted=self._doubted)
             outgoing = await self._in_thread(look_at, waiting)
+            if outgoing is None and waiting.path.name not in self._left:
+                # Another hub has told to have it just before we came to this one.
+                archived = self._files.archived(waiting)
+                outgoing = await self._in_thread(look_at, archived)
         except Unreadable as why:
             await self._in_thread(self._files.set_aside, waiting, why)
             self._observer.unreadable(why)
@@ -431,6 +458,7 @@ class Connection:
         self._observer.has(outgoing.waiting.named)
         await self._in_thread(self._files.has_arrived, outgoing.waiting)
         self._leaving.discard(outgoing.file.name)
+        self._left.add(outgoing.file.name)
 
     async def _something(self) -> None:
         """Wait until anything is different.  Raises whatever says why all is over."""
@@ -484,7 +512,9 @@ class Connection:
                     node = self._sent[0].waiting.named.node
                 ours = node in ("", self._files.node)
                 fences = ours and frame.code == _FENCED
-                self.end(Denied(frame, node, fences=fences))
+                looked_at = frame.code == _NO_FILE and self._doubted
+                holds = not ours and (frame.code in _HELD or looked_at)
+                self.end(Denied(frame, node, fences=fences, holds=holds))
             case _:
                 raise Refusal(f"{type(frame).__name__} at a time that is not for it")
 

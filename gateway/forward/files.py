@@ -137,10 +137,13 @@ class ForwardedFiles:
 
     def life_of(self, node: str, by: str) -> Life:
         """What a hub is told before files of a node come, of which incarnation *by* has
-        given the first.
+        given the first: "" if none comes yet.
         """
         if node != self.node:
-            return self._life_of(node) or Life(node, by)
+            life = self._life_of(node) or Life(node, by)
+            if by and by not in (life.incarnation, *life.earlier):  # forgotten here
+                life = Life(node, life.incarnation, (by, *life.earlier))
+            return life
         own = self.incarnation
         return Life(node, own.id, own.earlier[-_MOST_EARLIER:])
 
@@ -204,8 +207,11 @@ class ForwardedFiles:
         """The hub has it: it goes from the spool to the archive."""
         if arrived.path.parent == self._directories.spool:
             with contextlib.suppress(FileNotFoundError):
-                to = self._directories.archive / arrived.path.name
-                self._disk.rename(arrived.path, to)
+                self._disk.rename(arrived.path, self.archived(arrived).path)
+
+    def archived(self, waiting: Waiting) -> Waiting:
+        """It, when it has arrived somewhere."""
+        return Waiting(self._directories.archive / waiting.path.name, waiting.named)
 
     def arrived_lsn(self, published: int) -> int:
         """Up to which lsn of our node all has left the spool, of *published* ones."""

@@ -33,9 +33,10 @@ from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
 _NO_FILE = 422
-_HELD = frozenset((403, 412))
 _HELD_SECONDS = 60.0
-"""Files of another node that the hub refuses wait so long, while all others go on."""
+"""Files of another node that the hub refuses wait so long, while all others go on, …"""
+_TOLD_SECONDS = 600.0
+"""… and where they are not tried again, as they are gone, that is told no longer."""
 _AGAIN = frozenset((0, 409, 500, 503))
 
 
@@ -172,9 +173,11 @@ class Forwarder:
         seconds = self._reactor.seconds() - self._since
         why = self._word if self._connected else self._why
         hubs, denied = self._settings.hubs, self._denied
-        if denied is None and self._held:
-            denied = next(iter(self._held.values()))[1]
-            why = why or str(denied)
+        if denied is None:
+            since = self._reactor.seconds() - _TOLD_SECONDS
+            told = (one for until, one in self._held.values() if until > since)
+            denied = next(told, None)
+            why = why or str(denied or "")
         to = hubs[self._at] if self._connected else " or ".join(hubs)
         refused, fenced = (0, False) if denied is None else (denied.code, denied.fences)
         return Hub(to, self._connected, seconds, why, refused, fenced, self._at + 1)
@@ -307,8 +310,7 @@ class Forwarder:
         self._held.pop(node, None)
 
     def _hold(self, denied: Denied) -> None:
-        others = denied.node not in ("", self._files.node)
-        if others and denied.code in _HELD:
+        if denied.holds:
             until = self._reactor.seconds() + _HELD_SECONDS
             self._held[denied.node] = until, denied
 

@@ -11,6 +11,7 @@ import pytest
 
 from edges import Hub, Pair
 from forwarded import A, B, Sent
+from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
 
 
@@ -113,6 +114,35 @@ def test_the_last_one_comes_back_older(region: Region) -> None:
     assert region.waiting() == []
 
 
+def test_a_crash_between_two_renames(region: Region) -> None:
+    """The later one of two files of an edge is in the archive, and the earlier one still in
+    the spool: a hub that has neither gets them in their order.
+    """
+    region.bring(*SHOP)
+    region.bring(*SHIP[:2], node="ship")
+    (region.edge.spool / SHOP[1].name).rename(region.edge.archive / SHOP[1].name)
+    region.forwarder.start(0)
+    region.run()
+    assert region.hub.files() == as_bytes(*SHOP, *SHIP[:2])
+    assert region.waiting() == []
+
+
+def test_what_an_edge_brought_is_known_no_more(region: Region) -> None:
+    """Its record was removed, and an old copy of it has the name since: what its other life
+    has left on the way goes over, and keeps no other edge back.
+    """
+    region.bring(*SHOP, life=Life("shop", A))
+    (region.taker.directories.arrivals / "shop").unlink()
+    region.taker.restart()
+    new = Sent(1, 5, by=B, node="shop", text="new")
+    region.bring(new, life=Life("shop", B))
+    region.bring(*SHIP, node="ship")
+    region.forwarder.start(0)
+    region.run(30)
+    assert region.hub.files() == as_bytes(*SHOP, new, *SHIP)
+    assert region.waiting() == []
+
+
 def test_an_edge_begins_anew(region: Region) -> None:
     """What its earlier life left on the way goes over beside that of the present one, though
     that counts from 1 again; the hub knows which goes on with which.
@@ -180,6 +210,58 @@ def test_an_edge_that_the_hub_refuses(region: Region) -> None:
     region.lines[-1].cut()
     region.run(120)
     assert region.hub.files() == as_bytes(*SHOP, *SHIP, more)
+    assert not region.forwarder.hub.denied
+
+
+def test_an_edge_of_the_archive_that_the_hub_refuses(region: Region) -> None:
+    """It is asked for again, and goes on when that is over; when nothing of it is here any
+    more, that it was refused is told no longer.
+    """
+    region.bring(*SHOP)
+    region.bring(*SHIP[:1], node="ship")
+    for path in region.edge.spool.glob("events-*"):
+        path.rename(region.edge.archive / path.name)
+    for node in ("shop", "ship"):
+        region.hub.arrivals.bring(Life(node, A), "somebody").close()
+    region.forwarder.start(0)
+    region.run(30)
+    assert region.forwarder.hub.denied
+    assert region.hub.files() == {}
+    (region.hub.directories.arrivals / "shop").unlink()
+    (region.edge.archive / SHIP[0].name).unlink()
+    region.hub.restart()
+    region.lines[-1].cut()
+    region.run(100)
+    assert region.hub.files() == as_bytes(*SHOP)
+    assert region.forwarder.hub.denied
+    region.run(700)
+    hub = region.forwarder.hub
+    assert (hub.connected, hub.denied, hub.why) == (True, False, "")
+
+
+def test_an_edge_that_is_newer_than_the_hub(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub can not read its files, which are sound here: those of all others go on."""
+    bring = region.hub.arrivals.bring
+
+    def older(life: Life, by: str) -> object:
+        if life.node == "shop":
+            raise Unwelcome(422, "this gateway is to be upgraded first")
+        return bring(life, by)
+
+    monkeypatch.setattr(region.hub.arrivals, "bring", older)
+    region.bring(*SHOP)
+    region.bring(*SHIP, node="ship")
+    region.forwarder.start(0)
+    region.run(30)
+    assert region.hub.files().keys() >= as_bytes(*SHIP).keys()
+    assert region.waiting() == [one.name for one in SHOP]
+    hub = region.forwarder.hub
+    assert (hub.connected, hub.refused, hub.fenced) == (True, 422, False)
+    monkeypatch.undo()
+    region.run(120)
+    assert region.hub.files().keys() >= as_bytes(*SHOP, *SHIP).keys()
     assert not region.forwarder.hub.denied
 
 

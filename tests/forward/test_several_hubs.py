@@ -5,9 +5,13 @@ some is told what it lacks.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from edges import ALL, FILES, Hub, Pair
 from forwarded import A, Sent
@@ -139,6 +143,63 @@ def test_a_file_that_one_may_have(several: Several) -> None:
         assert several.hubs[to].arrivals.files == 1
 
 
+def test_a_crash_between_two_renames(several: Several) -> None:
+    """The later one of two files is in the archive, and the earlier one still in the spool:
+    another hub gets them in their order, or it would take the earlier one for there already.
+    """
+    several.forwarder.stop()
+    several.publish(FILES[0], FILES[3])
+    for sent in FILES[1:3]:
+        (several.edge.archive / sent.name).write_bytes(sent.data)
+    several.begin()
+    several.forwarder.start(0)
+    several.run()
+    assert several.hubs[FIRST].files() == ALL
+
+
+@pytest.mark.parametrize("moment", ["in_archive_behind", "in_spool", "look_at"])
+@pytest.mark.parametrize("after", [False, True])
+def test_renames_that_take_their_time(
+    several: Several, moment: str, *, after: bool
+) -> None:
+    """The second hub has two files, and the first one is back before they have gone to the
+    archive: whenever they go, it gets them.
+    """
+    held: list[Callable[[], object]] = []
+    holding = True
+
+    def in_thread(do: Callable[..., Any], *words: Any, **more: Any) -> Deferred[Any]:
+        nonlocal holding
+        name = getattr(do, "func", do).__name__
+        if holding and name == "has_arrived":
+            held.append(partial(do, *words))
+            return Deferred()
+        ends = holding and len(held) == 2 and several.forwarder.hub.place == 1
+        if not ends or name != moment:
+            return maybeDeferred(do, *words, **more)
+        holding = False
+        found = maybeDeferred(do, *words, **more) if after else None
+        for each in held:
+            each()
+        return found or maybeDeferred(do, *words, **more)
+
+    several.forwarder.stop()
+    several.in_thread = in_thread
+    several.kill(FIRST)
+    several.begin()
+    several.forwarder.start(0)
+    several.run(40)
+    several.publish(*FILES[:2])
+    several.run(3)
+    assert len(held) == len(several.hubs[SECOND].files()) == 2
+    several.dead.clear()
+    several.run(30)
+    assert not holding
+    several.publish(*FILES[2:])
+    several.run(30)
+    assert several.hubs[FIRST].files() == ALL
+
+
 def test_what_the_archive_has_no_more(several: Several) -> None:
     """A hub that comes late lacks it: that is no less a hole for being at another one."""
     several.publish(*FILES[:2])
@@ -163,13 +224,17 @@ def test_another_order(several: Several) -> None:
     assert not several.clock.getDelayedCalls()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_hubs_that_come_and_go(tmp_path: Path, seed: int) -> None:
-    """At any moment, with kills of all: what has left the spool is at one of them, each takes
+    """At any moment, with kills of all and, in half of the runs, slow threads: what has left the spool is at one of them, each takes
     each file once, and all that were there at the end have the same.
     """
     chance = random.Random(seed)
     several = Several(tmp_path)
+    if seed % 2:
+        several.forwarder.stop()
+        several.begin_with_slow_threads(chance)
+        several.forwarder.start(0)
     files = [Sent(1 + 3 * number) for number in range(12)]
     for sent in files:
         several.publish(sent)
@@ -190,10 +255,10 @@ def test_hubs_that_come_and_go(tmp_path: Path, seed: int) -> None:
             somewhere = {name for hub in several.hubs.values() for name in hub.files()}
             assert {*several.archived()} <= somewhere
     several.dead = {SECOND, THIRD}
-    several.run(90)
+    several.run(120)
     several.dead = {FIRST, THIRD}
     several.kill(FIRST)
-    several.run(90)
+    several.run(120)
     wanted = {one.name: one.data for one in files}
     for to in (FIRST, SECOND):
         assert several.hubs[to].files() == wanted

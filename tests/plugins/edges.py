@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from pydantic import SecretStr
 from twisted.internet import error
 from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
-from twisted.internet.task import Clock
+from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 
 from forwarded import A, Sent
@@ -262,6 +263,30 @@ class Pair:
         if not line.cut_off:
             user.opened()
         return succeed(None)
+
+    def begin_with_slow_threads(self, chance: random.Random) -> None:
+        """It starts, and from now on its threads end in any order, renames after up to 25
+        seconds; those of an edge that was killed do nothing more.
+        """
+
+        def in_thread(
+            do: Callable[..., Any], *words: Any, **more: Any
+        ) -> Deferred[Any]:
+            killed = self.forwarder
+
+            def run() -> Deferred[Any]:
+                if self.forwarder is not killed:
+                    return Deferred()
+                return maybeDeferred(do, *words, **more)
+
+            renames = getattr(do, "func", do).__name__ == "has_arrived"
+            share, most = (0.6, 25) if renames else (0.2, 2)
+            if chance.random() < share:
+                return deferLater(self.clock, chance.random() * most, run)
+            return run()
+
+        self.in_thread = in_thread
+        self.begin()
 
     def publish(self, *files: Sent) -> None:
         for one in files:
