@@ -13,6 +13,7 @@ STRUCT = 12
 _TRUE, _FALSE, _BYTE, _I16, _I64, _DOUBLE, _BINARY = 1, 2, 3, 4, 6, 7, 8
 _LIST = 9
 _MOST_DEPTH = 12
+_MOST_FIELD = (1 << 15) - 1
 
 
 class TooMuch(ValueError):
@@ -39,7 +40,8 @@ class Compact:
         last = 0
         while head := self._byte():
             number = last + (head >> 4) if head >> 4 else self.i32()
-            if number <= last:  # a reader would take the later one of two
+            # A reader would take the later one of two, and has numbers of 16 bits.
+            if not last < number <= _MOST_FIELD:
                 raise ValueError("fields are in no order")
             last = number
             yield number, head & 0xF

@@ -87,6 +87,8 @@ def at_four(header: bytes, size: int = 100) -> tuple[bytes, Any]:
         (bytes.fromhex("1504161000"), "no size"),
         (bytes.fromhex("15041510152205042000"), "in no order"),
         (bytes.fromhex("15041510152200"[:-2] + "050410" + "00"), "in no order"),
+        # A reader takes field 65538 for field 2.
+        (bytes.fromhex("15041510152205" + "848008" + "808008" + "00"), "in no order"),
         (
             bytes.fromhex("1504158080808080808080808000"),
             "more than 32 bits|without end",

@@ -49,7 +49,8 @@ def test_what_is_too_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["", "15", "18 03 61", "19 25 02", "1b 00", "15 02 05 02"]
+    "data",
+    ["", "15", "18 03 61", "19 25 02", "1b 00", "15 02 05 02", "05 808004 02 00"],
 )
 def test_what_is_none(data: str) -> None:
     """It ends early, or has what no Parquet has."""
