@@ -213,10 +213,12 @@ class ForwardedFiles:
         """It, when it has arrived somewhere."""
         return Waiting(self._directories.archive / waiting.path.name, waiting.named)
 
-    def arrived_lsn(self, published: int) -> int:
-        """Up to which lsn of our node all has left the spool, of *published* ones."""
-        own = [one.named for one in self.in_spool() if one.named.node == self.node]
-        return min([published, *(named.first - 1 for named in own)])
+    def before_spool(self) -> dict[str, int]:
+        """Up to which lsn all has left the spool, by node, of those that have files there."""
+        before: dict[str, int] = {}
+        for one in self.in_spool():  # of each node in order
+            before.setdefault(one.named.node, one.named.first - 1)
+        return before
 
 
 def _footer_of(opened: BinaryIO, path: Path) -> Mapping[bytes, bytes]:

@@ -32,6 +32,8 @@ from gateway.sdk.outgoing import Streams, User, endpoint
 from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
+_SEE_SECONDS = 60.0
+"""Between two looks at all that waits while the hub is away: they take their time."""
 _NO_FILE = 422
 _HELD_SECONDS = 60.0
 """Files of another node that the hub refuses wait so long, while all others go on, …"""
@@ -113,7 +115,7 @@ class Forwarder:
         self._at = 0
         """Which of the hubs has the files, or is tried."""
         self._inquiries: list[tuple[Inquiry, Deferred[Any]]] = []
-        self._asked_at = self._reactor.seconds()
+        self._asked_at = self._seen_at = self._reactor.seconds()
         self.node = ""
         """The name of the hub that was connected last."""
         self._running = False
@@ -126,7 +128,7 @@ class Forwarder:
         """Nodes of others that were refused, and until when they wait."""
         self.nodes: dict[str, int] = {}
         """Of others whose files go over from here: the last lsn that the hub has of their
-        present life."""
+        present life; of those that were not asked for yet, what is before all that waits."""
         self.arrived_lsn = 0
         """The hub has all of our node's up to there, as far as that is known."""
         self.files = 0
@@ -142,7 +144,9 @@ class Forwarder:
     def start(self, published_lsn: int) -> None:
         """Connect, and go on until `stop`; there are files up to that lsn."""
         self._running = True
-        self.arrived_lsn = self._files.arrived_lsn(published_lsn)
+        self.nodes = self._files.before_spool()
+        before = self.nodes.pop(self._files.node, published_lsn)
+        self.arrived_lsn = min(published_lsn, before)
         self._since = self._reactor.seconds()
         self._begin()
         self._look()
@@ -269,10 +273,27 @@ class Forwarder:
     def _look(self) -> None:
         if self._connection is not None:
             self._connection.look()
+        seen = self._reactor.seconds() - self._seen_at
+        if not self._connected and seen >= _SEE_SECONDS:
+            self._see_who_waits()
         asked = self._reactor.seconds() - self._asked_at
         if self._at and self._connected and asked >= self._settings.next_after:
             self._ask()
         self._looks = self._reactor.callLater(_LOOK_SECONDS, self._look)
+
+    def _see_who_waits(self) -> None:
+        """Others bring files while the hub is away."""
+
+        def seen(before: dict[str, int]) -> None:
+            before.pop(self._files.node, None)
+            for node, last in before.items():
+                known = self.nodes.setdefault(node, last)
+                if not self._connected:  # or the hub has said more since
+                    self.nodes[node] = min(last, known)
+
+        self._seen_at = self._reactor.seconds()
+        looked = self._in_thread(self._files.before_spool)
+        looked.addCallbacks(seen, lambda failed: failed.trap(OSError) and None)
 
     def _is_away(self, why: str) -> None:
         if self._connected:
@@ -288,8 +309,9 @@ class Forwarder:
         self._asked_at = self._since
         self._denied = None
         self._told = ""
-        if hub != self.node:
+        if self.node not in ("", hub):
             self.nodes.clear()
+            self._see_who_waits()
         self.node = hub
         if arrived is not None:
             self.arrived_lsn = arrived

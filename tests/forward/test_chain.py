@@ -75,6 +75,28 @@ def test_files_go_on(region: Region) -> None:
     assert (record.by, record.current) == ("edge", A)
 
 
+def test_what_waits_on_the_way_is_known_while_the_hub_is_away(region: Region) -> None:
+    """Of edges that come for the first time, too, and of a life that counts anew: or an audit
+    at the hub would take for lost what an edge has handed on.
+    """
+    region.away = True
+    region.bring(*SHOP)
+    region.forwarder.start(0)
+    assert region.forwarder.nodes == {"shop": 0}
+    region.bring(*SHIP, node="ship")
+    region.run(70)
+    assert region.forwarder.nodes == {"shop": 0, "ship": 0}
+    region.away = False
+    region.run(20)
+    assert region.forwarder.nodes == {"shop": 9, "ship": 60}
+    region.away = True
+    region.lines[-1].cut()
+    region.bring(Sent(4, by=B, node="shop"), life=Life("shop", B, (A,)))
+    region.bring(Sent(61, node="ship"), node="ship")
+    region.run(70)
+    assert region.forwarder.nodes == {"shop": 3, "ship": 60}
+
+
 def test_edges_have_their_turns(region: Region) -> None:
     """A long backlog of one does not keep those of another for hours."""
     region.bring(*SHIP, node="ship")
