@@ -183,6 +183,16 @@ def test_it_is_mended_when_nothing_more_comes(edges: Edges, faults: Faults) -> N
     assert faults.all
 
 
+def test_senders_that_end_before_the_other_edge_is_killed(
+    edges: Edges, faults: Faults
+) -> None:
+    """The line is back all the same, so that it can be said at once what was not done."""
+    faults.look(progress((60, 50), (0, 0)))
+    faults.look(progress((60, 50), (40, 40), sent=True))
+    assert edges.done == ["cut a", "mend a"]
+    assert not faults.all
+
+
 def test_it_is_done_when_all_is_at_the_hub_and_in_the_tables() -> None:
     """An edge that is gone may have more; so may one whose sender is at work."""
     there = EdgeProgress("a", True, 10, 10, 10, True, 0)

@@ -51,8 +51,8 @@ class Faults:
         if not self.cut:
             if first.at_hub >= self._least and not progress.sent:
                 self._cut(first)
-        elif not self.killed:
-            if second.at_hub >= self._least and not progress.sent:
+        elif not self.killed and not progress.sent:
+            if second.at_hub >= self._least:
                 self._kill(second)
         elif not self.mended:
             waiting = first.acknowledged - self._at_hub
