@@ -42,7 +42,7 @@ from gateway.sdk.forwarding import File as Brought
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
 from gateway.store.names import Named, parse_file_name
-from gateway.store.pages import unpacked_sizes
+from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile
 from gateway.store.thrift import STRUCT, Compact, TooMuch
@@ -58,6 +58,8 @@ _LONGEST_STRING = 1 << 14
 """In a footer.  Arrow's schema has 3 KiB; it can name one field of a few bytes many times."""
 _MOST_PAGE_BYTES = 8 << 20
 """Of what is looked at; those who write make pages of one MiB."""
+_MOST_EVENTS = 1 << 28
+"""A page of a few bytes can have 2**31 rows that are looked at, one by one."""
 _LOOKED_AT = ("node", "lsn")
 _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
 # With the longest of these a hidden name has 249 bytes, and 255 are the most.
@@ -376,6 +378,8 @@ class _Bringing:
         named = parse_file_name(file.name)
         if named is None or named.node != self._life.node:
             raise Unwelcome(422, f"{file.name!r} is no file of node {self._life.node}")
+        if named.last - named.first >= _MOST_EVENTS:
+            raise Unwelcome(422, f"{file.name} has more than {_MOST_EVENTS} events")
         if not _SHA256.fullmatch(file.sha256) or file.bytes <= 0:
             raise Unwelcome(422, f"{file.name}: without a digest, or without a size")
         lives = {*self.last, self._life.incarnation, *self._life.earlier}
@@ -582,13 +586,18 @@ def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:
 
 
 def _why_too_large(file: pq.ParquetFile, opened: BinaryIO, size: int) -> str | None:
+    pages = 0
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         for at in range(group.num_columns):
             chunk = group.column(at)
             if chunk.path_in_schema not in _LOOKED_AT:
                 continue
-            if max(unpacked_sizes(opened, size, chunk), default=0) > _MOST_PAGE_BYTES:
-                name, most = chunk.path_in_schema, _MOST_PAGE_BYTES
-                return f"a page of its column {name} has more than {most} bytes"
+            for unpacked in unpacked_sizes(opened, size, chunk):
+                pages += 1
+                if pages > MOST_PAGES:  # a thousand groups may name the same ones
+                    return f"its columns have more than {MOST_PAGES} pages"
+                if unpacked > _MOST_PAGE_BYTES:
+                    name, most = chunk.path_in_schema, _MOST_PAGE_BYTES
+                    return f"a page of its column {name} has more than {most} bytes"
     return None

@@ -20,8 +20,8 @@ from gateway.store.thrift import I32, Compact
 
 _HEADER_BYTES = 1 << 12
 """The most that a header has: some ten, and the least and the greatest value."""
-_MOST_PAGES = 1 << 16
-"""Of one column in one group of rows."""
+MOST_PAGES = 1 << 16
+"""Of one column in one group of rows; no file of a gateway has as many in all."""
 _UNPACKED, _PACKED = 2, 3
 
 
@@ -38,14 +38,14 @@ def unpacked_sizes(
     end = at + chunk.total_compressed_size
     if not 0 < at <= end <= size:
         raise ValueError(f"a column lies outside the file, at {at} to {end}")
-    for _ in range(_MOST_PAGES):
+    for _ in range(MOST_PAGES):
         if at >= end:
             return
         opened.seek(at)
         header = _Header(opened.read(_HEADER_BYTES))
         yield header.length + header.unpacked
         at += header.length + header.packed
-    raise ValueError(f"a column has more than {_MOST_PAGES} pages in a group")
+    raise ValueError(f"a column has more than {MOST_PAGES} pages in a group")
 
 
 class _Header(Compact):

@@ -20,6 +20,7 @@ from gateway.event import SCHEMA_VERSION_KEY
 from gateway.sdk.arrivals import Bringing, Unwelcome
 from gateway.sdk.disk import Disk
 from gateway.sdk.forwarding import File, Life
+from gateway.store import arrivals
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -286,6 +287,10 @@ def test_what_is_no_file_of_that_node(
     [
         (wrong(b"x", file_name("other", 1, 3)), "no file of node edge"),
         (wrong(b"x", "../../etc/passwd"), "no file of node edge"),
+        (
+            wrong(b"x", file_name("edge", 1, (1 << 28) + 1)),
+            "more than 268435456 events",
+        ),
         (wrong(b"x", by=B), "not announced"),
         (File(file_name("edge", 1, 3), A, 0, "0" * 64), "without a size"),
         (File(file_name("edge", 1, 3), A, 9, "../x"), "without a digest"),
@@ -302,14 +307,31 @@ def test_a_file_that_is_none_from_the_beginning(
     assert not list(directories.spool.iterdir())
 
 
-def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> None:
-    """As a large segment makes one: with a thousand groups of rows."""
+def of_a_thousand_groups() -> bytes:
     sink = io.BytesIO()
     rows = envelope("edge", 1, [b"event"] * 1000)
     with open_writer(sink, "zstd") as writer:
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"1", KEY: A.encode()})
         writer.write_table(rows, row_group_size=1)
-    data, name = sink.getvalue(), file_name("edge", 1, 1000)
+    return sink.getvalue()
+
+
+def test_pages_without_end(
+    make: Callable[..., Arrivals], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are counted over all groups, which may all have the same ones."""
+    monkeypatch.setattr(arrivals, "MOST_PAGES", 1500)
+    data = of_a_thousand_groups()
+    bringing = make().bring(Life("edge", A), "shop")
+    bringing.begin(wrong(data, file_name("edge", 1, 1000)))
+    bringing.write([data])
+    with pytest.raises(Unwelcome, match="its columns have more than 1500 pages"):
+        bringing.finish()
+
+
+def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> None:
+    """As a large segment makes one: with a thousand groups of rows."""
+    data, name = of_a_thousand_groups(), file_name("edge", 1, 1000)
     assert len(data) > 1 << 20
     bringing = make().bring(Life("edge", A), "shop")
     bringing.begin(wrong(data, name))
