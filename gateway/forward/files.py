@@ -150,7 +150,10 @@ class ForwardedFiles:
     def _waiting(self, directory: Path, only: str | None = None) -> list[Waiting]:
         found: list[Waiting] = []
         ours: dict[str, bool] = {}
+        begin = "events-" if only is None else f"events-{only}-"
         for name in self._disk.names(directory):
+            if not name.startswith(begin):  # of many thousands, quickly
+                continue
             named = parse_file_name(name)
             if named is None or (only is not None and named.node != only):
                 continue

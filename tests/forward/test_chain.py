@@ -165,6 +165,20 @@ def test_what_an_edge_brought_is_known_no_more(region: Region) -> None:
     assert region.waiting() == []
 
 
+def test_a_name_that_begins_as_another(region: Region) -> None:
+    """Of a hub that comes back older each of the two gets its own."""
+    other = files("shop-2")
+    region.bring(*SHOP)
+    region.bring(*other, node="shop-2")
+    for sent in (*SHOP, *other):
+        (region.edge.spool / sent.name).rename(region.edge.archive / sent.name)
+    archived = region.forwarder._files.in_archive_behind
+    assert [one.path.name for one in archived("shop", {})] == [*as_bytes(*SHOP)]
+    region.forwarder.start(0)
+    region.run(10)
+    assert region.hub.files() == as_bytes(*SHOP, *other)
+
+
 def test_an_edge_begins_anew(region: Region) -> None:
     """What its earlier life left on the way goes over beside that of the present one, though
     that counts from 1 again; the hub knows which goes on with which.
