@@ -35,6 +35,9 @@ _check = msgspec.json.Decoder(msgspec.Raw).decode  # raises if it is not JSON
 _FRONT = ("protocol", "listener", "session", "peer", "principal", "channel", "kind")
 _BACK = ("content_type", "flaw")
 
+_MANY = 4
+"""Lines that a form is made for: of fewer each is made by itself."""
+
 
 def gap(first: int, last: int) -> bytes:
     """The element that stands for events which a subscriber was too slow for."""
@@ -79,12 +82,10 @@ def of_rows(
         sort = rows.content_types.get(row, rows.content_type), rows.flaws.get(row)
         if sort not in tails:
             tails[sort] = _tail(*sort, attributes)
-        number = b"" if seqs is None else b',"seq":%d' % seqs[row]
-        lsn = first + row
-        front, (back, json) = fronts[place], tails[sort]
-        payload = _payload(payloads[row], json=json)
-        lines.append(b"%b%d%b%b%b%b" % (begin, lsn, front, number, back, payload))
-        lsns.append(lsn)
+        lsns.append(first + row)
+        seq = None if seqs is None else seqs[row]
+        front, tail = fronts[place], tails[sort]
+        lines.append(_line(begin, first + row, front, seq, tail, payloads[row]))
     return lines, lsns
 
 
@@ -99,24 +100,35 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
     payloads = events.column("payload").to_pylist()
     seq = events.column("seq")
     seqs, seq_nulls = _numbers(seq), seq.is_null().to_numpy(zero_copy_only=False)
-    words = {name: events.column(name) for name in ("node", *_FRONT, *_BACK)}
+    words = [events.column(name) for name in ("node", *_FRONT, *_BACK)]
     times = events.column("received_at").cast(pa.int64()).to_numpy()
-    codes = [_numbers(column.indices) for column in words.values()]
+    codes = [_numbers(column.indices) for column in words]
     pairs = _pairs(events.column("attributes"))
-    dictionaries = [column.dictionary.to_pylist() for column in words.values()]
-    lines: list[bytes] = []
     starts = _starts([times, seq_nulls, *codes], pairs)
-    for start, end in zip(starts, [*starts[1:], len(lsns)], strict=True):
-        node, *front, content_type, flaw = (
-            None if code[start] < 0 else given[code[start]]
-            for code, given in zip(codes, dictionaries, strict=True)
-        )
+    ends = [*starts[1:], len(lsns)]
+    given = [
+        _at(column.dictionary, code[starts])
+        for column, code in zip(words, codes, strict=True)
+    ]
+    lines: list[bytes] = []
+    tails: dict[Any, tuple[bytes, bool]] = {}
+    for start, end, time, no_seq, (node, *front, content_type, flaw) in zip(
+        starts,
+        ends,
+        times[starts].tolist(),
+        seq_nulls[starts].tolist(),
+        zip(*given, strict=True),
+        strict=True,
+    ):
+        sort = content_type, flaw, pairs[start] if pairs else ()
+        if sort not in tails:
+            tails[sort] = _tail(content_type or "", flaw, dict(sort[2]))
         lines += _alike(
             _begin(node or "", incarnation),
             lsns[start:end],
-            _front(int(times[start]), tuple(front)),
-            None if seq_nulls[start] else seqs[start:end].tolist(),
-            _tail(content_type or "", flaw, dict(pairs[start]) if pairs else {}),
+            _front(time, tuple(front)),
+            None if no_seq else seqs[start:end].tolist(),
+            tails[sort],
             payloads[start:end],
         )
     return lines, lsns
@@ -125,6 +137,12 @@ def of_columns(events: pa.RecordBatch) -> tuple[list[bytes], list[int]]:
 def _numbers(column: pa.Array) -> Any:
     """A column's numbers, -1 where there is none."""
     return (column.fill_null(-1) if column.null_count else column).to_numpy()
+
+
+def _at(dictionary: pa.Array, codes: Any) -> list[str | None]:
+    """The words of these *codes*."""
+    words = dictionary.to_pylist()
+    return [None if code < 0 else words[code] for code in codes.tolist()]
 
 
 def _pairs(maps: pa.MapArray) -> list[tuple[tuple[str, str], ...]]:
@@ -146,8 +164,10 @@ def _starts(columns: Sequence[Any], others: Sequence[Any]) -> list[int]:
     new[0] = True
     for column in columns:
         new[1:] |= column[1:] != column[:-1]
-    for row, (before, now) in enumerate(pairwise(others), 1):
-        new[row] |= before != now
+    if others:
+        new[1:] |= np.fromiter(
+            (before != now for before, now in pairwise(others)), bool
+        )
     found: list[int] = np.flatnonzero(new).tolist()
     return found
 
@@ -161,6 +181,11 @@ def _alike(
     payloads: Sequence[bytes],
 ) -> list[bytes]:
     """Lines of events that differ in nothing but lsn, number and payload."""
+    if len(lsns) < _MANY:
+        each = zip(
+            lsns, [None] * len(lsns) if seqs is None else seqs, payloads, strict=True
+        )
+        return [_line(begin, lsn, front, seq, tail, one) for lsn, seq, one in each]
     back, json = tail
     if json and _are_lines(payloads):
         back, end = back + b',"payload":', b"}"
@@ -173,6 +198,20 @@ def _alike(
         return [form % each for each in zip(lsns, payloads, strict=True)]
     form = b'%b%%d%b,"seq":%%d%b%%b%b' % (begin, front, back, end)
     return [form % each for each in zip(lsns, seqs, payloads, strict=True)]
+
+
+def _line(
+    begin: bytes,
+    lsn: int,
+    front: bytes,
+    seq: int | None,
+    tail: tuple[bytes, bool],
+    payload: bytes,
+) -> bytes:
+    number = b"" if seq is None else b',"seq":%d' % seq
+    back, json = tail
+    shown = _payload(payload, json=json)
+    return b"%b%d%b%b%b%b" % (begin, lsn, front, number, back, shown)
 
 
 def _plain(text: bytes) -> bytes:

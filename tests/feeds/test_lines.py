@@ -7,6 +7,7 @@ import json
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
+from unittest.mock import Mock
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -140,12 +141,26 @@ def test_nothing_is_lost(batch: tuple[Stored, Rows]) -> None:
         (b"", "application/json", b'"payload_text":""}'),
     ],
 )
-def test_payloads(payload: bytes, content_type: str, shown: bytes) -> None:
+@pytest.mark.parametrize("count", [1, 9])
+def test_payloads(payload: bytes, content_type: str, shown: bytes, count: int) -> None:
     """JSON is embedded only if it says so and is; a key tells what else it is."""
-    stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, 1, b"", 1), 1)
-    rows = Rows([payload], content_type=content_type)
-    [line], _ = lines.of_rows("n", stored, rows, [0])
-    assert line.endswith(b"," + shown)
+    stored = Stored(Batch(Origin("p", "l", "s", "a"), 0, count, b"", 1), 1)
+    rows = Rows([payload] * count, content_type=content_type)
+    found, _ = lines.of_rows("n", stored, rows, range(count))
+    assert [line.endswith(b"," + shown) for line in found] == [True] * count
+
+
+def test_what_many_events_share_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of a file also where each has come by itself: its time is its own."""
+    origin = Origin("p", "l", "s", "a", None, {"tls": "1.3"})
+    collected = Columns("gw-1")
+    for n in range(100):
+        collected.add(Stored(Batch(origin, n, 1, b"", 1), 1 + n), Rows([b"{}"]))
+    tail = Mock(wraps=lines._tail)
+    monkeypatch.setattr(lines, "_tail", tail)
+    found, _ = lines.of_columns(collected.batch())
+    assert len(set(found)) == 100
+    assert tail.call_count == 1
 
 
 def test_arrow_elements_are_of_moderate_size() -> None:
