@@ -149,6 +149,13 @@ class Running:
         self.tell_doing()
 
     @property
+    def _why_not(self) -> str | None:
+        """Why it takes no events, if that is the daemon's own doing."""
+        if self._phase in (None, _STOPPING):
+            return self._phase
+        return self.opened.storage.waits_for or self._phase
+
+    @property
     def _where(self) -> str:
         return ", ".join(
             f"{one.name} on {one.address}" for one in self.opened.listeners
@@ -170,7 +177,7 @@ class Running:
         return Status(
             node=self.settings.node,
             version=__version__,
-            not_ready_reason=self._phase or stores.journal.why_full,
+            not_ready_reason=self._why_not or stores.journal.why_full,
             uptime_seconds=time.monotonic() - self._begun,
             listeners=statistics.of_listeners(opened.listeners),
             journal=stores.journal,
@@ -207,7 +214,7 @@ class Running:
                 opened.lake,
                 [*opened.listeners],
                 self._growth.rate,
-                phase=None if stopping else self._phase,
+                phase=None if stopping else self._why_not,
                 stopping=stopping,
                 now=datetime.now(UTC),
                 reload=self._reloads.status(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,3 +83,21 @@ def test_whatever_can_be_counted_is() -> None:
     for name in vars(Metrics):
         if not name.startswith("_"):
             assert f"etrics.{name}" in source or f"self.{name}(" in source, name
+
+
+def test_what_senders_wait_for(start: Callable[..., Daemon]) -> None:
+    """Of several things one after the other the one that it is now, until it takes events."""
+    daemon = start(listener("beats", "lumberjack", 5044), ready=False, ack="spool")
+    running, storage = daemon.running, daemon.running.opened.storage
+    handing = storage._handing
+    handing._left.add(Path("left"))
+
+    def reason() -> str:
+        return str(running.status().not_ready_reason)
+
+    assert "for the first time" in reason()
+    storage.checkpoint.known.callback(None)
+    assert "is being published" in reason()
+    handing._left.clear()
+    running.serve()
+    assert running.status().not_ready_reason is None
