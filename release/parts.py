@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BESIDE = ("gateway-demo", "gateway-testkit", "rsio-check", "gateway-native")
 """Distributions of their own in this repository; they have the gateway's version."""
 _COMPILED = "gateway-native"
-"""Takes a C compiler; without one there is no wheel of it."""
+"""Takes a C compiler and Python's headers; without them there is no wheel of it."""
 _COMPILER = os.environ.get("CC", "cc")
 _NOBODY = (".example", ".invalid", ".test", "example.com", "localhost")
 """Hosts that are reserved (RFC 2606)."""
@@ -99,7 +100,7 @@ class Release:
         if self.changed:
             yield "the tree has what no commit has (git status)"
         if len(made_here()) < len(BESIDE):
-            yield f"there is no C compiler ({_COMPILER}) for {_COMPILED}"
+            yield f"there is no C compiler ({_COMPILER}), or no Python.h, for {_COMPILED}"
         if self.tag != f"v{self.version}":
             yield f"the commit has no tag: git tag --sign v{self.version}"
 
@@ -128,7 +129,8 @@ def _git(root: Path, *words: str) -> str:
 
 def made_here() -> list[str]:
     """Those of `BESIDE` of which a wheel can be made on this machine."""
-    able = shutil.which(_COMPILER.split()[0]) is not None
+    headers = Path(sysconfig.get_path("include"), "Python.h")
+    able = shutil.which(_COMPILER.split()[0]) is not None and headers.exists()
     return [name for name in BESIDE if able or name != _COMPILED]
 
 

@@ -39,6 +39,17 @@ needs_tools = pytest.mark.skipif(
 )
 
 
+@pytest.fixture
+def headers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Python's, on a machine with a C compiler, whatever this one has."""
+    headers = tmp_path / "headers" / "Python.h"
+    headers.parent.mkdir()
+    headers.touch()
+    monkeypatch.setattr(parts, "_COMPILER", sys.executable)
+    monkeypatch.setattr(parts.sysconfig, "get_path", lambda _: str(headers.parent))
+    return headers
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The source distribution, and the wheels that are built from it."""
@@ -137,11 +148,25 @@ def tree(home: Path, changelog: str) -> Path:
     return home
 
 
+@pytest.mark.usefixtures("headers")
 def test_nothing_keeps_back_what_is_ready(tmp_path: Path) -> None:
     ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
     assert [*READY.obstacles(ready)] == []
 
 
+def test_a_compiler_without_headers_makes_no_kernel(
+    headers: Path, tmp_path: Path
+) -> None:
+    """Many machines have one, and no `Python.h`: the others are made there."""
+    ready = tree(tmp_path, "# Changelog\n\n## 0.2.0 (2027-01-31)\n\n- New.\n")
+    assert parts.made_here() == [*parts.BESIDE]
+    headers.unlink()
+    assert {*parts.BESIDE} - {*parts.made_here()} == {"gateway-native"}
+    [obstacle] = READY.obstacles(ready)
+    assert "no Python.h, for gateway-native" in obstacle
+
+
+@pytest.mark.usefixtures("headers")
 @pytest.mark.parametrize(
     ("one", "says"),
     [
