@@ -61,12 +61,13 @@ $(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) -e examples/syslog
 
 # It takes a C compiler, and nothing else here needs it.
 $(VENV)/.native: gateway-native/pyproject.toml gateway-native/hatch_build.py gateway-native/gateway_native/kernel.c | $(PY)
-	@$(PY) -m pip install --quiet --disable-pip-version-check -e gateway-native
+	@$(PY) -m pip install --quiet --disable-pip-version-check -e gateway-native || { \
+		echo "It needs a C compiler and Python's headers; on Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev"; exit 1; }
 	@touch $@
 native: $(VENV)/.native
 
 fuzz-native: $(VENV)/.test $(VENV)/.native
-	@NATIVE_SECONDS=600 $(PYTEST) tests/fuzz/test_native.py --timeout=900 $(ARGS)
+	@NATIVE_SECONDS=600 $(PYTEST) -n 3 tests/fuzz/test_native.py --timeout=900 $(ARGS)
 
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deadlines import run
+from deadlines import PATIENCE, run
 from gateway.sdk import native
 from programs import lacking, program
 from samples import some_of
@@ -18,6 +18,7 @@ from samples import some_of
 _HERE = Path(__file__).parent
 _SOURCE = _HERE.parents[1] / "gateway-native" / "gateway_native" / "kernel.c"
 _SECONDS = os.environ.get("NATIVE_SECONDS", str(some_of(5, 1)))
+_END_AFTER = 4 * PATIENCE + float(_SECONDS)
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
@@ -25,7 +26,7 @@ def test_it_says_what_the_reference_says() -> None:
     """Of frames and JSON that are sound, and of what is left of them after some changes."""
     if native.kernel is None:
         lacking("gateway-native is not installed: make native")
-    done = run(sys.executable, _HERE / "native.py", _SECONDS)
+    done = run(sys.executable, _HERE / "native.py", _SECONDS, seconds=_END_AFTER)
     assert done.returncode == 0, done.stderr[-4000:]
 
 
@@ -63,5 +64,6 @@ def test_it_reads_nothing_that_is_not_there(kind: str, tmp_path: Path) -> None:
     done = run(
         *(sys.executable, _HERE / "native.py", _SECONDS, library),
         env={**os.environ, **surroundings},
+        seconds=_END_AFTER,
     )
     assert done.returncode == 0, done.stderr[-4000:]
