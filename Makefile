@@ -16,6 +16,7 @@ LOWEST  = pyspark pyarrow
 .PHONY: help demo demo-cluster test long lowest simulate weeks mutants native fuzz-native pressure test-clients check format bench docs lock release clean
 help:
 	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
+	@echo "make demo ARGS=--edge  two edges that forward to a hub, over a line that is cut"
 	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
 	@echo "make test    all tests, but what takes minutes"
 	@echo "make long    all tests and samples, as CI has them"
