@@ -26,7 +26,7 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from gateway.sdk.forwarding import (
     Position,
     Refused,
     Stored,
+    Word,
     data,
     encode,
 )
@@ -58,6 +59,8 @@ _INCARNATION = "a" * 16
 _PIECE = 1 << 14
 _SMALL, _LARGE = 10, 20_000
 """Events in a file."""
+_PATIENCE = 300.0
+"""Seconds in which a hub takes a file: one that has no room would have us wait for ever."""
 _CASES = ("line", "edge", "fleet")
 
 
@@ -218,7 +221,7 @@ class Edge:
     """From the first octet of a file until it was told to be there."""
 
     def __post_init__(self) -> None:
-        self._frames, self._next_lsn = Frames(), 1
+        self._frames, self._next_lsn, self._word = Frames(), 1, ""
         self._files: deque[tuple[File, bytes]] = deque()
 
     def make(self, files: int) -> None:
@@ -234,10 +237,11 @@ class Edge:
 
     async def connect(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host, int(port))
-        life = Life(self.node, _INCARNATION)
-        self._writer.write(encode(Hello(0, self.node)) + encode(life))
-        await self._heard(Position)
+        async with self._patience():
+            self._reader, self._writer = await asyncio.open_connection(host, int(port))
+            life = Life(self.node, _INCARNATION)
+            self._writer.write(encode(Hello(0, self.node)) + encode(life))
+            await self._heard(Position)
 
     async def send(self) -> None:
         """The next file; returns when it is there."""
@@ -246,9 +250,21 @@ class Edge:
         self._writer.write(encode(file))
         for at in range(0, len(made), _PIECE):
             self._writer.write(data(made[at : at + _PIECE]))
-        await self._writer.drain()
-        await self._heard(Stored)
+        async with self._patience():
+            await self._writer.drain()
+            await self._heard(Stored)
         self.waits.append(time.monotonic() - since)
+
+    @contextlib.asynccontextmanager
+    async def _patience(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                yield
+        except TimeoutError:
+            why = self._word or "it does not say why"
+            raise Broken(
+                f"the hub took nothing of {self.node} for {_PATIENCE:g} s: {why}"
+            ) from None
 
     async def _heard(self, kind: type[Message]) -> None:
         while True:
@@ -257,6 +273,8 @@ class Edge:
                     raise Broken(f"{self.node} was refused: {message.why}")
                 if isinstance(message, kind):
                     return
+                if isinstance(message, Word):
+                    self._word = message.why
             if not (octets := await self._reader.read(1 << 16)):
                 raise Broken(f"{self.node} was hung up on")
             self._frames.feed(octets)
