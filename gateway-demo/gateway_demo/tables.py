@@ -1,12 +1,15 @@
-"""Reads the demo's tables from their Parquet files, without Spark."""
+"""Reads the demo's tables from their Parquet files, and the job's ledger, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["event_rows", "files", "rows_by_listener", "sample"]
+from gateway.store.lake import committed
+
+__all__ = ["event_rows", "events_by_node", "files", "rows_by_listener", "sample"]
 
 
 def event_rows(lake: Path) -> int:
@@ -15,6 +18,20 @@ def event_rows(lake: Path) -> int:
 
     paths = (*files(lake / "events"), *files(lake / "quarantine"))
     return sum(pq.read_metadata(path).num_rows for path in paths)
+
+
+def events_by_node(lake: Path) -> Mapping[str, int]:
+    """How many events of each node are in the tables, as the job says; none before it has."""
+    with contextlib.suppress(OSError, ValueError):
+        return {
+            node: sum(
+                last - first + 1
+                for spans in incarnations.values()
+                for first, last in spans
+            )
+            for node, incarnations in committed(lake).items()
+        }
+    return {}
 
 
 def rows_by_listener(lake: Path) -> Sequence[tuple[str, str, int]]:

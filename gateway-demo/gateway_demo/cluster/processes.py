@@ -14,8 +14,9 @@ from typing import Any
 from gateway.config import load
 from gateway.spark import java
 from gateway.store.bucket import Bucket
-from gateway.store.lake import committed, health_path
+from gateway.store.lake import health_path
 from gateway.store.s3 import bucket_of
+from gateway_demo import tables
 from gateway_demo.cluster.setup import Node, Setup
 from gateway_demo.processes import (
     Demo,
@@ -180,18 +181,7 @@ class Processes(Demo):
 
     def in_table(self) -> Mapping[str, int]:
         """How many events of each node are in the table, as the job says."""
-        with contextlib.suppress(OSError, ValueError):
-            return {
-                node: sum(
-                    last - first + 1
-                    for spans in incarnations.values()
-                    for first, last in spans
-                )
-                for node, incarnations in committed(
-                    self.setup.job_data / "lake"
-                ).items()
-            }
-        return {}
+        return tables.events_by_node(self.setup.job_data / "lake")
 
     def job_is_busy(self) -> bool:
         """Whether a batch is on its way into the table right now."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from gateway.store.lake import committed
+from gateway_demo import tables
 from gateway_demo.edge.line import Line
 from gateway_demo.edge.setup import Node, Setup
 from gateway_demo.processes import Demo, Gateway, Process, Sender, says, status_of
@@ -79,18 +79,7 @@ class Processes(Demo):
 
     def in_tables(self) -> Mapping[str, int]:
         """How many events of each edge are in the tables, as the job says."""
-        with contextlib.suppress(OSError, ValueError):
-            return {
-                node: sum(
-                    last - first + 1
-                    for spans in incarnations.values()
-                    for first, last in spans
-                )
-                for node, incarnations in committed(
-                    self.setup.hub.data / "lake"
-                ).items()
-            }
-        return {}
+        return tables.events_by_node(self.setup.hub.data / "lake")
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Self]:
