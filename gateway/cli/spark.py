@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse
 from gateway.sink import Ability, Kind, able, kind_of
-from gateway.spark import job, orders, requeue
+from gateway.spark import job, orders, requeue, session
 from gateway.spark.compact import compact
 from gateway.spark.deletion import Asked, delete
+from gateway.spark.failure import Failed, lacking
 from gateway.spark.handover import settle
 from gateway.spark.java import NoJava
 from gateway.spark.lakedisk import Lake
@@ -132,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
             raise WrongUse(f"{named} for {action}")
     try:
         return _ACTIONS[args.action](args)
-    except (Broken, Busy, Locked, BucketError, NoJava, job.Failed) as why:
+    except (Broken, Busy, Locked, BucketError, NoJava, Failed) as why:
         return _failed(args, why)
 
 
@@ -154,12 +155,12 @@ def _able(args: argparse.Namespace, ability: Ability) -> tuple[Config, Kind]:
 
 @contextlib.contextmanager
 def _session(config: Config) -> Iterator[SparkSession]:
-    """Raises `job.Failed`, `NoJava`, and what `job.start_session` raises."""
+    """Raises `Failed`, `NoJava`, and what `session.of` raises."""
     try:
         # The job beside it has a file of its own.
-        spark = job.start_session(config, "java-command")
+        spark = session.of(config, "java-command")
     except ModuleNotFoundError as why:
-        raise job.lacking(config, why) from why
+        raise lacking(config, why) from why
     try:
         yield spark
     finally:

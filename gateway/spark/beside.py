@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import Invalid, load
-from gateway.spark import java, job, progress
+from gateway.spark import java, job, progress, session
+from gateway.spark.failure import Failed
 from gateway.spark.ledger import Broken
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        spark = job.start_session(config)
+        spark = session.of(config)
     except (ModuleNotFoundError, java.NoJava, Broken) as why:
         sys.stderr.write(f"{why}\n")
         return 1
@@ -71,7 +72,7 @@ def run(
         # The query would read rows again whenever their files are written anew.
         job.run(config, spark, stop, open_day=False, report=report)
         query.stop()
-    except job.Failed as why:
+    except Failed as why:
         sys.stderr.write(f"{why}\n")
         return 1
     finally:

@@ -88,7 +88,7 @@ class Suspects:
         """*heap* is `key_of` the heap that there is now."""
         self._path = path
         self._disk = disk
-        self._heap = heap
+        self.heap = heap
         told = json.loads(disk.read(path)) if disk.exists(path) else {}
         self.names: set[str] = set(told.get("files", ()))
         same = told.get("heap") == heap
@@ -130,7 +130,7 @@ class Suspects:
             known = {
                 "files": sorted(self.names),
                 "alone": self.alone,
-                "heap": self._heap,
+                "heap": self.heap,
             }
             write_json(self._disk, self._path, known)
         elif self._disk.exists(self._path):

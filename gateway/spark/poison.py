@@ -88,7 +88,7 @@ class Poison:
     """Moves files of one spool aside."""
 
     _spool: Path
-    _aside: Path
+    aside: Path
     _disk: LakeDisk
     _sink: Sink
 
@@ -134,13 +134,13 @@ class Poison:
         return hole
 
     def _rename(self, name: str, why: str) -> None:
-        self._disk.make_directory(self._aside)
+        self._disk.make_directory(self.aside)
         reason = {"file": name, "why": why, "at": time.time()}
-        target, number = self._aside / name, 1
+        target, number = self.aside / name, 1
         while self._disk.exists(target):  # of another incarnation, perhaps: both stay
             number += 1
-            target = self._aside / f"{name}.{number}"
+            target = self.aside / f"{name}.{number}"
         write_json(self._disk, target.with_name(f"{target.name}.json"), reason)
         self._disk.rename(self._spool / name, target)
-        self._disk.sync_directory(self._aside)
+        self._disk.sync_directory(self.aside)
         self._disk.sync_directory(self._spool)

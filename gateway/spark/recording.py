@@ -28,6 +28,7 @@ from gateway.event import SCHEMA
 from gateway.plugins import installed
 from gateway.spark import java, job
 from gateway.spark.classes import NAME, Archive
+from gateway.spark.failure import Failed
 from gateway.store.names import file_name
 
 _UNUSED_SECONDS = 30 * 86400.0
@@ -50,7 +51,7 @@ def make(archive: Archive) -> str:
         try:
             _make_base(archive, Path(folder, "base"))
             _record(Path(folder), new, archive.base if archive.base.exists() else None)
-        except (subprocess.SubprocessError, job.Failed) as failed:
+        except (subprocess.SubprocessError, Failed) as failed:
             why = f": {failed}"
         if not new.exists():
             new.touch()
@@ -79,7 +80,7 @@ def _make_base(archive: Archive, new: Path) -> None:
 
 def _record(folder: Path, new: Path, base: Path | None) -> None:
     """Run a job over a small spool in *folder*, and have its Java write down the classes
-    that it had.  Raises `job.Failed`, subprocess.TimeoutExpired.
+    that it had.  Raises `Failed`, subprocess.TimeoutExpired.
     """
     from pyspark import SparkContext
 

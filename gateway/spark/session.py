@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gateway.spark import java
+from gateway.sink import kind_of
+from gateway.spark import java, s3a
 from gateway.spark.classes import Archive
 from gateway.spark.formats import merged
+from gateway.store.lake import INTERNAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,6 +130,27 @@ def end_java() -> None:
         with contextlib.suppress(OSError):
             if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def of(config: Any, whose: str = "java") -> SparkSession:
+    """A session with what the configuration's sink needs.
+
+    What Java itself says goes to the file of that name (`noise_of`).
+    Raises `Broken`, `java.NoJava`, ModuleNotFoundError, and what Spark raises.
+    """
+    import pyspark
+
+    version = pyspark.__version__
+    kind = kind_of(config.spark.sink)
+    more = kind.settings(config.spark, config.data_dir, version)
+    more = merged(more, s3a.for_tasks(config, version))
+    warehouse = config.data_dir / "lake" / INTERNAL / "warehouse"
+    return start(config.spark, warehouse, more, noise_of(config, whose))
+
+
+def noise_of(config: Any, whose: str = "java") -> Path:
+    """Where what Java itself says goes."""
+    return Path(config.data_dir / "lake" / INTERNAL / f"{whose}.log")
 
 
 def start(

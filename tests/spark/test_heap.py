@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from deadlines import environment, finish
 from gateway.audit import audit
-from gateway.spark import footers, heap
-from gateway.spark import job as job_module
+from gateway.spark import footers, heap, session
+from gateway.spark.failure import Failed
 from gateway.spark.heap import Suspects, fit
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import SpoolFile
+from gateway.spark.obstacles import Obstacles
 from gateway.spark.source import limit_of
 from gateway.store.directories import Directories
 
@@ -131,27 +133,21 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
 ) -> None:
     """Something else fills it: the job ends and says so, and the file stays; else each file
     of the spool would go aside, one after the other.  Of a large one it is not so."""
-    monkeypatch.setattr(job_module.session, "java_status", lambda _=0.0: heap.EXIT)
-    tried: Any = job_module.Job.__new__(job_module.Job)
-    tried._spool = spool.path
-    tried._config = SimpleNamespace(
-        spark=SimpleNamespace(master="local[2]", driver_memory="1g", conf={})
-    )
-    tried._suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
-    tried._give_up = lambda: None
-    tried._query = SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr(session, "java_status", lambda _=0.0: heap.EXIT)
+    suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
     why = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
 
     def try_(path: Path) -> str | None:
         files = [SpoolFile.parse(path.name)]
-        tried._sink = SimpleNamespace(
-            batch_files=files, failure=why, repeats=False, busy=True, recover=list
+        sink: Any = SimpleNamespace(
+            batch_files=files, failure=why, repeats=False, busy=True
         )
+        tried = Obstacles(spool.path, Mock(), suspects, sink, None, Mock())
         if not java_lives:
-            return str(tried.java_ended(why))
+            return tried.java_ended(why)
         try:
-            assert tried._one_by_one(why)
-        except job_module.Failed as end:
+            assert tried.suspect(why)
+        except Failed as end:
             return str(end)
         return None
 
@@ -160,10 +156,10 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
     said = try_(small)
     assert said is not None
     assert "something else fills that" in said
-    assert tried._suspects.alone is None
+    assert suspects.alone is None
     huge = spool.put("gw", 4, large(1, 9 * MB))
     try_(huge)
-    assert tried._suspects.alone == huge.name
+    assert suspects.alone == huge.name
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 from gateway.audit import audit
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.spark import footers, job
+from gateway.spark import footers, running
 from gateway.spark import inbox as inbox_module
 from gateway.spark.inbox import REQUESTS, Inbox, by_threads
 from gateway.spark.lakedisk import Lake
@@ -955,7 +955,7 @@ def test_a_backlog_larger_than_the_disk_is_read_at_once(
 ) -> None:
     """`--once` fetches some batches, puts them into tables, and goes on until all that
     was there is."""
-    monkeypatch.setattr(job, "_INBOX_BATCHES", 2)
+    monkeypatch.setattr(running, "_INBOX_BATCHES", 2)
     paths = [spool.events("gw", 1 + n * 10, 10) for n in range(5)]
     upload(server, *paths)
     size = len(server.objects[f"bucket/prefix/{paths[0].name}"])

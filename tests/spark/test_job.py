@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -23,11 +24,13 @@ from deadlines import PATIENCE, eventually
 from gateway.audit import audit
 from gateway.cli import spark as commands
 from gateway.sdk.command import WrongUse
-from gateway.spark import job, query
+from gateway.spark import job, orders, query
 from gateway.spark.deletion import Asked, delete
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole
+from gateway.spark.obstacles import Obstacles
 from gateway.spark.orders import Answer, Order
+from gateway.spark.running import Job
 from gateway.store.bucket import BucketError
 from gateway.store.deleted import deletions, unfinished
 from gateway.store.directories import Directories
@@ -489,13 +492,13 @@ def test_the_last_word_is_of_the_spool_as_it_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where the last batch is reported before Spark itself is done with it."""
-    note = job.Job._note
+    note = Job._note
 
-    def reported(self: job.Job, committed: Any) -> None:
+    def reported(self: Job, committed: Any) -> None:
         note(self, committed)
         self.say()
 
-    monkeypatch.setattr(job.Job, "_note", reported)
+    monkeypatch.setattr(Job, "_note", reported)
     spool.events("gw", 1, 10)
     run_once()
     assert spool.names() == []
@@ -611,7 +614,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     spool.put("gw", 9, texts)
     list(delete(config, spark, Lake(), Asked("body LIKE '%bob%'", "case 2")))
     assert len(unfinished(config.data_dir / "lake")) == 1
-    monkeypatch.setattr(job, "_FINISH", 0.5)
+    monkeypatch.setattr("gateway.spark.running._FINISH", 0.5)
     with Running(config, spark) as running:
         running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
     report = audit(Directories.under(config.data_dir))
@@ -622,26 +625,23 @@ def test_a_batch_comes_again_with_files_that_are_whole() -> None:
     """Of which only the footers were here, as a cluster's tasks read the bucket.  What can not
     be fetched then is not taken for damaged: the job ends, and the next start tries again."""
     examined: list[object] = []
-    works: Any = job.Job.__new__(job.Job)
-    works._sweep = list
-    works._poison = SimpleNamespace(examine=lambda files: examined.append(files) or [])
-    works._sink = SimpleNamespace(batch_files=["one"])
     footers = ["one"]
 
     def complete(files: object) -> list[str]:
         found, footers[:] = [*footers], []
         return found
 
-    works._inbox = SimpleNamespace(complete=complete, mend=lambda files: [])
-    assert works._move_aside(OSError("no such object"))
-    assert not works._move_aside(OSError("no such object"))
+    inbox = SimpleNamespace(complete=complete, mend=lambda files: [])
+    obstacles = obstacles_of(["one"], inbox, lambda files: examined.append(files) or [])
+    assert obstacles.move_aside(OSError("no such object"))
+    assert not obstacles.move_aside(OSError("no such object"))
     assert examined == [["one"], ["one"]]
 
     def away(files: object) -> list[str]:
         raise BucketError("503 SlowDown")
 
-    works._inbox = SimpleNamespace(complete=away)
-    assert not works._move_aside(OSError("no such object"))
+    inbox.complete = away
+    assert not obstacles.move_aside(OSError("no such object"))
     assert len(examined) == 2
 
 
@@ -649,8 +649,6 @@ def test_a_damaged_copy_does_not_take_the_place_of_its_object() -> None:
     """What is here is examined before objects that are other ones are put back from it."""
     asked: list[str] = []
     damaged = [Hole("gw", 1, 5, "one", "damaged", 0.0)]
-    works: Any = job.Job.__new__(job.Job)
-    works._sweep = list
 
     def examine(files: object) -> list[Hole]:
         asked.append("examine")
@@ -661,15 +659,22 @@ def test_a_damaged_copy_does_not_take_the_place_of_its_object() -> None:
         asked.append("mend")
         return files
 
-    works._poison = SimpleNamespace(examine=examine)
-    works._sink = SimpleNamespace(batch_files=["one", "two"])
-    works._say_aside = lambda hole: None
-    works._health = SimpleNamespace(say=lambda **_: None)
-    works._inbox = SimpleNamespace(complete=lambda files: [], mend=mend)
-    assert works._move_aside(OSError("no such object"))
+    inbox = SimpleNamespace(complete=lambda files: [], mend=mend)
+    obstacles = obstacles_of(["one", "two"], inbox, examine)
+    assert obstacles.move_aside(OSError("no such object"))
     assert asked == ["examine"]
-    assert works._move_aside(OSError("no such object"))
+    assert obstacles.move_aside(OSError("no such object"))
     assert asked == ["examine", "examine", "mend"]
+
+
+def obstacles_of(
+    files: list[str], inbox: Any, examine: Callable[[Any], Any]
+) -> Obstacles:
+    """Of a batch of these files, of which *examine* moves aside what is damaged."""
+    poison: Any = SimpleNamespace(sweep=list, examine=examine, aside="poison")
+    sink: Any = SimpleNamespace(batch_files=files)
+    health: Any = SimpleNamespace(say=lambda **_: None)
+    return Obstacles(Path(), poison, Mock(), sink, inbox, health)
 
 
 def test_deletions_that_take_long_leave_time_for_batches(
@@ -685,13 +690,15 @@ def test_deletions_that_take_long_leave_time_for_batches(
         now[0] += 3600.0
         return Answer([])
 
-    monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(job.orders, "attempt", attempt)
-    ends: Any = job.Job.__new__(job.Job)
+    monkeypatch.setattr(
+        "gateway.spark.running.time", SimpleNamespace(monotonic=lambda: now[0])
+    )
+    monkeypatch.setattr(orders, "attempt", attempt)
+    ends: Any = Job.__new__(Job)
     ends._lake, ends._disk = tmp_path, Lake()
     ends._gone = SimpleNamespace(counts=lambda: {"deletions_unfinished": 1})
-    ends._expiry = ends._compactor = SimpleNamespace(busy=False)
-    ends._upkeep, ends._finish_at, ends._available_now = None, 600.0, False
+    ends.house = SimpleNamespace(busy=False)
+    ends._finish_at, ends._available_now = 600.0, False
     ends._query = SimpleNamespace(stop=lambda: None, start=lambda available_now: None)
     ends._health = SimpleNamespace(at=lambda doing: nullcontext())
     ends._sink = SimpleNamespace(between_batches=nullcontext)
@@ -727,10 +734,12 @@ def test_a_query_that_ends_while_it_is_looked_at_has_failed() -> None:
         def failure(self) -> Exception | None:
             return None if self.active else OSError("the disk")
 
-    ends: Any = job.Job.__new__(job.Job)
+    ends: Any = Job.__new__(Job)
     ends._query = Query()
     ends._sink = SimpleNamespace(name="events", batch_files=())
-    ends._move_aside = lambda why: False
+    ends.obstacles = SimpleNamespace(
+        move_aside=lambda why: False, suspect=lambda why: False
+    )
     with pytest.raises(job.Failed, match="the disk"):
         ends.over()
 

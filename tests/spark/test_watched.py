@@ -30,7 +30,7 @@ FIRST_DAY = 1_772_366_400_000_000
 JOB = """
 import functools, itertools, os, signal, sys
 from datetime import date
-from gateway.spark import job, lakedisk, parquet
+from gateway.spark import housekeeping, job, lakedisk, parquet, running
 
 deadly, times = sys.argv.pop(1), int(sys.argv.pop(1))
 
@@ -48,10 +48,10 @@ class Lake(lakedisk.Lake):
         point("after a swap")
 
 parquet.ParquetSink = functools.partial(parquet.ParquetSink, point=point)
-job.Lake = Lake
+running.Lake = Lake
 # A day is over each second.
 days = map(date.fromordinal, itertools.count(date(2027, 1, 1).toordinal()))
-job.Compactor = functools.partial(job.Compactor, today=lambda: next(days))
+housekeeping.Compactor = functools.partial(housekeeping.Compactor, today=lambda: next(days))
 sys.exit(job.main())
 """
 

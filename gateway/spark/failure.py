@@ -1,0 +1,30 @@
+"""That a job can not go on, and why, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.sink import kind_of
+from gateway.spark.handover import HandOverFailed
+from gateway.spark.java import NoJava
+from gateway.spark.ledger import Broken
+
+
+class Failed(Exception):
+    """The job can not go on; the text says why."""
+
+
+def reason(why: BaseException) -> str:
+    """The lines that matter of an exception that may have come through Java."""
+    text = str(why).strip() or type(why).__name__
+    if isinstance(why, (Broken, HandOverFailed, NoJava)):
+        return text
+    text = text.partition("\n=== Streaming Query ===")[0]
+    lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
+    return f"{type(why).__name__}: {' '.join(lines[:3])[:1000]}"
+
+
+def lacking(config: Any, why: ModuleNotFoundError) -> Failed:
+    """What to install where a package is not there."""
+    extra = kind_of(config.spark.sink).extra
+    return Failed(f"no Python package {why.name}: pip install 'gateway[{extra}]'")
