@@ -35,6 +35,7 @@ from gateway.daemon.protocols import Broken
 from gateway.daemon.reload import Outcome, Reloads, refused
 from gateway.net import CannotListen, raise_descriptor_limit
 from gateway.net.loops import Loops
+from gateway.sdk import native
 from gateway.sdk.protocol import Post, Statistics, Unusable
 from gateway.store.bursts import Bursts
 
@@ -113,6 +114,7 @@ class Running:
         Raises `Broken`, `Unreadable`, OSError.
         """
         storage, opened = self.opened.storage, self.opened
+        self._log.info("Kernel in C: {said}", said=native.said)
         storage.start()
         self._loops.every(_CHECK_SECONDS, self._check)
         self._loops.every(EVERY, self._sample)

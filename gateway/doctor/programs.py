@@ -1,4 +1,4 @@
-"""Looks for Java and Spark, in versions that the Spark job runs on."""
+"""Looks for Java and Spark, in versions that the Spark job runs on, and the kernel in C."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
+from gateway.sdk import native
 from gateway.spark import java
 
 _SPARK = (4, 1), (5, 0)
@@ -32,6 +33,13 @@ def examine(
     amiss = fail if here else _elsewhere
     yield _java(environ, amiss)
     yield _spark(version, amiss)
+    yield _kernel(native.said)
+
+
+def _kernel(said: str) -> Look:
+    if said == native.OTHER:
+        return warn("kernel in C", said, "install both from one place")
+    return ok("kernel in C", said)
 
 
 def _elsewhere(what: str, detail: str, advice: str) -> Look:

@@ -10,20 +10,27 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["kernel"]
+__all__ = ["OTHER", "kernel", "said"]
 
 _INTERFACE = 1
 
+OTHER = "not taken: gateway-native is of another version than the gateway"
 
-def _installed() -> Any:
+
+def _installed() -> tuple[Any, str]:
     if os.environ.get("GATEWAY_NATIVE") == "no":
-        return None
+        return None, "left out by GATEWAY_NATIVE=no"
     try:
         import gateway_native
     except ImportError:
-        return None
-    return gateway_native if gateway_native.INTERFACE == _INTERFACE else None
+        return None, "not installed, and nothing needs it (gateway[native])"
+    if gateway_native.INTERFACE != _INTERFACE:
+        return None, OTHER
+    return gateway_native, "taken"
 
 
-kernel: Any = _installed()
+kernel: Any
 """The package; None if there is none, or one for another gateway."""
+said: str
+"""Whether it is taken, and if not why, for whoever runs the gateway."""
+kernel, said = _installed()

@@ -13,6 +13,7 @@ import pytest
 from gateway.config import Config
 from gateway.doctor import clocks, limits, programs
 from gateway.doctor.look import Look
+from gateway.sdk import native
 from gateway.store.names import file_name
 
 from .conftest import states, the
@@ -135,6 +136,19 @@ def test_no_spark(make: Make) -> None:
         look = the(programs.examine(config, version=version), "Spark")
         assert look.state == state
         assert "pip install" in look.advice
+
+
+# -- the kernel in C -----------------------------------------------------------------------
+
+
+def test_a_kernel_of_another_version_is_named(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To have none is fine; one that is there and not taken is what nobody meant."""
+    for said, state in (("not installed", "ok"), (native.OTHER, "warn")):
+        monkeypatch.setattr(native, "said", said)
+        look = the(programs.examine(make()), "kernel in C")
+        assert (look.state, look.detail) == (state, said)
 
 
 # -- limits --------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ def chain(daemon: Any, last_lsn: int) -> str:
 def test_the_doctor_beside_a_daemon(
     start: Callable[..., Any], gateway_command: Callable[..., Any]
 ) -> None:
-    """It sees who runs, takes the daemon's ports for the daemon's, and disturbs nothing."""
+    """It sees who runs, takes the daemon's ports for the daemon's, and disturbs nothing; of
+    the kernel in C it says what the daemon has logged."""
     daemon = start()
     send(daemon, range(10))
     done = gateway_command("doctor", "--config", daemon.config, "--json")
@@ -35,6 +36,7 @@ def test_the_doctor_beside_a_daemon(
     failed = {what for what, look in looks.items() if look["state"] == "fail"}
     assert failed <= {"Java", "Spark"}
     assert f"pid {daemon.pid}" in looks["daemon"]["detail"]
+    assert f"Kernel in C: {looks['kernel in C']['detail']}" in daemon.log
     taken = [look for what, look in looks.items() if what.startswith("admin.listen")]
     assert [look["detail"] for look in taken] == [
         f"taken by gateway gw-1, pid {daemon.pid}"

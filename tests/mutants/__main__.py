@@ -24,6 +24,9 @@ _COPIED = (
 )  # fmt: skip
 _SECONDS = 300
 
+#: What is broken is the reference: the kernel in C would do its work, and hide it.
+_SURROUNDINGS = {"PYTHONDONTWRITEBYTECODE": "1", "GATEWAY_NATIVE": "no"}
+
 
 def copy_of_the_tree(folder: Path) -> None:
     """Without what is made by running it."""
@@ -47,7 +50,7 @@ def who_notices(mutant: dict[str, str], tree: Path) -> str | None:
              *mutant["noticed_by"].split()],
             check=False,
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, **_SURROUNDINGS, "PYTHONPATH": str(tree)},
             capture_output=True,
             text=True,
             timeout=_SECONDS,

@@ -10,26 +10,29 @@ import pytest
 
 from deadlines import run
 
-_SAYS = "from gateway.sdk.native import kernel; print(kernel and kernel.__file__)"
+_SAYS = "from gateway.sdk.native import *; print(kernel and kernel.__file__, said)"
 
 
 @pytest.mark.parametrize(
-    ("package", "wanted"),
+    ("package", "said"),
     [
-        ("INTERFACE = 1", True),
-        ("INTERFACE = 2", False),
-        ("raise ImportError", False),
+        ("INTERFACE = 1", "taken"),
+        ("INTERFACE = 0", "not taken: gateway-native is of another version"),
+        ("raise ImportError", "not installed, and nothing needs it"),
     ],
 )
 @pytest.mark.parametrize("word", ["yes", "no"])
 def test_it_is_taken_where_it_fits(
-    package: str, word: str, tmp_path: Path, *, wanted: bool
+    package: str, said: str, word: str, tmp_path: Path
 ) -> None:
-    """Not one for another gateway, none that does not load, and none where nobody wants it."""
+    """Not one for another gateway, none that does not load, and none where nobody wants it;
+    which of these it is is said."""
     (tmp_path / "gateway_native.py").write_text(package + "\n")
     done = run(
         *(sys.executable, "-c", _SAYS),
         env={**os.environ, "PYTHONPATH": str(tmp_path), "GATEWAY_NATIVE": word},
     )
-    taken = str(tmp_path / "gateway_native.py") if wanted and word != "no" else "None"
-    assert done.stdout.strip() == taken, done.stderr
+    if word == "no":
+        said = "left out by GATEWAY_NATIVE=no"
+    taken = str(tmp_path / "gateway_native.py") if said == "taken" else "None"
+    assert done.stdout.startswith(f"{taken} {said}"), done.stdout + done.stderr
