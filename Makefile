@@ -117,6 +117,7 @@ lowest: .venv-lowest/spark-classes.jsa
 		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
 	@.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup tests/spark/test_commits.py \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
+		tests/spark/test_consumer_of_bucket.py \
 		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \
 		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[delta]' \
 		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[iceberg]' $(ARGS)
