@@ -412,11 +412,17 @@ def _silence(job: Job) -> str:
     return f"Spark has been silent for {since}"
 
 
+def _whose(certificate: str) -> str:
+    """A listener's, or that which the hub is shown."""
+    shown = certificate == "forward.certificate"
+    return "this gateway at its hub" if shown else f"listener {certificate}"
+
+
 def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left <= 0:
             text = (
-                f"The certificate of listener {name} ended {duration(-left)} ago, and "
+                f"The certificate of {_whose(name)} ended {duration(-left)} ago, and "
                 "peers refuse it:"
             )
             yield _bad("listeners", "GatewayCertificateEnded", text)
@@ -519,7 +525,7 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
         yield _warning("listeners", "GatewayTurnsAway", text)
     for name, left in sorted(facts.certificates.items(), key=lambda one: one[1]):
         if left < _ENDS_SOON_SECONDS:
-            text = f"The certificate of listener {name} ends in {duration(left)}:"
+            text = f"The certificate of {_whose(name)} ends in {duration(left)}:"
             yield _warning("listeners", "GatewayCertificateEnds", text)
     if facts.job is not None:
         yield from _left_by_the_job(facts.job)

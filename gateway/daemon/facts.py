@@ -126,10 +126,19 @@ class Flawed:
         return sum(flawed for _, flawed, _ in files), sum(all_ for *_, all_ in files)
 
 
-class Source(Protocol):
-    """A listener, as far as freshness goes."""
+class Certified(Protocol):
+    """What shows a certificate."""
 
     name: str
+
+    @property
+    def certificate_ends(self) -> datetime | None:
+        """When its certificate does; None without TLS."""
+
+
+class Source(Certified, Protocol):
+    """A listener, as far as freshness goes."""
+
     address: str
 
     @property
@@ -143,10 +152,6 @@ class Source(Protocol):
     @property
     def connections(self) -> int:
         """Open now."""
-
-    @property
-    def certificate_ends(self) -> datetime | None:
-        """When its certificate does; None without TLS."""
 
 
 def collect(
@@ -169,7 +174,8 @@ def collect(
 ) -> Facts:
     """The facts at *now*; *phase* is why the daemon itself takes nothing, if so.
 
-    *sections*: whose troubles are told, too; *admin*: whose certificate ends, too.
+    *sections*: whose troubles are told, too; *admin*, *forwarder*: whose certificates end,
+    too.
     """
     journal, spool = storage.journal, storage.spool
     uploads, has_job = spool.uploads, lake.has_job
@@ -201,7 +207,7 @@ def collect(
         hub=None if forwarder is None else _hub(forwarder),
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
-        certificates=_left([*listeners, *filter(None, [admin])], now),
+        certificates=_left([*listeners, admin, forwarder], now),
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,
@@ -295,10 +301,10 @@ def _troubles(
         yield from map(str, section.troubles)
 
 
-def _left(listeners: Iterable[Source], now: datetime) -> Mapping[str, float]:
-    """Seconds that each certificate is still valid, by listener."""
+def _left(shown: Iterable[Certified | None], now: datetime) -> Mapping[str, float]:
+    """Seconds that each certificate is still valid, by who shows it."""
     return {
         one.name: (one.certificate_ends - now).total_seconds()
-        for one in listeners
-        if one.certificate_ends is not None
+        for one in shown
+        if one is not None and one.certificate_ends is not None
     }

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from gateway.config import Config
 from gateway.config.listener import Tls
+from gateway.config.model import Forward
 from gateway.doctor.look import Look, fail, ok, warn
 
 SOON = timedelta(days=30)
@@ -33,24 +34,52 @@ def examine(config: Config, now: datetime | None = None) -> Iterator[Look]:
     found = [(listener.name, listener.tls) for listener in config.listeners]
     for name, tls in [*found, ("admin", config.admin.tls)]:
         if tls is not None:
-            yield from _look(f"certificate of {name}", tls, now or datetime.now(UTC))
+            what = f"certificate of {name}"
+            yield from _looks(what, _of_listener(what, tls, now or datetime.now(UTC)))
+    if (hub := config.forward) is not None:
+        what = "certificate of forward"
+        yield from _looks(what, _of_forward(what, hub, now or datetime.now(UTC)))
 
 
-def _look(what: str, tls: Tls, now: datetime) -> Iterator[Look]:
+def _looks(what: str, found: Iterator[Look]) -> Iterator[Look]:
     try:
-        chain = _read(tls.certificate)
-        yield _key(what, tls, chain[0])
-        for number, one in enumerate(chain):
-            role = what if number == 0 else f"{what}, intermediate {number}"
-            yield _valid(role, one, now, tls.certificate)
-        yield _names(what, chain[0])
-        if tls.client_auth != "none" and tls.client_ca is not None:
-            for one in _read(tls.client_ca):
-                yield _valid(f"{what}, client_ca", one, now, tls.client_ca)
+        yield from found
     except _Unusable as why:
         yield fail(
             what, str(why), "put a PEM file there that the daemon's user can read"
         )
+
+
+def _of_listener(what: str, tls: Tls, now: datetime) -> Iterator[Look]:
+    chain = _read(tls.certificate)
+    yield from _pair(what, chain, tls.certificate, tls.private_key, now)
+    yield _names(what, chain[0])
+    if tls.client_auth != "none" and tls.client_ca is not None:
+        for one in _read(tls.client_ca):
+            yield _valid(f"{what}, client_ca", one, now, tls.client_ca)
+
+
+def _of_forward(what: str, hub: Forward, now: datetime) -> Iterator[Look]:
+    if hub.certificate is not None:
+        chain = _read(hub.certificate)
+        key = hub.private_key or hub.certificate
+        yield from _pair(what, chain, hub.certificate, key, now)
+    if hub.ca is not None:
+        for one in _read(hub.ca):
+            yield _valid(f"{what}, ca", one, now, hub.ca)
+
+
+def _pair(
+    what: str,
+    chain: Sequence[x509.Certificate],
+    certificate: Path,
+    key: Path,
+    now: datetime,
+) -> Iterator[Look]:
+    yield _key(what, certificate, key, chain[0])
+    for number, one in enumerate(chain):
+        role = what if number == 0 else f"{what}, intermediate {number}"
+        yield _valid(role, one, now, certificate)
 
 
 class _Unusable(Exception):
@@ -67,8 +96,7 @@ def _read(path: Path) -> list[x509.Certificate]:
     return found
 
 
-def _key(what: str, tls: Tls, certificate: x509.Certificate) -> Look:
-    path = tls.private_key
+def _key(what: str, of: Path, path: Path, certificate: x509.Certificate) -> Look:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
         mode = path.stat().st_mode
@@ -82,7 +110,7 @@ def _key(what: str, tls: Tls, certificate: x509.Certificate) -> Look:
     ):
         return fail(
             f"{what}, key",
-            f"{path} is not the key of {tls.certificate}",
+            f"{path} is not the key of {of}",
             "put the two of one issue there; the certificate comes before intermediates",
         )
     if mode & _OTHERS_READ:

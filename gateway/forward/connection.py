@@ -39,7 +39,7 @@ from gateway.sdk.forwarding import (
     encode,
 )
 from gateway.sdk.interfaces import Refusal
-from gateway.sdk.outgoing import Stream
+from gateway.sdk.outgoing import Stream, why_lost
 from gateway.store.names import Named
 
 _AHEAD_FILES = 8
@@ -235,7 +235,7 @@ class Connection:
 
     def closed(self, why: Failure) -> None:
         """See `User`."""
-        self._end(Lost(why.getErrorMessage()))
+        self._end(Lost(why_lost(why)))
 
     def _tell_choked(self, ready: bool) -> None:  # noqa: FBT001 - as `when_choked` has it
         self._choked = not ready

@@ -11,8 +11,10 @@ it are asked as often whether they are back.  What each lacks, each says itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from gateway.forward.connection import Connection, Denied, Failed, Inquiry, Lost
 from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
-from gateway.sdk.outgoing import Streams, User, endpoint
+from gateway.sdk.outgoing import Streams, User, end_of, endpoint, why_lost
 from gateway.store.names import Named
 
 _LOOK_SECONDS = 10.0
@@ -98,6 +100,8 @@ def connect(reactor: Any, url: str, settings: Forward, user: User) -> Deferred[A
 class Forwarder:
     """Of one gateway; `start` and `stop`, once each."""
 
+    name = "forward.certificate"
+    """That of the certificate which the hub is shown, among those of listeners."""
     _log = Logger()
 
     _settings: Forward
@@ -105,6 +109,7 @@ class Forwarder:
     _reactor: Any
     _in_thread: Callable[..., Deferred[Any]]
     _connect: Callable[[Any, str, Forward, User], Deferred[Any]] = connect
+    _wall_clock: Callable[[], float] = time.time
 
     def __attrs_post_init__(self) -> None:
         self._backoff = Backoff()
@@ -136,6 +141,8 @@ class Forwarder:
         self.sent_files = self.sent_bytes = self.sent_events = 0
         """That the hub has told to be there, since the start."""
         self.connections = 0
+        self.certificate_ends: datetime | None = None
+        """When that which the hub is shown does; None: there is none, or none was read."""
         self.set_aside = 0
         """Files that could not be read."""
 
@@ -222,7 +229,8 @@ class Forwarder:
     def _hello(self) -> Hello:
         settings = self._settings
         token = "" if settings.token is None else settings.token.get_secret_value()
-        return Hello(VERSION, settings.name or self._files.node, token)
+        name = settings.name or self._files.node
+        return Hello(VERSION, name, token, self._wall_clock())
 
     def _try_next(self) -> None:
         """Another hub, if this one was away for long."""
@@ -255,7 +263,7 @@ class Forwarder:
 
     def _failed(self, why: Failure, connection: Connection) -> None:
         if connection is self._connection:
-            connection.end(Lost(why.getErrorMessage()))
+            connection.end(Lost(why_lost(why)))
 
     def _cancel(self) -> None:
         connection, self._connection = self._connection, None
@@ -271,6 +279,8 @@ class Forwarder:
         self._is_away("stopped")
 
     def _look(self) -> None:
+        own = self._settings.certificate
+        self.certificate_ends = None if own is None else end_of(own)
         if self._connection is not None:
             self._connection.look()
         seen = self._reactor.seconds() - self._seen_at

@@ -33,6 +33,7 @@ from zope.interface import implementer
 
 from gateway.config.listener import Tls
 from gateway.sdk.interfaces import Refusal
+from gateway.sdk.outgoing import end_of, error_text
 
 _VERSIONS: Mapping[str, TLSVersion] = {
     "TLSv1.2": TLSVersion.TLSv1_2,
@@ -184,7 +185,7 @@ class ServerTls:
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
         context.set_verify(_VERIFY[settings.client_auth], _note_why)
-        self._ends = _end_of(Path(certificate))
+        self._ends = end_of(Path(certificate))
         self._loaded_at = self._clock.seconds()
         return context
 
@@ -211,16 +212,6 @@ def _note_why(
     return bool(good)
 
 
-def _end_of(path: Path) -> datetime | None:
-    """When the first certificate of a file that OpenSSL has taken ends; None if only
-    OpenSSL can read it, or another file has come in its place.
-    """
-    with contextlib.suppress(ValueError, IndexError, OSError):
-        found = x509.load_pem_x509_certificates(path.read_bytes())
-        return found[0].not_valid_after_utc
-    return None
-
-
 def _identity(path: Path) -> tuple[int, int, int] | None:
     try:
         stat = path.stat()
@@ -239,14 +230,6 @@ def _try(what: str, load: Callable[[], object]) -> None:
         load()
     except (SSL.Error, OSError, ValueError, TypeError, UnsupportedAlgorithm) as why:
         raise UnusableCertificate(f"{what}: {error_text(why)}") from None
-
-
-def error_text(why: BaseException) -> str:
-    """The text of *why*; of OpenSSL's errors, which are tuples, the words."""
-    if isinstance(why, SSL.Error) and why.args and isinstance(why.args[0], list):
-        return ", ".join(each[-1] for each in why.args[0]) or "no reason given"
-    text = why.strerror if isinstance(why, OSError) else str(why)
-    return text or type(why).__name__
 
 
 def _names(certificate: x509.Certificate) -> list[str]:

@@ -10,8 +10,9 @@ from twisted.internet.interfaces import IHandshakeListener, IProtocol, ITranspor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gateway.net.tls import ServerTls, error_text
+from gateway.net.tls import ServerTls
 from gateway.net.transport import Transport
+from gateway.sdk.outgoing import error_text
 
 
 class _TlsTransport:

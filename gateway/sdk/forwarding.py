@@ -56,6 +56,8 @@ class Hello(msgspec.Struct, frozen=True):
     """Who it is."""
     token: str = ""
     """That proves it, where the other side asks for one."""
+    time: float = 0.0
+    """What its clock shows, in seconds since the epoch; 0: it does not say."""
 
 
 class Life(msgspec.Struct, frozen=True):

@@ -8,10 +8,15 @@ A stream is TCP or TLS, or a WebSocket or HTTP/2 on either; its user need not kn
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
+from cryptography import x509
+from OpenSSL import SSL, crypto
+from service_identity import VerificationError
 from twisted.internet import endpoints, error, interfaces, protocol, ssl
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
@@ -19,7 +24,18 @@ from zope.interface import implementer
 
 from gateway.sdk.websocket_client import WebSocketClient
 
-__all__ = ["PIPE_ENDED", "Http2", "Stdio", "Stream", "Streams", "User", "endpoint"]
+__all__ = [
+    "PIPE_ENDED",
+    "Http2",
+    "Stdio",
+    "Stream",
+    "Streams",
+    "User",
+    "end_of",
+    "endpoint",
+    "error_text",
+    "why_lost",
+]
 
 
 PIPE_ENDED = "the other end of standard input and output is gone"
@@ -120,14 +136,19 @@ def endpoint(
         plain = endpoints.UNIXClientEndpoint(reactor, str(unix))
     if not tls:
         return plain
-    trust = None
+    trust, ours, more = None, None, {}
     if ca is not None:
         trust = ssl.trustRootFromCertificates(certificates(ca))
-    ours = None
     if certificate is not None:
         ours = credentials(certificate, private_key)
+        chain = [one.original for one in certificates(certificate)[1:]]
+        more = {"extraCertChain": chain} if chain else {}
     options = ssl.optionsForClientTLS(
-        host, trust, ours, acceptableProtocols=list(alpn) or None
+        host,
+        trust,
+        ours,
+        acceptableProtocols=list(alpn) or None,
+        extraCertificateOptions=more,
     )
     return endpoints.wrapClientTLS(options, plain)
 
@@ -174,12 +195,52 @@ def certificates(path: Path) -> list[ssl.Certificate]:
 
 
 def credentials(certificate: Path, key: Path | None) -> ssl.PrivateCertificate:
-    """What a client shows, in files of PEM; without *key* both are in one."""
+    """What a client shows, in files of PEM; without *key* both are in one.
+
+    Raises ValueError if they are none, or do not belong together, as while they are
+    renewed.
+    """
     of_key = (key or certificate).read_bytes()
-    found: ssl.PrivateCertificate = ssl.PrivateCertificate.loadPEM(
-        of_key + b"\n" + certificate.read_bytes()
-    )
+    try:
+        found: ssl.PrivateCertificate = ssl.PrivateCertificate.loadPEM(
+            of_key + b"\n" + certificate.read_bytes()
+        )
+    except (SSL.Error, crypto.Error, error.VerifyError, ValueError) as why:
+        files = str(certificate) if key is None else f"{certificate} with {key}"
+        raise ValueError(f"{files}: {error_text(why)}") from None
     return found
+
+
+def end_of(path: Path) -> datetime | None:
+    """When the first certificate of a file ends; None if there is none that can be read."""
+    with contextlib.suppress(ValueError, IndexError, OSError):
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+        return found[0].not_valid_after_utc
+    return None
+
+
+def error_text(why: BaseException) -> str:
+    """The text of *why*; of OpenSSL's errors, which are tuples, the words."""
+    of_openssl = isinstance(why, SSL.Error | crypto.Error)
+    if of_openssl and why.args and isinstance(why.args[0], list):
+        return ", ".join(each[-1] for each in why.args[0]) or "no reason given"
+    text = why.strerror if isinstance(why, OSError) else str(why)
+    return text or type(why).__name__
+
+
+def why_lost(why: Failure) -> str:
+    """Why a connection could not be made, or ended."""
+    if isinstance(why.value, VerificationError):
+        return "its certificate is of another name"
+    if not isinstance(why.value, SSL.Error):
+        return why.getErrorMessage()
+    text = error_text(why.value)
+    if "verify failed" in text:
+        return (
+            f"its certificate is not valid here ({text}): it has ended, or none of those "
+            "who are trusted has signed it, or this machine's clock is wrong"
+        )
+    return f"it does not go on: {text}" if "alert" in text else text
 
 
 @implementer(interfaces.IPushProducer)

@@ -382,6 +382,15 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning",
         "listeners",
     ),
+    "the certificate that the hub is shown ends": (
+        {"certificates": {"forward.certificate": 3.2 * 86400}},
+        (
+            "The certificate of this gateway at its hub ends in 3 d: put a new one in its "
+            "place, it is read by itself."
+        ),
+        "warning",
+        "listeners",
+    ),
     "a certificate has ended": (
         {"certificates": {"beats": -7200.0}, "job": SILENT, "uncommitted": 300},
         (

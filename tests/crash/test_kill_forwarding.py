@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def test_kill_the_edge_and_the_hub(tmp_path: Path) -> None:
     print(f"GATEWAY_KILL_SEED={SEED}")
     chance = random.Random(SEED)
     authority = Authority(tmp_path / "certificates")
-    ours, theirs = authority.issue("hub"), authority.issue("edge")
+    # One that ended within two weeks would be told first.
+    ours = authority.issue("hub")
+    theirs = authority.issue("edge", valid=timedelta(days=90))
     port, streams = free_port(), free_port()
     shown = tls(ours, client_auth="required", client_ca=str(authority.ca))
     hub = Daemon(tmp_path / "hub", {

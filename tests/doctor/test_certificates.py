@@ -150,3 +150,19 @@ def test_a_certificate_without_names(tmp_path: Path, looks: Looks) -> None:
     look = the(looks(pair), f"{WHAT}, names")
     assert look.state == "warn"
     assert "alternative names" in look.detail
+
+
+def test_what_the_hub_is_shown(authority: Authority, make: Make) -> None:
+    """Of who forwards, the certificate, its key, and who signs the hub's."""
+    hub = f"to: 'tls://hub:7410', ca: {authority.ca}"
+    spool = "{after: forward}"
+    found = list(examine(make(spool=spool, forward=f"{{{hub}}}")))
+    assert [one.what for one in found] == ["certificate of forward, ca"]
+    pair = authority.issue("shop", valid=dt.timedelta(minutes=-5))
+    ours = f"certificate: {pair.certificate}, private_key: {pair.key}"
+    found = list(examine(make(spool=spool, forward=f"{{{hub}, {ours}}}")))
+    assert the(found, "certificate of forward").state == "fail"
+    assert the(found, "certificate of forward, key").state == "ok"
+    pair.certificate.write_text("none")
+    found = list(examine(make(spool=spool, forward=f"{{{hub}, {ours}}}")))
+    assert the(found, "certificate of forward").state == "fail"

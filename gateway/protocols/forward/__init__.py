@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from gateway.event import Decode
     from gateway.protocols.forward.options import Options
+    from gateway.protocols.forward.server import ForwardServer
     from gateway.protocols.forward.turns import Turns
     from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Section
@@ -80,7 +81,7 @@ class _Service(Service):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._connections: set[object] = set()
+        self._connections: set[ForwardServer] = set()
         self._refused = 0
         self._turns: Turns | None = None
 
@@ -111,6 +112,13 @@ class _Service(Service):
             subprotocols=[SUBPROTOCOL],
             mixed=True,
         )
+
+    def reload(self) -> None:
+        """Tokens are asked for again, of connections that are open, too."""
+        options = {one.name: one.options for one in self._context.listeners}
+        for each in tuple(self._connections):
+            if (now := options.get(each.listener)) is not None:
+                each.look_again(now)
 
     def _in_thread(self, do: Callable[[], Any]) -> Deferred[Any]:
         from twisted.internet.threads import deferToThreadPool
@@ -143,6 +151,7 @@ class _Service(Service):
                 Statistic("refused", "Connections that were refused.", self._refused,
                           "gateway_arrivals_refused_total", counter=True, card="refused"),
             ],
+            sorted(filter(None, (one.trouble for one in self._connections))),
         )  # fmt: skip
 
 

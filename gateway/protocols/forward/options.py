@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hmac
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
 
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.fields import Name, Secret
-from gateway.sdk.section import NEW_CONNECTIONS, Section
+from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Section
 from gateway.sdk.units import Time
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ class Options(Section):
     """What is particular to files that other gateways forward."""
 
     reload: ClassVar = NEW_CONNECTIONS
+    reloads: ClassVar = {"tokens": AT_ONCE}
 
     tokens: dict[Name, Secret] = Field(
         default={},
@@ -30,6 +32,16 @@ class Options(Section):
     word_interval: Annotated[float, Time("1s", "30s")] = Field(
         default=10.0, description="From one sign of life to the next (time)"
     )
+
+
+def proved(options: Options, name: str, token: str) -> bool:
+    """Whether name and token go together, where that is asked for."""
+    if not options.tokens:
+        return True
+    known = options.tokens.get(name)
+    secret = b"" if known is None else known.get_secret_value().encode()
+    same = hmac.compare_digest(secret, token.encode())
+    return known is not None and same
 
 
 def unproved(listener: Listener[Options]) -> bool:

@@ -10,7 +10,7 @@ peer hears why, and every `options.word_interval` that somebody is there.
 from __future__ import annotations
 
 import contextlib
-import hmac
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import client_of
-from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.options import Options, proved
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk import forwarding
 from gateway.sdk.arrivals import Arrivals, Bringing, Unwelcome
@@ -43,7 +43,7 @@ from gateway.sdk.forwarding import (
     encode,
 )
 from gateway.sdk.interfaces import Connection, Refusal
-from gateway.sdk.protocol import Settings
+from gateway.sdk.protocol import Listener
 
 _WRITTEN_BYTES = 1 << 18
 """So much of a file is gathered for a step, …"""
@@ -52,6 +52,9 @@ _GATHERED_BYTES = 16 << 20
 _PAUSE_SECONDS = 1.0
 """Between two looks for room."""
 _MOST_NAME_CHARACTERS = 255
+_AHEAD_SECONDS = 300.0
+"""A clock that is so far off is told; less, a slow line may make of a good one."""
+_UNPROVED = "no such name and token (options.tokens)"
 _LIFE = 16
 """Control messages that one of these counts for: each may be a file written."""
 
@@ -60,15 +63,17 @@ _LIFE = 16
 class ForwardListener:
     """What the connections of one listener share.  Implements `interfaces.Accept`."""
 
+    name: str
     options: Options
     control_messages: int
     node: str
     arrivals: Arrivals
     clock: IReactorTime
-    connections: set[object]
+    connections: set[ForwardServer]
     """Those of all listeners that have said who they are."""
     count_refused: Callable[[], None]
     turns: Turns
+    wall_clock: Callable[[], float] = time.time
 
     def __attrs_post_init__(self) -> None:
         self.greetings: Deadlines[ForwardServer] = Deadlines(
@@ -89,16 +94,17 @@ class ForwardListener:
 
 
 def accept(
-    settings: Settings[Options],
+    settings: Listener[Options],
     node: str,
     arrivals: Arrivals,
     reactor: Any,
-    connections: set[object],
+    connections: set[ForwardServer],
     count_refused: Callable[[], None],
     turns: Turns,
 ) -> ForwardListener:
     """What makes the servers of a listener."""
     return ForwardListener(
+        settings.name,
         settings.options,
         settings.limits.control_messages,
         node,
@@ -114,8 +120,8 @@ class ForwardServer(Closing):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_bringing", "_by", "_control", "_draining", "_file", "_frames",
-                 "_gathered", "_left", "_listener", "_node", "_resting", "_taken",
-                 "_timer", "_why")  # fmt: skip
+                 "_gathered", "_hello", "_left", "_listener", "_node", "_resting", "_taken",
+                 "_timer", "_why", "ahead_seconds")  # fmt: skip
 
     _log = Logger()
 
@@ -125,6 +131,10 @@ class ForwardServer(Closing):
         self._frames = Frames()
         self._by: str | None = None
         """Who it is; None: it has not said."""
+        self._hello: Hello | None = None
+        """How it said so, …"""
+        self.ahead_seconds = 0.0
+        """… and by how much its clock was ahead of ours then."""
         self._bringing: Bringing | None = None
         """Whose node's files come, …"""
         self._node = ""
@@ -145,6 +155,24 @@ class ForwardServer(Closing):
         self._draining = False
         self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
         listener.greetings.watch(self)
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that it came to."""
+        return self._listener.name
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with who is there, and stops no event."""
+        if abs(self.ahead_seconds) < _AHEAD_SECONDS:
+            return None
+        way = "ahead of" if self.ahead_seconds > 0 else "behind"
+        return (
+            f"the clock of {self._by}, which forwards to this gateway, is "
+            f"{abs(self.ahead_seconds) / 3600:,.1f} h {way} the one here, and so is "
+            "received_at of its events, with the day in the tables that spark.retention "
+            "goes by: set it there, and keep it with NTP"
+        )
 
     # Called by the network
 
@@ -189,6 +217,11 @@ class ForwardServer(Closing):
         if self._gathered and not self._resting:
             # The line may be dead, and nobody know: what came goes on with the next one.
             self._write()
+
+    def look_again(self, options: Options) -> None:
+        """These are the listener's from now on: a token that is taken away ends this."""
+        if not self._is_proved(options):
+            self._refuse(Unwelcome(401, f"{_UNPROVED}: it was taken away"))
 
     # What comes
 
@@ -253,17 +286,13 @@ class ForwardServer(Closing):
             most = f"a name of more than {_MOST_NAME_CHARACTERS} characters"
             raise Unwelcome(400, most)
         listener, origin = self._listener, self._connection.origin
-        name, tokens = hello.name, listener.options.tokens
-        if tokens:
-            known = tokens.get(name)
-            secret = b"" if known is None else known.get_secret_value().encode()
-            same = hmac.compare_digest(secret, hello.token.encode())
+        name, self._hello = hello.name, hello
+        if hello.time:
+            self.ahead_seconds = hello.time - listener.wall_clock()
+        if listener.options.tokens:
             owners = (None, name, f"CN={name}")  # as a certificate may say it
-            if not (known and same and origin.principal in owners):
-                self._refuse(
-                    Unwelcome(401, "no such name and token (options.tokens)"),
-                    wrong_credentials=True,
-                )
+            if origin.principal not in owners or not self._is_proved(listener.options):
+                self._refuse(Unwelcome(401, _UNPROVED), wrong_credentials=True)
                 return
             origin.principal = name
         self._by = origin.principal or name
@@ -271,6 +300,10 @@ class ForwardServer(Closing):
         listener.connections.add(self)
         listener.words.watch(self)
         self._connection.write(encode(Welcome(forwarding.VERSION, listener.node)))
+
+    def _is_proved(self, options: Options) -> bool:
+        hello = self._hello
+        return hello is not None and proved(options, hello.name, hello.token)
 
     def _brings(self, node: str, found: Bringing) -> None:
         if self._bringing is not None:

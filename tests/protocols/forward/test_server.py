@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 from forwarded import A, B, Sent
 from gateway.protocols.forward import protocol
 from gateway.protocols.forward.options import Options
-from gateway.protocols.forward.server import ForwardListener, accept
+from gateway.protocols.forward.server import ForwardListener, ForwardServer, accept
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import (
     Begun,
@@ -39,8 +39,8 @@ from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.testing import FakeConnection
-from gateway.testing.plugins import FakeDaemon, lend
-from gateway_testkit.settings import settings
+from gateway.testing.plugins import FakeDaemon, lend, listener_of
+from gateway_testkit.settings import options_of, settings
 
 HELLO = encode(Hello(0, "shop"))
 LIFE = encode(Life("edge", A))
@@ -59,7 +59,7 @@ class Hub:
         self.disk = RealDisk()
         self.arrivals = Arrivals("hub", self.directories, self.disk, lambda _: None)
         self.arrivals.watch(lambda _: self.full, lambda: len(self.files))
-        self.connections: set[object] = set()
+        self.connections: set[ForwardServer] = set()
         self.refused = 0
         self.steps: list[tuple[Callable[[], object], Deferred[Any]]] | None = None
         """Those that wait for `step`; None: each is taken at once."""
@@ -397,6 +397,70 @@ def test_tokens(tmp_path: Path) -> None:
         "that is over, stop this gateway and remove "
         f"{hub.directories.arrivals / 'edge'}")  # fmt: skip
     assert hub.refused == 5
+
+
+def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
+    """Ends the connection that came by it, in the middle of a file, which goes on under
+    the new one.
+    """
+    hub = Hub(tmp_path, tokens={"shop": "secret"})
+    file = Sent(1, 500)
+    edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
+    edge.say(*[*whole(file)][:3])
+    edge.heard()
+    now = options_of(Options, tokens={"shop": "new"})
+    [server] = hub.connections
+    server.look_again(options_of(Options, tokens={"shop": "secret", "ship": "other"}))
+    assert edge.connection.refused is None
+    server.look_again(now)
+    assert edge.refusal() == Refused(
+        401, "no such name and token (options.tokens): it was taken away"
+    )
+    hub.listener.options = now
+    assert hub.connect(encode(Hello(0, "shop", "secret"))).refusal().code == 401
+    again = hub.connect(encode(Hello(0, "shop", "new")), LIFE)
+    _, position = again.heard()
+    assert isinstance(position, Position)
+    assert position.begun is not None
+    again.say(*whole(file, position.begun.at))
+    assert again.heard() == [Stored(file.name, A, 1)]
+
+
+def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
+    """Of who is there: also where none was asked for before, and not of other listeners."""
+    daemon = FakeDaemon(protocol, tmp_path, options={"tokens": {"shop": "secret"}})
+    edge = Edge(daemon.connect())
+    edge.say(encode(Hello(0, "shop", "secret")))
+    daemon.service.reload()
+    assert edge.heard() == [Welcome(0, "node")]
+    daemon.context.listeners.clear()  # another one is drained
+    daemon.service.reload()
+    assert edge.connection.refused is None
+    options = {"tokens": {"ship": "secret"}}
+    daemon.context.listeners.append(listener_of(protocol, tmp_path, options, {}))
+    daemon.service.reload()
+    assert edge.refusal().code == 401
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-2592000.0, "720.0 h behind the one"), (2592000.0, "720.0 h ahead of the one"),
+     (250.0, ""), (None, "")],
+)  # fmt: skip
+def test_a_clock_that_is_a_month_off(
+    hub: Hub, seconds: float | None, said: str
+) -> None:
+    """It is told at the hub, where days go by it, while that edge is there; one that does
+    not say what it shows, as earlier ones, is not taken for wrong.
+    """
+    hub.listener.wall_clock = lambda: 3e9
+    shown = 0.0 if seconds is None else 3e9 + seconds
+    edge = hub.connect(encode(Hello(0, "shop", time=shown)), LIFE, *whole(Sent(1)))
+    [server] = hub.connections
+    assert (server.trouble is not None) == bool(said)
+    assert said in (server.trouble or "")
+    assert "shop" in (server.trouble or "shop")
+    assert edge.heard()[-1] == Stored(Sent(1).name, A, 1)
 
 
 def test_certificates(tmp_path: Path) -> None:

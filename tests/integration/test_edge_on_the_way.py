@@ -1,0 +1,263 @@
+"""An edge and its hub while what both go by ends, or is wrong: certificates, a token, the
+clock.  What was acknowledged gets there once, and nobody starts anything again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from daemons import Daemon, free_port, listener, send, tls
+from deadlines import eventually, run
+from gateway_testkit.certificates import Authority, Pair
+
+TWISTD = """
+import signal, sys, time
+from pathlib import Path
+
+real = time.time
+at = Path("offset")
+offset = float(at.read_text())
+time.time = lambda: real() + offset
+
+def set_clock(*_):
+    global offset
+    offset = float(at.read_text())
+    Path("done").touch()
+
+signal.signal(signal.SIGUSR2, set_clock)
+sys.argv[0] = "twistd"
+from twisted.scripts.twistd import run
+run()
+"""
+
+
+def events_at(hub: Daemon) -> list[bytes]:
+    """What has come there, in order."""
+    return [row["payload"] for row in rows_at(hub)]
+
+
+def rows_at(hub: Daemon) -> list[dict[str, Any]]:
+    files = sorted(hub.archive.glob("events-edge-*.parquet"))
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+def arrives(hub: Daemon, number: int) -> None:
+    """So many events are there, once each, in order."""
+    sent = [b'{"number":%d}' % one for one in range(1, number + 1)]
+    eventually(lambda: len(events_at(hub)) >= number, f"event {number} is at the hub")
+    assert events_at(hub) == sent
+
+
+def sends(edge: Daemon, number: int) -> None:
+    """The edge acknowledges it, whatever its hub does."""
+    send(edge, f'{{"number":{number}}}'.encode())
+
+
+def says(edge: Daemon, what: str) -> None:
+    eventually(lambda: what in edge.status()["sentence"], f"the edge says: {what}")
+
+
+def made(
+    folder: Path,
+    authority: Authority,
+    shown: Pair,
+    ours: Pair | None = None,
+    token: str = "secret",
+    edge: Callable[[Path, dict[str, object]], Daemon] = Daemon,
+) -> tuple[Daemon, Daemon]:
+    """A hub that shows the one certificate, and its edge the other one, if any."""
+    port = free_port()
+    asked = {} if ours is None else {
+        "client_auth": "required", "client_ca": str(authority.ca),
+    }  # fmt: skip
+    (folder / "token").write_text(token)
+    hub = Daemon(folder / "hub", {
+        "node": "hub",
+        "listeners": [listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}",
+                               tls=tls(shown, **asked),
+                               options={"tokens": {"edge": f"${{file:{folder}/token}}"},
+                                        "word_interval": "1s"})],
+        "spool": {"after": "keep"},
+    })  # fmt: skip
+    own = {} if ours is None else {
+        "certificate": str(ours.certificate), "private_key": str(ours.key),
+    }  # fmt: skip
+    return hub, edge(folder / "edge", {
+        "node": "edge",
+        "spool": {"after": "forward", "roll_interval": "100ms"},
+        "forward": {"to": f"tls://localhost:{port}", "token": token,
+                    "ca": str(authority.ca), **own},
+    })  # fmt: skip
+
+
+@pytest.mark.slow
+def test_certificates_end(tmp_path: Path) -> None:
+    """The edge's ends while it is connected: that connection goes on.  The next one is
+    refused, and both sides say why; a new one on its disk is taken, once certificate and key
+    fit.  Then the hub's is one that has ended, and a new one on its disk is taken.
+    """
+    authority = Authority(tmp_path / "certificates")
+    shown = authority.issue("hub")
+    hub, edge = made(tmp_path, authority, shown, authority.issue("edge"))
+    with hub:
+        for seconds in (15, 60, 240):  # enough to connect, on any machine
+            ends = time.time() + seconds
+            ours = authority.issue("edge", valid=timedelta(seconds=seconds))
+            edge.start()
+            eventually(
+                lambda ends=ends: (
+                    edge.status()["forward"]["connected"] or time.time() > ends
+                ),
+                "it is connected",
+            )
+            if edge.status()["forward"]["connected"]:
+                break
+            edge.kill()
+        pid = edge.pid
+        sends(edge, 1)
+        arrives(hub, 1)
+        time.sleep(max(0.0, ends + 1.5 - time.time()))
+        says(edge, "The certificate of this gateway at its hub ended")
+        sends(edge, 2)
+        arrives(hub, 2)
+        assert edge.status()["forward"]["connections"] == 1
+        hub.kill()
+        sends(edge, 3)
+        hub.start()
+        eventually(lambda: "alert certificate expired" in edge.log, "the edge says why")
+        eventually(
+            lambda: "client certificate 'CN=edge' has expired" in hub.log,
+            "the hub says why",
+        )
+        before = ours.key.read_bytes()
+        authority.issue("edge")
+        after = ours.key.read_bytes()
+        ours.key.write_bytes(before)
+        eventually(lambda: "do not match" in edge.log, "the two do not fit")
+        assert len(events_at(hub)) == 2
+        ours.key.write_bytes(after)
+        arrives(hub, 3)
+        authority.issue("hub", valid=timedelta(minutes=-5))
+        hub.kill()
+        sends(edge, 4)
+        hub.start()
+        eventually(
+            lambda: "its certificate is not valid here" in edge.log, "the edge says why"
+        )
+        assert "The certificate of listener edges ended" in hub.status()["sentence"]
+        authority.issue("hub")
+        arrives(hub, 4)
+        edge.settled()
+        eventually(lambda: not [*edge.spool.glob("events-*")], "all has left the edge")
+        assert edge.pid == pid
+        assert shown.certificate.exists()
+        edge.kill()
+
+
+def test_a_token_is_taken_away(tmp_path: Path) -> None:
+    """By a reload of the hub, while the edge is connected: it is refused and says so, its
+    events wait there; with the new one, which a reload brings, they go on.
+    """
+    authority = Authority(tmp_path / "certificates")
+    hub, edge = made(tmp_path, authority, authority.issue("hub"))
+    with hub, edge:
+        sends(edge, 1)
+        arrives(hub, 1)
+        (tmp_path / "token").write_text("another")
+        reload(hub)
+        sends(edge, 2)
+        says(edge, "no such name and token")
+        assert edge.status()["forward"]["refused"]
+        assert len(events_at(hub)) == 1
+        text = edge.config.read_text()
+        edge.config.write_text(text.replace("secret", "another"))
+        reload(edge)
+        arrives(hub, 2)
+
+
+def reload(daemon: Daemon) -> None:
+    done = run(
+        *(sys.executable, "-m", "gateway.cli", "reload", "--config", daemon.config)
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Clocked(Daemon):
+    """One whose wall clock is the test's, also when it starts."""
+
+    fresh = True
+
+    @property
+    def command(self) -> list[str]:
+        home = self.config.parent
+        (home / "twistd.py").write_text(TWISTD)
+        if not (home / "offset").exists():
+            (home / "offset").write_text("0")
+        return [sys.executable, str(home / "twistd.py"), *super().command[1:]]
+
+    def set_clock(self, by: timedelta) -> None:
+        """So much from what it really is."""
+        home = self.config.parent
+        (home / "offset").write_text(str(by.total_seconds()))
+        if self.process is not None:
+            os.kill(self.pid, signal.SIGUSR2)
+            eventually((home / "done").exists, "the clock is set")
+            (home / "done").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("days", "way"), [(30, "ahead of"), (-30, "behind")])
+def test_the_clock_of_an_edge_is_a_month_off(
+    tmp_path: Path, days: int, way: str
+) -> None:
+    """Its events have its times, and are there once; nothing of them leaves either side for
+    its age, not when the edge starts with such a clock, nor once it is right again.  The
+    hub says whose clock it is, and goes by its own.
+    """
+    authority = Authority(tmp_path / "certificates")
+    certificate = authority.issue("hub", valid=timedelta(days=90))
+    hub, edge = made(tmp_path, authority, certificate, edge=Clocked)
+    assert isinstance(edge, Clocked)
+    with hub, edge:
+        sends(edge, 1)
+        arrives(hub, 1)
+        edge.set_clock(timedelta(days=days))
+        sends(edge, 2)
+        arrives(hub, 2)
+        edge.kill()
+        edge.start()  # by that clock
+        sends(edge, 3)
+        arrives(hub, 3)
+        eventually(
+            lambda: (
+                "the clock of edge, which forwards to this gateway, is 720.0 h "
+                f"{way} the one here" in hub.status()["sentence"]
+            ),
+            "the hub says so",
+        )
+        assert hub.status()["freshness"]["age_seconds"] == 0
+        eventually(
+            lambda: edge.status()["freshness"]["age_seconds"] == 0, "it is fresh"
+        )
+        edge.set_clock(timedelta())
+        edge.kill()
+        edge.start()
+        sends(edge, 4)
+        arrives(hub, 4)
+        assert len([*edge.archive.glob("events-edge-*")]) == 4
+        files = [*hub.archive.glob("events-edge-*")]
+        assert len(files) == 4
+        now = time.time()
+        assert all(abs(path.stat().st_mtime - now) < 86400 for path in files)
+        shown = [row["received_at"] - datetime.now(UTC) for row in rows_at(hub)]
+        assert [round(one / timedelta(days=1)) for one in shown] == [0, days, days, 0]
