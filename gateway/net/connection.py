@@ -3,16 +3,17 @@
     life        how far it is: a table of states, and of what may follow each
     handshake   the steps up to its server: PROXY header, TLS, detection, WebSocket
     reading     what its server has not had, and why it is not read: a set of reasons
+    intake      its input on its way to the server: now or later, in turns
     writing     its peer does not read what is sent
     http2       what is carried in HTTP/2, and by what windows
     holding     what it holds in memory, and whether that comes any further
     looks       what it is late with, as is looked every few seconds
 
-These do no I/O; set-up and looks ask the connection to.  Here is what joins them to the
-transport, the server and the listener.  The way of input:
+These do no I/O; set-up, intake and looks ask the connection to.  Here is what joins them to
+the transport, the server and the listener.  The way of input:
 
-    dataReceived ─► (put off) ─► take ─► (TLS) ─► take_plain ─► SetUp.take
-                                                      └─► (frames) ─► (read ahead) ─► server
+    dataReceived ─► Intake.arrived ─► take ─► (TLS) ─► take_plain ─► SetUp.take
+                                                           └─► (frames) ─► Intake.put ─► deliver
 
 A connection ends with FIN and then waits for the peer's, dropping what comes, for
 the listener's `linger` seconds: a socket closed with unread input sends RST, and RST
@@ -35,17 +36,16 @@ from zope.interface import implementer
 from gateway.event import Origin
 from gateway.net.handshake import SetUp
 from gateway.net.holding import Holding
+from gateway.net.intake import Intake
 from gateway.net.life import FOLLOWS, Life
 from gateway.net.looks import Times
-from gateway.net.read_ahead import STEP, ReadAhead
-from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Input, Unread
+from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Unread
 from gateway.net.seen import Seen
 from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import (
     NO_TRANSPORT,
     LostTransport,
     Transport,
-    has_input,
     unix_credentials,
 )
 from gateway.net.websocket_frames import (
@@ -67,8 +67,6 @@ _CALLBACK_ERRORS = (Exception, SystemExit)
 _SERVING, _ANSWERING, _REFUSING = Life.SERVING, Life.ANSWERING, Life.REFUSING
 _CLOSING, _LOST = Life.CLOSING, Life.LOST
 # By these names, as a member of an enumeration takes longer to find than to compare.
-_KEPT = Unread.PAUSED | Unread.AHEAD
-"""What comes is not delivered at once."""
 _BARE_BYTES = 1 << 16
 """Of TLS without data in it, in a row; a record has at most 16 KiB."""
 
@@ -95,7 +93,7 @@ class AcceptedConnection:
             listener.protocol, listener.name, listener.next_session(), peer
         )
         self.life = Life.NEW
-        self.input = Input()
+        self.input = Intake(self, listener)
         self.stall: Stall | None = None
         """Its peer does not read; None: it does."""
         self.held: Holding | None = None
@@ -125,17 +123,13 @@ class AcceptedConnection:
         assert life in FOLLOWS[self.life], (self.life, life)
         self.life = life
         if life < _SERVING:
-            self._set_read_bytes()
+            self.set_read_bytes()
             return
         self._setup = None
         if life is _SERVING:
-            self._set_read_bytes()
+            self.set_read_bytes()
             return
-        self._no_longer_put_off()
-        self.input.drop()
-        if self.input.unread & Unread.ROOM:
-            self.input.unread &= ~Unread.ROOM
-            self._holding.account.forget()
+        self.input.drop_all()
 
     # Called by the transport
 
@@ -161,16 +155,10 @@ class AcceptedConnection:
     def dataReceived(self, data: bytes) -> None:
         """See IProtocol."""
         self.times.active = True
-        size, listener = len(data), self._listener
-        listener.traffic.bytes += size
+        size = len(data)
+        self._listener.traffic.bytes += size
         self.received += size
-        if self.input.put_off or (listener.turns.crowded and self.life < _CLOSING):
-            self.input.put_off_more(data)
-            listener.turns.put_off_bytes += size
-            listener.turns.put_off(self)
-            self._read_or_not()
-        else:
-            self._serve_read(data)
+        self.input.arrived(data)
 
     def readConnectionLost(self) -> None:
         """The peer has sent its FIN.
@@ -178,7 +166,7 @@ class AcceptedConnection:
         It may still read: one that waits for an acknowledgement gets it first.
         """
         self._ended_by_peer()
-        if not self._has_undelivered:
+        if not self.input.has_undelivered:
             self._input_over()
         elif self._layered and self._listener.acknowledges:
             self.transport.loseConnection()
@@ -196,7 +184,7 @@ class AcceptedConnection:
         closed = self.life >= _CLOSING
         why_lost = "closed" if closed else "peer" if clean else "lost"
         self.become(_LOST)
-        self._listener.turns.remove(self)
+        self._listener.turns.remove(self.input)
         if self._tls is not None:
             self._tls.stop(reason)
             if not self._tls.established and self._tls.failure:
@@ -209,7 +197,7 @@ class AcceptedConnection:
             try:
                 server.closed()
             except _CALLBACK_ERRORS as error:
-                self._raised("closed()", error)
+                self.raised("closed()", error)
         if self.held is not None:
             self.held.release()
         self._listener.closed(self)
@@ -237,16 +225,13 @@ class AcceptedConnection:
         if isinstance(self._server, Publishing):
             self._writable(self._server, ready=False)
         else:
-            self.input.unread |= Unread.STALLED
-            self._read_or_not()
+            self.input.add(Unread.STALLED)
 
     def resumeProducing(self) -> None:
         """All is sent."""
         self.stall = None
         self.count_output(0)
-        self.input.unread &= ~Unread.STALLED
-        self._read_or_not()
-        self._ask_to_deliver()
+        self.input.remove(Unread.STALLED)
         if isinstance(self._server, Publishing) and self.life < _CLOSING:
             self._writable(self._server, ready=True)
 
@@ -254,16 +239,6 @@ class AcceptedConnection:
         """See IPushProducer."""
 
     # The way of input
-
-    def _serve_read(self, data: bytes) -> None:
-        """Serve what was read, on the reactor's time."""
-        seconds = self._listener.clock.seconds
-        begun = seconds()
-        try:
-            self.take(data)
-        except Exception as error:  # ours, as `_deliver` catches the protocol's
-            self._raised("the network", error)
-        self._listener.turns.spent(seconds() - begun)
 
     def take(self, data: bytes) -> None:
         """Bytes as the socket brings them; dropped once they come too late."""
@@ -292,10 +267,8 @@ class AcceptedConnection:
                 self._setup.take(data)
         elif self._frames is not None:
             self._unframe(self._frames, data)
-        elif self.input.unread & _KEPT:
-            self._keep(data)
         else:
-            self._deliver(data)
+            self.input.put(data)
 
     def _unframe(self, frames: FrameDecoder, data: bytes) -> None:
         try:
@@ -305,33 +278,18 @@ class AcceptedConnection:
             return
         if output := frames.output():
             self.send(output)
-        if payload and self.input.unread & _KEPT:
-            self._keep(payload)
-        elif payload:
-            self._deliver(payload)
+        if payload:
+            self.input.put(payload)
         if frames.closed:
             self._peer_ended()
 
-    def _keep(self, data: bytes) -> None:
-        """Bytes of the protocol's, until the server goes on."""
-        if self.life >= _ANSWERING:
-            return
-        input_ = self.input
-        ahead = input_.ahead or self._new_ahead()
-        input_.keep(ahead)
-        had_room = ahead.has_room
-        ahead.add(data)
-        kept = input_.ahead is ahead  # to count it may have ended us
-        paused = input_.unread & Unread.PAUSED
-        if not (kept and had_room and paused and ahead.take_room()):
-            self._read_or_not()
-
-    def _deliver(self, data: bytes) -> None:
+    def deliver(self, data: bytes) -> None:
+        """Have the server take it; nothing: have it go on with what it has."""
         try:
             assert self._server is not None, "accept() returned None"
             self._server.received(data)
         except _CALLBACK_ERRORS as error:
-            self._raised("received()", error)
+            self.raised("received()", error)
 
     def through_tls(self, tls: TlsConnection) -> None:
         """All goes through *tls* from now on."""
@@ -346,191 +304,68 @@ class AcceptedConnection:
         """An end of the peer's is the end of both directions, as we answer it."""
         return self._tls is not None or self._frames is not None
 
-    def _set_read_bytes(self) -> None:
+    def set_read_bytes(self) -> None:
         """How much to read at once."""
         plain = self.life is _SERVING and not self._layered
         self.transport.read_bytes = READ_BYTES if plain else LAYERED_READ_BYTES
 
-    # Whether to read
-
-    def _read_or_not(self) -> None:
-        """Tell the transport: here, and nowhere else."""
-        if self.life >= _CLOSING or self.input.is_read():
-            self.transport.resumeProducing()
-        else:
-            self.transport.pauseProducing()
-
-    @property
-    def _has_undelivered(self) -> bool:
-        """There is, or may be, input that the server has not had or not used."""
-        undelivered = self.input.unread & Unread.UNDELIVERED
-        return bool(undelivered) and self.life < _CLOSING
-
-    @property
-    def has_unused(self) -> bool:
-        """There is input that the server may submit yet; maybe part of a message."""
-        if self.life >= _ANSWERING:
-            return False
-        held = self.held is not None and self.held.unfinished > 0
-        return held or bool(self.input.unread & Unread.TURN) or self.unread_input
+    # Whether to read: see `interfaces.Connection`
 
     def pause(self) -> None:
-        """See `interfaces.Connection`."""
-        self.input.unread |= Unread.PAUSED
-        self._read_or_not()
+        """The server takes nothing for now."""
+        self.input.add(Unread.PAUSED)
 
     def resume(self) -> None:
-        """See `interfaces.Connection`."""
-        self.input.unread &= ~Unread.PAUSED
-        self.input.closed_since = None
-        self._ask_to_deliver()
-        self._read_or_not()
+        """It takes more."""
+        self.input.resume()
 
     def take_no_more(self) -> None:
-        """See `interfaces.Connection`."""
+        """It takes nothing ever again."""
         if self.life < _CLOSING:
             self.input.unread |= Unread.PAUSED
             self._drop_input()
-            self._read_or_not()
+            self.input.read_or_not()
 
     def _drop_input(self) -> None:
         """The server is to have nothing more."""
         if self.life < _ANSWERING:
             self.become(_ANSWERING)
 
-    def read_ahead(self, *, heard: bool) -> None:
-        """Read on while the server takes nothing, as long as the peer was *heard*."""
-        ahead = self.input.ahead
-        if not heard:
-            if ahead is None:
-                return
-            ahead.rest()
-        else:
-            ahead = ahead or self._new_ahead()
-            if not ahead.take_room():
-                return
-            self.input.keep(ahead)
-            self._set_read_bytes()
-            self.transport.read_bytes = min(STEP, self.transport.read_bytes)
-        self._read_or_not()
+    def again(self) -> None:
+        """It has input left, and waits for a turn."""
+        self.input.again()
 
-    def _new_ahead(self) -> ReadAhead:
-        return ReadAhead(self._holding.account, self._listener.limits.read_ahead_bytes)
-
-    def room(self) -> int:
-        """As many bytes may be read now; 0: none, and it is not read for a while."""
-        most, turns = self._room_in_memory(), self._listener.turns
-        return min(most, turns.room) if turns.crowded else most
-
-    def _room_in_memory(self) -> int:
-        """So many bytes may be read of it, for all that is held; 0: it waits for room."""
-        unread = self.input.unread
-        if unread & Unread.PAUSED or self._server is None or self.life >= _CLOSING:
-            return READ_BYTES  # what is read while paused has room already
-        most = self._listener.memory.plenty or self._holding.account.room(
-            self._room_again
-        )
-        if not most:
-            self.input.unread |= Unread.ROOM
-            self._read_or_not()
-        elif unread:
-            self.input.unread &= ~Unread.ROOM
-        return most
-
-    def _room_again(self) -> None:
-        self.input.unread &= ~Unread.ROOM
-        if self.input.unread & Unread.TURN:
-            self._listener.turns.add(self)
-        else:
-            self._read_or_not()
-            self._ask_to_deliver()
+    def may_begin(self) -> bool:
+        """Whether it may begin one more message."""
+        return self.input.may_begin()
 
     @property
     def waits_for_room(self) -> bool:
-        """See `interfaces.Connection`; `memory` says who waits."""
+        """Others go first; `memory` says who."""
         return bool(self.input.unread & Unread.ROOM)
 
     @property
     def unread_input(self) -> bool:
-        """See `interfaces.Connection`."""
-        input_ = self.input
-        ahead = input_.ahead is not None and input_.ahead.size > 0
-        return ahead or bool(input_.put_off) or has_input(self.transport)
+        """There is input that it has not had."""
+        return self.input.has_unread
 
-    # Turns
-
-    def again(self) -> None:
-        """See `interfaces.Connection`."""
-        if self.life < _CLOSING and not self.input.unread & Unread.TURN:
-            self.input.unread |= Unread.TURN
-            # What it has begun holds memory until it is done.
-            self._listener.turns.add(self, first=self._listener.memory.tight)
-            self._read_or_not()
-
-    def may_begin(self) -> bool:
-        """See `interfaces.Connection`."""
-        if self.life >= _CLOSING or self._room_in_memory():
-            return True
-        self.input.unread |= Unread.TURN
-        self._read_or_not()
-        return False
-
-    def take_turn(self) -> None:
-        """It is this connection's turn."""
-        input_, turns = self.input, self._listener.turns
-        if input_.put_off:
-            self._serve_read(self._no_longer_put_off())
-            if input_.unread & (Unread.TURN | Unread.ROOM) == Unread.TURN:
-                turns.add(self)  # it may have asked before
-            else:
-                self._read_or_not()
-            self._ask_to_deliver()
-            return
-        asked = input_.unread & Unread.TURN
-        input_.unread &= ~Unread.TURN
-        if asked and self.life < _CLOSING:
-            self._deliver(b"")
-        elif self._may_deliver and not self._deliver_ahead():
-            self._all_delivered()
-            return
-        if not input_.unread & Unread.TURN:
-            self._read_or_not()
-        self._ask_to_deliver()
-
-    def _no_longer_put_off(self) -> bytes:
-        data = self.input.take_put_off()
-        self._listener.turns.put_off_bytes -= len(data)
-        return data
+    def room(self) -> int:
+        """As many bytes the transport may read now."""
+        return self.input.room()
 
     @property
-    def _may_deliver(self) -> bool:
-        """Nothing is against it to deliver what was read ahead."""
-        return self.life < _CLOSING and not self.input.unread & Unread.HELD
+    def has_server(self) -> bool:
+        """There is one, though it may be its peer's turn to say what it wants."""
+        return self._server is not None
 
-    def _ask_to_deliver(self) -> None:
-        """Wait for a turn, if something was read ahead that may be delivered."""
-        if self.input.unread & (Unread.AHEAD | Unread.END) and self._may_deliver:
-            self._listener.turns.add(self)
+    # The peer's end
 
-    def _deliver_ahead(self) -> bool:
-        """Deliver one read of it; false: there is nothing left."""
-        data = b"" if self.input.ahead is None else self.input.ahead.take()
-        if data:
-            self._deliver(data)
-        return bool(data)
-
-    def _all_delivered(self) -> None:
-        """The server has had all input: read again, unless there was an end behind it."""
-        over = self.input.delivered()
-        self._set_read_bytes()
-        if not over:
-            self._read_or_not()
-        elif self._layered:
+    def all_delivered(self) -> None:
+        """The server has had all that came before the peer's end."""
+        if self._layered:
             self.end()
         else:
             self._input_over()
-
-    # The peer's end
 
     def _input_over(self) -> None:
         """All that came before the peer's FIN is delivered."""
@@ -547,9 +382,8 @@ class AcceptedConnection:
         of its kind is acknowledged.
         """
         self._ended_by_peer()
-        if self._has_undelivered and not self._listener.acknowledges:
-            self.input.unread |= Unread.END
-            self._read_or_not()
+        if self.input.has_undelivered and not self._listener.acknowledges:
+            self.input.add(Unread.END)
         else:
             self.end()
 
@@ -560,17 +394,17 @@ class AcceptedConnection:
     def _outlives(self, reason: Failure) -> bool:
         """Its transport is lost: whether it goes on, for what nobody sends again."""
         acknowledges = self._listener.acknowledges
-        if acknowledges or not self._has_undelivered or not self.has_unused:
+        if acknowledges or not self.input.has_undelivered or not self.input.has_unused:
             return False
         later = self._listener.clock.callLater
         self.transport = LostTransport(lambda: later(0, self.connectionLost, reason))
         self.stall = None
         self.input.unread |= Unread.END | Unread.FIN
         self.input.unread &= ~Unread.STALLED
-        self._ask_to_deliver()
+        self.input.ask_to_deliver()
         return True
 
-    # Calls to the protocol (`_deliver` and `connectionLost` have the others)
+    # Calls to the protocol (`deliver` and `connectionLost` have the others)
 
     def serve(
         self, accept: Callable[[AcceptedConnection], Server] | None = None
@@ -588,7 +422,7 @@ class AcceptedConnection:
                 before.closed()
             self._server = (accept or self._listener.accept)(self)
         except _CALLBACK_ERRORS as error:
-            self._raised("accept()", error)
+            self.raised("accept()", error)
         if isinstance(self._server, Publishing):
             self.input.unread &= ~Unread.STALLED
 
@@ -596,7 +430,7 @@ class AcceptedConnection:
         try:
             server.writable(ready)
         except _CALLBACK_ERRORS as error:
-            self._raised("writable()", error)
+            self.raised("writable()", error)
 
     def drain(self) -> None:
         """The daemon stops."""
@@ -607,15 +441,15 @@ class AcceptedConnection:
         try:
             self._server.drain()
         except _CALLBACK_ERRORS as error:
-            self._raised("drain()", error)
+            self.raised("drain()", error)
 
-    def _raised(self, what: str, error: BaseException) -> None:
+    def raised(self, what: str, error: BaseException) -> None:
         """End this connection, because *what* raised *error*."""
         if isinstance(error, Refusal):
             try:
                 self.refuse(error)
             except _CALLBACK_ERRORS as unusable:  # a reply that is no bytes
-                self._raised(what, unusable)
+                self.raised(what, unusable)
             return
         if not self._failed:
             self._failed = True
@@ -693,18 +527,14 @@ class AcceptedConnection:
         try:
             return self._server.begun() if isinstance(self._server, Yielding) else ""
         except _CALLBACK_ERRORS as error:
-            self._raised("begun()", error)
+            self.raised("begun()", error)
             return ""
 
     def not_idle(self) -> None:
         """Something has happened since the last look, or is for others to do."""
         if self._frames is not None:
             self._frames.tick()
-        if self.input.unread & Unread.HELD == Unread.ROOM:
-            # Its server may have to tell its peer, and may begin after all.
-            self.input.unread &= ~Unread.TURN
-            self._deliver(b"")
-            self._read_or_not()
+        self.input.ask_again()
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
@@ -718,7 +548,8 @@ class AcceptedConnection:
     # Memory
 
     @property
-    def _holding(self) -> Holding:
+    def holding(self) -> Holding:
+        """What it holds, which begins to be counted now, if it was not."""
         if self.held is None:
             self.held = Holding(self._listener.memory.account(self, self.host))
         return self.held
@@ -729,18 +560,18 @@ class AcceptedConnection:
         if held is None:
             if self.life is _LOST or not (size or unsent):
                 return
-            held = self._holding
+            held = self.holding
         held.hold(size, unsent)
 
     def hold_back(self, size: int) -> None:
         """So much is written, and waits for the peer's windows in HTTP/2."""
         if self.held is not None or size:
-            self._holding.behind_windows = size
+            self.holding.behind_windows = size
 
     def count_output(self, unsent: int) -> None:
         """So much is written, and the peer has not taken it."""
         if self.held is not None or unsent:
-            self._holding.unsent(unsent)
+            self.holding.unsent(unsent)
 
     def let_go(self, why: Refusal) -> None:
         """All connections hold too much, and this one more than others."""
@@ -748,7 +579,7 @@ class AcceptedConnection:
             return
         if self._writing:  # what is written may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
-        elif self.life >= _CLOSING or self._holding.mostly_output:
+        elif self.life >= _CLOSING or self.holding.mostly_output:
             self._listener.reject(self, why, "memory")
             self.abort()
         else:
@@ -768,7 +599,7 @@ class AcceptedConnection:
             else:
                 self.refuse(why)
         except _CALLBACK_ERRORS as error:
-            self._raised("give_up()", error)
+            self.raised("give_up()", error)
 
     # Its end
 
@@ -793,7 +624,7 @@ class AcceptedConnection:
             self.transport.loseConnection()
         else:
             self.transport.loseWriteConnection()
-            self._read_or_not()
+            self.input.read_or_not()
 
     def abort(self) -> None:
         """See `interfaces.Connection`."""
@@ -813,8 +644,7 @@ class AcceptedConnection:
             self._answer_refused(why, reply)
             return
         self.become(_REFUSING)
-        self.input.unread |= Unread.REFUSED
-        self._read_or_not()
+        self.input.add(Unread.REFUSED)
         self._listener.clock.callLater(seconds, self._answer_refused, why, reply)
 
     def _answer_refused(self, why: Refusal, reply: bytes) -> None:

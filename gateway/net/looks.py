@@ -140,10 +140,10 @@ class Looks:
         peer, unread = look_at_peer(connection.transport), connection.input.unread
         reasons = unread & (Unread.PAUSED | Unread.STALLED | Unread.REFUSED)
         if reasons == Unread.PAUSED and connection.life < Life.ANSWERING:
-            connection.read_ahead(heard=peer is Peer.HEARD)
+            connection.input.read_ahead(heard=peer is Peer.HEARD)
         acknowledges = self._listener.acknowledges
         return connection.input.gave_up(
-            peer, now, unused=connection.has_unused, acknowledges=acknowledges
+            peer, now, unused=connection.input.has_unused, acknowledges=acknowledges
         )
 
     def _is_too_slow(

@@ -2,8 +2,8 @@
 
 *Why a connection is not read* is one set of named reasons, `Input.unread`.  It is read
 while the set is empty, and while its server takes nothing but there is room to read ahead
-(`read_ahead`).  `connection.AcceptedConnection` puts reasons in, takes them out, and tells
-the transport, in one place.
+(`read_ahead`).  `intake` acts on it: it puts reasons in, takes them out, and tells the
+transport, in one place.
 
 A server pauses its connection while it takes nothing, and asks for more turns while it
 has input left (`turns`).  A connection that is found paused, at a look every few seconds,

@@ -35,9 +35,11 @@ _NOTED_SECONDS = 0.0005
 
 
 class Waiting(Protocol):
-    """A connection with input left."""
+    """What a connection has left."""
 
-    host: str
+    @property
+    def host(self) -> str:
+        """Its peer's address."""
 
     def take_turn(self) -> None:
         """Go on for one turn."""

@@ -283,7 +283,7 @@ def test_who_trickles_into_much_stands(make_net: MakeNet, budget: Budget) -> Non
 
     def stand() -> list[bool]:
         return [
-            one.connection._holding.account.stands for one in (trickles, honest, deaf)
+            one.connection.holding.account.stands for one in (trickles, honest, deaf)
         ]
 
     seen = [stand()]

@@ -301,7 +301,7 @@ def test_those_who_wait_are_looked_at_every_few_seconds(
 def test_whose_events_became_durable_goes_last(late: tuple[Any, list[Any]]) -> None:
     """Its connection counts them."""
     _, (first, *_) = late
-    account = first.connection._holding.account
+    account = first.connection.holding.account
     place = account.place
     first.connection.count(events=1)
     assert account.place > place
