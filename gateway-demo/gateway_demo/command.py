@@ -78,7 +78,9 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    from gateway_demo.follow import follow
     from gateway_demo.processes import Failed, Processes
+    from gateway_demo.progress import Progress
     from gateway_demo.report import report
     from gateway_demo.setup import NotADemo, prepare
 
@@ -97,7 +99,13 @@ def run(args: argparse.Namespace) -> int:
         setup = prepare(args.directory.absolute())
         with Processes(setup).running() as processes:
             _start(processes, args.events, args.rate, console)
-            _follow(processes, console)
+            follow(
+                processes,
+                lambda seconds: Progress(processes, seconds),
+                console,
+                patience=_DRAIN_SECONDS,
+                log=setup.directory / "spark.log",
+            )
             _show_tapped(processes, console)
             _show_pushes(processes, console)
             return 0 if report(processes, console) else 1
@@ -153,34 +161,6 @@ def _start(processes: Processes, events: int, rate: int, console: Console) -> No
     processes.start_spark()
     console.print("Spark starts (10 to 30 seconds); the senders do not wait for it …")
     processes.start_senders(events, rate)
-
-
-def _follow(processes: Processes, console: Console) -> None:
-    """Show the progress until all that was acknowledged is in the tables."""
-    from rich.live import Live
-
-    from gateway_demo.progress import Progress
-
-    begun = last = moved = time.monotonic()
-    rows = 0
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while True:
-            processes.check()
-            progress = Progress(processes, time.monotonic() - begun)
-            if console.is_terminal:
-                live.update(progress.table())
-            elif time.monotonic() - last >= 3:
-                last = time.monotonic()
-                console.print(progress.line())
-            if progress.done:
-                break
-            if progress.in_tables != rows or not progress.sent:
-                rows, moved = progress.in_tables, time.monotonic()
-            elif time.monotonic() - moved > _DRAIN_SECONDS:
-                console.print("[red]The tables do not catch up; see spark.log[/]")
-                break
-            time.sleep(0.5)
-    console.print(progress.table())
 
 
 def _show_tapped(processes: Processes, console: Console) -> None:

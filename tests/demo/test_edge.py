@@ -29,7 +29,7 @@ def test_edges_may_forward_to_the_hub(tmp_path: Path) -> None:
     assert isinstance(taking.options, Forward)
     tokens = taking.options.tokens
     assert str(taking.listen) == f"tcp:127.0.0.1:{setup.port}"
-    assert len({edge.line for edge in setup.edges} | {setup.port}) == len(EDGES) + 1
+    assert len({*setup.lines.values(), setup.port}) == len(EDGES) + 1
     for edge in setup.edges:
         loaded = config.load(edge.config)
         assert loaded.forward is not None

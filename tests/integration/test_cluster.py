@@ -7,15 +7,14 @@ one.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from deadlines import excerpt, run
 from gateway.sinks.iceberg import kind as iceberg
 from gateway_demo.cluster import needs
+from whole_demo import DIRECTORY, what_a_demo_says
 
 _SECONDS = 1200.0
 _FITS = iceberg.fits(pyspark.__version__)
@@ -35,20 +34,10 @@ pytestmark = [
 def test_a_gateway_and_a_worker_are_lost_and_no_event(tmp_path: Path) -> None:
     """Killed with its disk, killed with a batch: the table has every event once."""
     needs.check()
-    done = run(
-        sys.executable, "-m", "gateway", "demo", "--cluster",
-        "--directory", tmp_path / "demo", "--events", "4000", "--rate", "400",
-        seconds=_SECONDS,
-    )  # fmt: skip
-    logs = "\n".join(
-        f"== {log.name}\n{excerpt(log)}"
-        for log in sorted((tmp_path / "demo").glob("*.log"))
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
-    said = done.stdout
+    said = what_a_demo_says("--cluster", tmp_path, _SECONDS)
     assert re.search(r"kill -9 gw-2, .* its disk is", said)
     assert "kill -9 worker-2" in said
     [events] = re.findall(r"complete: ([\d,]+) events of 3 nodes", said)
     # What a sender was not answered it has sent again.
     assert int(events.replace(",", "")) >= 5 * 4000
-    assert "this directory" in (tmp_path / "demo" / "gw-2.log").read_text()
+    assert "this directory" in (tmp_path / DIRECTORY / "gw-2.log").read_text()

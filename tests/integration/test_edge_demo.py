@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from deadlines import excerpt, run
+from whole_demo import what_a_demo_says
 
 _SECONDS = 900.0
 
@@ -18,17 +17,7 @@ def test_a_line_is_cut_and_an_edge_is_killed_and_no_event_is_lost(
     tmp_path: Path,
 ) -> None:
     """Each event that an edge acknowledged is in the hub's tables once: the audit says so."""
-    done = run(
-        sys.executable, "-m", "gateway", "demo", "--edge",
-        "--directory", tmp_path / "demo", "--events", "4000", "--rate", "400",
-        seconds=_SECONDS,
-    )  # fmt: skip
-    logs = "\n".join(
-        f"== {log.name}\n{excerpt(log)}"
-        for log in sorted((tmp_path / "demo").glob("*.log"))
-    )
-    said = done.stdout
-    assert done.returncode == 0, f"{said}\n{done.stderr}\n{logs}"
+    said = what_a_demo_says("--edge", tmp_path, _SECONDS)
     for word in (
         "the line of shop-17 is cut",
         "kill -9 shop-18",

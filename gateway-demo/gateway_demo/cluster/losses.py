@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from gateway_demo.cluster.setup import Node
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_demo.cluster.processes import Processes
     from gateway_demo.cluster.progress import Progress
+    from gateway_demo.nodes import Node
 
 __all__ = ["Losses"]
 
@@ -50,9 +49,9 @@ class Losses:
             waiting = mine.published > mine.in_table
             if waiting and mine.published >= self._least and not progress.sent:
                 self._lose_gateway(mine.published)
-                self._rows = progress.in_table
-        elif not self.worker and self._batch_in_hand(progress.in_table):
-            self._lose_worker(progress.in_table)
+                self._rows = progress.in_tables
+        elif not self.worker and self._batch_in_hand(progress.in_tables):
+            self._lose_worker(progress.in_tables)
 
     def _batch_in_hand(self, rows: int) -> bool:
         """And it is not the first; or one ended since that nobody saw begin."""

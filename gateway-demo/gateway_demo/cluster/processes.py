@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gateway.config import load
 from gateway.spark import java
@@ -17,17 +16,9 @@ from gateway.store.bucket import Bucket
 from gateway.store.lake import health_path
 from gateway.store.s3 import bucket_of
 from gateway_demo import tables
-from gateway_demo.cluster.setup import Node, Setup
-from gateway_demo.processes import (
-    Demo,
-    Failed,
-    Gateway,
-    Process,
-    Sender,
-    says,
-    status_of,
-    wait_for,
-)
+from gateway_demo.cluster.setup import Setup
+from gateway_demo.nodes import Node, Nodes
+from gateway_demo.processes import Failed, Process, says, wait_for
 
 __all__ = ["Processes"]
 
@@ -39,7 +30,7 @@ _WORKER = "org.apache.spark.deploy.worker.Worker"
 _WORKERS = 2
 
 
-class Processes(Demo):
+class Processes(Nodes):
     """All processes of one demo."""
 
     def __init__(self, setup: Setup) -> None:
@@ -48,10 +39,7 @@ class Processes(Demo):
         self.server: Process | None = None
         self.master: Process | None = None
         self.workers: list[Process] = []
-        self.gateways: dict[str, Gateway] = {}
         self.job: Process | None = None
-        self.lost: set[str] = set()
-        """Names of processes that were killed on purpose, and are not back."""
 
     @property
     def bucket(self) -> Bucket:
@@ -137,47 +125,29 @@ class Processes(Demo):
                 " are in ~/.ivy2.5.2/jars"
             ) from None
 
-    def start_gateway(self, node: Node) -> None:
-        """Start it and wait until it takes events."""
-        self.gateways[node.name] = Gateway(node.name, node.config, node.admin)
-        self.lost.discard(node.name)
-        self.gateways[node.name].ready()
-
     def start_senders(self, events: int, rate: int) -> None:
         """Start all; *events* of each, *rate* a second."""
-        nodes = {node.name: node for node in self.setup.nodes}
-        self.senders = [
-            Sender(
-                traffic,
-                nodes[name].addresses[traffic.listener],
-                self.setup.directory,
-                events,
-                rate,
-                patience=_JOB_SECONDS,
-            )
-            for name, traffic in self.setup.traffic
-        ]
+        setup = self.setup
+        self.send(
+            setup.traffic, setup.nodes, setup.directory, events, rate,
+            patience=_JOB_SECONDS,
+        )  # fmt: skip
 
     # -- losing -----------------------------------------------------------------------
 
     def lose_gateway(self, node: Node) -> None:
         """Kill it, and delete its disk."""
-        self.lost.add(node.name)
-        self.gateways[node.name].kill()
+        self.kill(node)
         shutil.rmtree(node.data)
 
     def lose_worker(self) -> Process:
         """Kill the last one, for good."""
         worker = self.workers[-1]
-        self.lost.add(worker.name)
+        self.away.add(worker.name)
         worker.kill()
         return worker
 
     # -- looking ----------------------------------------------------------------------
-
-    def status(self, node: Node) -> Mapping[str, Any]:
-        """The answer of its `/api/status`.  Raises OSError."""
-        return status_of(node.admin)
 
     def in_table(self) -> Mapping[str, int]:
         """How many events of each node are in the table, as the job says."""
@@ -192,7 +162,7 @@ class Processes(Demo):
 
     def _needed(self) -> Sequence[Process | None]:
         started = reversed(self._all())
-        return [one for one in started if one and one.name not in self.lost]
+        return [one for one in started if one and one.name not in self.away]
 
     def _all(self) -> Sequence[Process | None]:
         return (

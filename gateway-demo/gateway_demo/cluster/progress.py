@@ -68,7 +68,7 @@ class Progress:
         return cls(seconds, found, workers, sent)
 
     @property
-    def in_table(self) -> int:
+    def in_tables(self) -> int:
         """Events of all nodes."""
         return sum(one.in_table for one in self.nodes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from gateway_demo.cluster.processes import Processes
 from gateway_demo.cluster.progress import Progress
 from gateway_demo.cluster.report import report
 from gateway_demo.cluster.setup import prepare
-from gateway_demo.processes import Failed
+from gateway_demo.follow import follow
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +19,6 @@ __all__ = ["run"]
 
 _DRAIN_SECONDS = 600.0
 """Without a row more, after everything was sent."""
-_LINES_SECONDS = 5.0
-_LOOK = 0.3
 
 
 def run(
@@ -41,7 +38,15 @@ def run(
             events // 4,
             lambda text: console.print(f"[bold yellow]{text}[/]"),
         )
-        _follow(processes, losses, console)
+        follow(
+            processes,
+            lambda seconds: Progress.now(processes, seconds),
+            console,
+            patience=_DRAIN_SECONDS,
+            log=setup.directory / "job.log",
+            trouble=losses,
+            busy=processes.job_is_busy,
+        )
         return report(processes, console)
 
 
@@ -62,40 +67,3 @@ def _start(processes: Processes, console: Console) -> None:
         "The Spark job starts (half a minute; the first time it fetches 66 MB of jars) …"
     )
     processes.start_job()
-
-
-def _follow(processes: Processes, losses: Losses, console: Console) -> None:
-    """Show the progress, with its losses, until all is in the table."""
-    from rich.live import Live
-
-    begun = said = moved = time.monotonic()
-    rows = 0
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while True:
-            processes.check()
-            now = time.monotonic()
-            progress = Progress.now(processes, now - begun)
-            if console.is_terminal:
-                live.update(progress.table())
-            elif now - said >= _LINES_SECONDS:
-                said = now
-                console.print(progress.line())
-            losses.look(progress)
-            if progress.done and losses.all and not processes.job_is_busy():
-                break
-            if progress.in_table != rows or not progress.sent:
-                rows, moved = progress.in_table, now
-            elif now - moved > _DRAIN_SECONDS or (progress.done and not losses.all):
-                raise Failed(_stuck(progress, losses, processes))
-            time.sleep(_LOOK)
-    console.print(progress.table())
-
-
-def _stuck(progress: Progress, losses: Losses, processes: Processes) -> str:
-    if progress.done and not losses.all:
-        return (
-            "everything was in the table before anything could be killed; send more:"
-            " --events"
-        )
-    assert processes.job is not None
-    return f"the table does not catch up; see {processes.job.log}"

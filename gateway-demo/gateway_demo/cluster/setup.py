@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gateway_demo.nodes import Node, make, write
 from gateway_demo.setup import Traffic, empty
 from gateway_testkit.daemon import free_port
 from gateway_testkit.seaweed import NAMESPACE, Seaweed
 
-__all__ = ["CATALOG", "NODES", "TABLE", "Node", "Setup", "prepare"]
+__all__ = ["CATALOG", "NODES", "TABLE", "Setup", "prepare"]
 
 NODES = ("gw-1", "gw-2", "gw-3")
 CATALOG = "lake"
@@ -22,21 +21,6 @@ TABLE = f"{NAMESPACE}.events"
 
 _KEY = ("gateway", "a-secret-of-this-demo")
 _BUCKET, _WAREHOUSE = "gateway", "warehouse"
-_HEAD = "# Written by `gateway demo --cluster`; conf/gateway.yaml explains all keys.\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A gateway."""
-
-    name: str
-    config: Path
-    data: Path
-    """Its disk."""
-    admin: str
-    """Address of its admin port."""
-    addresses: Mapping[str, str]
-    """Of its listeners, by name: they stay when its machine is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,40 +54,32 @@ def prepare(directory: Path, jars: Path | None = None) -> Setup:
     nodes = [_node(directory, name, server) for name in NODES]
     master = free_port()
     job = directory / "job.yaml"
-    _write(job, _job(server, master, jars))
+    write(job, _job(server, master, jars))
     return Setup(
         directory, server, storage, nodes, master, job, directory / "job", _traffic()
     )
 
 
 def _node(directory: Path, name: str, server: Seaweed) -> Node:
-    ports = {one: f"127.0.0.1:{free_port()}" for one in ("beats", "game", "meters")}
-    admin = f"127.0.0.1:{free_port()}"
-    config = directory / f"{name}.yaml"
-    _write(config, {
-        "node": name,
-        "data_dir": name,
+    game = {
+        "routes": ["area.player.move"],
+        "trust_uid": True,
+        "session_events": False,
+    }
+    listeners: list[dict[str, Any]] = [
+        {"name": "beats", "protocol": "lumberjack"},
+        {"name": "game", "protocol": "pomelo", "options": game},
+        {"name": "meters", "protocol": "rsio"},
+    ]
+    more = {
         "ack": "spool",
-        "listeners": [
-            {"name": "beats", "protocol": "lumberjack", "listen": f"tcp:{ports['beats']}"},
-            {
-                "name": "game", "protocol": "pomelo", "listen": f"tcp:{ports['game']}",
-                "options": {
-                    "routes": ["area.player.move"],
-                    "trust_uid": True,
-                    "session_events": False,
-                },
-            },
-            {"name": "meters", "protocol": "rsio", "listen": f"tcp:{ports['meters']}"},
-        ],
         "spool": {
             "directory": f"s3://{_BUCKET}/spool",
             "s3": server.settings,
             "roll_interval": "500ms",
         },
-        "admin": {"listen": f"tcp:{admin}", "trust_loopback": True},
-    })  # fmt: skip
-    return Node(name, config, directory / name, admin, ports)
+    }
+    return make(directory, name, listeners, more)
 
 
 def _job(server: Seaweed, master: int, jars: Path | None) -> dict[str, Any]:
@@ -151,7 +127,3 @@ def _traffic() -> Sequence[tuple[str, Traffic]]:
     game = Traffic("Game clients to gw-1", "game", "pomelo", ("--connections", "5"))
     meters = Traffic("Reactive streams to gw-3", "meters", "rsio", ())
     return (*beats, ("gw-1", game), ("gw-3", meters))
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(_HEAD + yaml.safe_dump(dict(content), sort_keys=False))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gateway_demo.edge.processes import Processes
     from gateway_demo.edge.progress import EdgeProgress, Progress
-    from gateway_demo.edge.setup import Node
+    from gateway_demo.nodes import Node
 
 __all__ = ["Faults"]
 

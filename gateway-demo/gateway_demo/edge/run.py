@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from gateway_demo.edge.faults import Faults
 from gateway_demo.edge.processes import Processes
 from gateway_demo.edge.progress import Progress
 from gateway_demo.edge.setup import prepare
-from gateway_demo.processes import Failed
+from gateway_demo.follow import follow
 from gateway_demo.report import show_senders
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ __all__ = ["run"]
 
 _DRAIN_SECONDS = 240.0
 """Without a row more, after everything was sent."""
-_LINES_SECONDS = 3.0
-_LOOK = 0.3
 
 
 def run(directory: Path, events: int, rate: int, console: Console) -> bool:
@@ -47,7 +44,14 @@ def run(directory: Path, events: int, rate: int, console: Console) -> bool:
             events // 4,
             lambda text: console.print(f"[bold yellow]{text}[/]"),
         )
-        _follow(processes, faults, console)
+        follow(
+            processes,
+            lambda seconds: Progress.now(processes, seconds),
+            console,
+            patience=_DRAIN_SECONDS,
+            log=setup.directory / "spark.log",
+            trouble=faults,
+        )
         complete = _prove(processes, console)
     _show_places(setup, console)
     return complete
@@ -59,43 +63,10 @@ def _start(processes: Processes, console: Console) -> None:
     console.print(f"Everything goes to {setup.directory}")
     console.print("The hub's Spark job starts (10 to 30 seconds) …")
     processes.start()
-    for node in (setup.hub, *setup.edges):
-        to = f", forwards to tls://localhost:{node.line}" if node.line else ""
-        console.print(f"  {node.name:<8} live page http://{node.admin}/{to}")
-
-
-def _follow(processes: Processes, faults: Faults, console: Console) -> None:
-    """Show the progress, with its faults, until all is in the tables."""
-    from rich.live import Live
-
-    begun = said = moved = time.monotonic()
-    rows = 0
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        while True:
-            processes.check()
-            now = time.monotonic()
-            progress = Progress.now(processes, now - begun)
-            if console.is_terminal:
-                live.update(progress.table())
-            elif now - said >= _LINES_SECONDS:
-                said = now
-                console.print(progress.line())
-            faults.look(progress)
-            if progress.done and faults.all:
-                break
-            if progress.in_tables != rows or not progress.sent:
-                rows, moved = progress.in_tables, now
-            elif progress.done and not faults.all:
-                raise Failed(
-                    "everything was in the tables before anything could be cut and "
-                    "killed; send more: --events"
-                )
-            elif now - moved > _DRAIN_SECONDS:
-                raise Failed(
-                    f"the tables do not catch up; see {processes.setup.directory}"
-                )
-            time.sleep(_LOOK)
-    console.print(progress.table())
+    console.print(f"  {setup.hub.name:<8} live page http://{setup.hub.admin}/")
+    for node in setup.edges:
+        to = f"forwards to tls://localhost:{setup.lines[node.name]}"
+        console.print(f"  {node.name:<8} live page http://{node.admin}/, {to}")
 
 
 def _prove(processes: Processes, console: Console) -> bool:
