@@ -87,6 +87,11 @@ class Gateway:
     def batches(self) -> int:
         return len(list(self.home.glob("mine/batch=*/_SUCCESS")))
 
+    def all_committed(self) -> bool:
+        """Whether the checkpoint has each batch that was written."""
+        done = self.home.glob("mine-checkpoint/commits/[0-9]*")
+        return len(list(done)) == self.batches()
+
     def counted(self) -> Counter[tuple[str, int]]:
         """How often each event is in what the job wrote."""
         found: Counter[tuple[str, int]] = Counter()
@@ -147,6 +152,7 @@ def test_each_event_of_a_bucket_once_though_the_job_is_killed(
     assert gateway.consumers.behind["mine"].missed_files == 0
     gateway.put(111)
     eventually(lambda: gateway.look() == 0, "the last one, too", seconds=MINUTES)
+    eventually(gateway.all_committed, "Spark has written that down", seconds=MINUTES)
     job.kill()
     job.wait()
     newest = [max(path.name for path in gateway.made.path.iterdir())]
