@@ -7,7 +7,7 @@ test passes its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from twisted.internet.defer import Deferred
@@ -23,6 +23,7 @@ __all__ = [
     "Memory",
     "NotStored",
     "Publishing",
+    "Rebuilding",
     "Refusal",
     "Retaining",
     "Server",
@@ -140,6 +141,22 @@ class Memory(Protocol):
         """The state as it is now; fires when all in it is durable.
 
         It has at least what every batch did of which somebody was told that it is durable.
+        """
+
+
+@runtime_checkable
+class Rebuilding(Memory, Protocol):
+    """A memory that has changes before they are durable, so that a snapshot waits.
+
+    On a full disk that may be for ever: only a snapshot lets go of the segments that fill
+    it.
+    """
+
+    def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
+        """What `snapshot` of another memory gives, that knows nothing but this: *data*, as
+        for `restore`, if there is any, and then *batches*, as for `replay`.
+
+        Called in another thread, while this memory goes on.
         """
 
 

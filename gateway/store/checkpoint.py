@@ -28,6 +28,9 @@ and with `ack: spool` and a bucket they are told when that has the file.  A memo
 they become durable has taken them then; one that takes them sooner lets its snapshot wait
 until they are durable.
 
+Where they wait for room on the disk, which these segments have, that would be for ever:
+such a memory (`Rebuilding`) makes the snapshot of its state file and of these segments.
+
     file = magic 8 | version u16 | length of name u16 | length of data u64 | crc32c u32
            | name | data                   (little-endian; the CRC is of all the rest)
 """
@@ -36,7 +39,8 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +54,13 @@ from twisted.internet.defer import (
     maybeDeferred,
 )
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from gateway.event import Stored
 from gateway.plugins import RAISED, failure
 from gateway.sdk.disk import Disk, replace_file
-from gateway.sdk.interfaces import Memory
+from gateway.sdk.interfaces import Memory, Rebuilding
 from gateway.store.disk import read_patiently
 from gateway.store.journal import Segment, segment
 from gateway.store.room import Room
@@ -167,19 +173,24 @@ class Checkpoint:
                 "package that brings it (an entry point in the group "
                 "gateway.protocols), or move the file away to forget what it remembers"
             )
-        content, _ = read_patiently(self._disk, path)
-        data = decode_state(path, name, content)
+        data, size = self._read(name)
         try:
             self._memories[name].restore(data)
         except Exception as why:  # whatever a format that is not ours makes of it
             raise _unreadable(path, f"{type(why).__name__}: {why}") from why
-        self._room.state_bytes += len(content)
+        self._room.state_bytes += size
 
-    def _replay(self, sealed: Segment) -> None:
+    def _read(self, name: str) -> tuple[bytes, int]:
+        """What the state file holds, and the size of the file."""
+        path = self._path(name)
+        content, _ = read_patiently(self._disk, path)
+        return decode_state(path, name, content), len(content)
+
+    def _batches(self, sealed: Segment) -> Iterator[Stored]:
         data, _ = read_patiently(self._disk, sealed.path)
         last = sealed.last_lsn
         try:
-            scan = segment.Scan(
+            yield from segment.Scan(
                 data, name=sealed.path.name, before=last + 1, durable=last
             )
         except segment.InvalidSegment as why:
@@ -189,7 +200,9 @@ class Checkpoint:
                 f"{why}, though it was a moment ago; start again",
                 sealed.path,
             ) from why
-        for stored in scan:
+
+    def _replay(self, sealed: Segment) -> None:
+        for stored in self._batches(sealed):
             for name, memory in self._memories.items():
                 try:
                     memory.replay(stored)
@@ -278,7 +291,10 @@ class Checkpoint:
 
     async def _save_and_remove(self) -> None:
         covered = len(self._kept)
-        asked = [_snapshot(name, each) for name, each in self._memories.items()]
+        asked = [
+            Deferred.fromCoroutine(self._state(name, each, self._kept[:covered]))
+            for name, each in self._memories.items()
+        ]
         states = dict(await gatherResults(asked, consumeErrors=True))
         self._room.state_bytes = await self._in_thread(self._write, states)
         self.saved += 1
@@ -289,7 +305,42 @@ class Checkpoint:
         self.kept_bytes -= sum(sealed.bytes for sealed in self._kept[:covered])
         del self._kept[:covered]
 
+    async def _state(
+        self, name: str, memory: Memory, covered: Sequence[Segment]
+    ) -> tuple[str, bytes]:
+        """The memory's snapshot, or one that waits for no room where there is none."""
+        asked = _snapshot(name, memory)
+        if not isinstance(memory, Rebuilding):
+            return name, await asked
+
+        def look() -> None:
+            if self._room.wanted_bytes and not self._stopped:
+                asked.cancel()
+
+        looking = LoopingCall(look)
+        looking.clock = self._clock
+        looking.start(_RETRY_SECONDS, now=False)
+        try:
+            return name, await asked
+        except CancelledError:
+            if self._stopped or not self._room.wanted_bytes:
+                raise
+        finally:
+            looking.stop()
+        return name, await self._in_thread(self._rebuilt, name, memory, covered)
+
     # -- in a thread ----------------------------------------------------------
+
+    def _rebuilt(
+        self, name: str, memory: Rebuilding, covered: Sequence[Segment]
+    ) -> bytes:
+        """What has all that its state file and these segments have, and no more."""
+        there, data = self._disk.exists, None
+        if there(self._path(name)):
+            data, _ = self._read(name)
+        # Those that have gone are in the file.
+        left = (sealed for sealed in covered if there(sealed.path))
+        return memory.rebuilt(data, chain.from_iterable(map(self._batches, left)))
 
     def _write(self, states: Mapping[str, bytes]) -> int:
         """Step 2; returns how many bytes that were."""
@@ -343,10 +394,10 @@ class Checkpoint:
             due.cancel()
 
 
-def _snapshot(name: str, memory: Memory) -> Deferred[tuple[str, bytes]]:
-    """What it gives, with its name; a failure says whose it is."""
+def _snapshot(name: str, memory: Memory) -> Deferred[bytes]:
+    """What it gives; a failure says whose it is."""
 
-    async def ask() -> tuple[str, bytes]:
+    async def ask() -> bytes:
         try:
             data: object = await maybeDeferred(memory.snapshot)
             if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -355,7 +406,7 @@ def _snapshot(name: str, memory: Memory) -> Deferred[tuple[str, bytes]]:
             raise
         except RAISED as why:
             raise RuntimeError(failure(name, "memory.snapshot", why)) from why
-        return name, bytes(data)
+        return bytes(data)
 
     return Deferred.fromCoroutine(ask())
 

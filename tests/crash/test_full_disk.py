@@ -6,7 +6,7 @@ import contextlib
 import random
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,37 @@ class Large:
 
     def snapshot(self) -> Deferred[bytes]:
         return succeed(self.data)
+
+
+class Hasty(Large):
+    """A memory that has a change at once, and whose snapshot waits until it is durable."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.has, self.durable = 0, 0
+        self._asked: list[Deferred[bytes]] = []
+
+    def replay(self, stored: Stored) -> None:
+        self.has = self.durable = max(self.durable, int(stored.batch.body[:8]))
+
+    def stored(self, stored: Stored) -> None:
+        self.durable = int(stored.batch.body[:8])
+        asked, self._asked = self._asked, []
+        for done in asked if self.durable == self.has else ():
+            done.callback(b"%8d" % self.durable)
+
+    def snapshot(self) -> Deferred[bytes]:
+        if self.has == self.durable:
+            return succeed(b"%8d" % self.durable)
+        self._asked.append(Deferred())
+        return self._asked[-1]
+
+    def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
+        other = Hasty()
+        other.durable = int(data or b"0")
+        for stored in batches:
+            other.replay(stored)
+        return b"%8d" % other.durable
 
 
 class Running:
@@ -301,6 +332,34 @@ def test_a_disk_that_is_full_of_segments_has_room_for_a_checkpoint(
     Running(small, RealDisk(), again).stop()
     assert again.data == Large(6 * 2**20).data
     assert again.replayed == 0
+
+
+def test_changes_that_wait_for_room_keep_no_segments_that_have_it(
+    small: Path,
+) -> None:
+    """What was stored before them is saved without them.  So more changes than the disk has
+    room for are stored, one after the other, though nobody takes anything away."""
+    memory = Hasty()
+    running = Running(small, RealDisk(), memory)
+    for memory.has in range(1, 151):
+        body = b"%8d" % memory.has + bytes(2**18)
+        done = running.journal.submit(Batch(ORIGIN, 5_000_000, 0, body, 0))
+        done.addCallback(memory.stored)
+    checkpoint = running.storage.checkpoint
+    while memory.durable < memory.has:
+        running.run(
+            lambda: (
+                memory.durable == memory.has
+                or (running.spool.room.wanted_bytes and checkpoint.kept_bytes)
+            )
+        )
+        running.reactor.advance(60)
+        running.reactor.advance(10)
+    assert checkpoint.trouble is None
+    running.stop()
+    again = Hasty()
+    Running(small, RealDisk(), again).stop()
+    assert again.data == b"%8d" % memory.has
 
 
 def test_what_is_journaled_waits_for_room_to_be_published(small: Path) -> None:

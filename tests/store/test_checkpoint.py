@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
 from gateway.store.journal.recovery import examine
+from gateway.store.room import Room
 
 
 class Words:
@@ -56,6 +57,17 @@ class Words:
     def answer(self) -> None:
         data, done = self.asked.pop(0)
         done.callback(data)
+
+
+class Hasty(Words):
+    """One whose words are not durable yet, perhaps."""
+
+    def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
+        other = Words()
+        other.restore(data or b"")
+        for stored in batches:
+            other.replay(stored)
+        return b" ".join(other.words)
 
 
 class FailingDisk(RealDisk):
@@ -308,6 +320,107 @@ def test_who_gives_up_by_itself_is_asked_again_later(place: Place) -> None:
     assert "CancelledError" in str(checkpoint.trouble)
     place.clock.advance(10)
     assert len(asked) == tries + 1
+
+
+def hasty(place: Place) -> tuple[Checkpoint, Hasty, Room]:
+    """A checkpoint of it that has begun, with a state file; and room on the disk."""
+    memory, room = Hasty(), Room()
+    made = Checkpoint(
+        place.state,
+        {"words": memory},
+        place.disk,
+        place.clock,
+        place.in_thread,
+        place.remove,
+        room=room,
+    )
+    made.recover([], [])
+    made.start()
+    memory.by_hand = True
+    return made, memory, room
+
+
+def saved_words(place: Place) -> list[bytes]:
+    checkpoint, words = place.checkpoint()
+    checkpoint.recover([], [])
+    return words.words
+
+
+def test_what_waits_for_room_keeps_no_segment(place: Place) -> None:
+    """A snapshot that waits for a change on a full disk is made of the state file and of
+    the segments that fill that; it has nothing of the change."""
+    checkpoint, memory, room = hasty(place)
+    for words in (b"1", b"2"):
+        checkpoint.published(place.sealed(words))
+        memory.words += [words, b"not-durable"]
+        room.wanted_bytes = 100
+        place.clock.advance(60)
+        place.clock.advance(9)
+        assert len(place.segments()) == 1
+        place.clock.advance(1)
+        assert place.segments() == []
+    assert checkpoint.trouble is None
+    assert saved_words(place) == [b"1", b"2"]
+    while memory.asked:
+        memory.answer()
+    assert saved_words(place) == [b"1", b"2"], "what comes late is not taken"
+
+
+def test_where_there_is_room_a_snapshot_is_waited_for(place: Place) -> None:
+    """However long: what is large takes its time."""
+    checkpoint, memory, room = hasty(place)
+    checkpoint.published(place.sealed(b"1"))
+    memory.words += [b"1", b"2"]
+    place.clock.advance(60)
+    place.clock.pump([10] * 100)
+    assert len(place.segments()) == 1
+    memory.answer()
+    assert place.segments() == []
+    assert saved_words(place) == [b"1", b"2"]
+    room.wanted_bytes = 100
+    place.clock.pump([10] * 100)
+    assert checkpoint.failed == 0
+
+
+def test_what_went_before_a_failure_is_in_the_file(place: Place) -> None:
+    """Segments that were to go, of which some went, are not looked for again."""
+    checkpoint, memory, room = hasty(place)
+    for words in (b"1", b"2"):
+        checkpoint.published(place.sealed(words))
+    room.wanted_bytes = 100
+    memory.words += [b"1", b"2", b"not-durable"]
+    remove, checkpoint._remove_segment = checkpoint._remove_segment, _once(place.remove)
+    place.clock.pump([60, 10])
+    assert "no more" in str(checkpoint.trouble)
+    assert len(place.segments()) == 1
+    checkpoint._remove_segment = lambda sealed: sealed.path.exists() and remove(sealed)
+    place.clock.pump([10, 10])
+    assert checkpoint.trouble is None
+    assert place.segments() == []
+    assert saved_words(place) == [b"1", b"2"]
+
+
+def _once(remove: Callable[[Segment], None]) -> Callable[[Segment], None]:
+    left = iter([remove])
+
+    def maybe(sealed: Segment) -> None:
+        one = next(left, None)
+        if one is None:
+            raise OSError(errno.EIO, "no more")
+        one(sealed)
+
+    return maybe
+
+
+def test_a_stop_does_not_rebuild(place: Place) -> None:
+    """It gives up in its time; the next start reads the journal instead."""
+    checkpoint, _, room = hasty(place)
+    checkpoint.published(place.sealed(b"1"))
+    room.wanted_bytes = 100
+    stopped = checkpoint.stop()
+    place.clock.advance(10)
+    assert stopped.called
+    assert len(place.segments()) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ and lets connections send the replies that waited.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -32,7 +32,7 @@ from gateway.protocols.pravega.reads import (
 )
 from gateway.protocols.pravega.segment import Segment, Written
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.snapshot import SnapshotWriter, restore
+from gateway.protocols.pravega.snapshot import SnapshotWriter, restore, save
 from gateway.sdk.interfaces import Journal, NotStored, Refusal
 
 PROTOCOL = "pravega"
@@ -173,6 +173,21 @@ class Container:
             ):
                 if isinstance(item, Written):
                     self.recent.add(item.segment.name, item.offset, item.data)
+
+    def rebuilt(self, data: bytes | None, batches: Iterable[Stored]) -> bytes:
+        """See `interfaces.Rebuilding`."""
+        other = Container(
+            self.journal,
+            self.clock,
+            reader=self._reader,
+            recent_bytes=0,
+            synchronizers_are_rows=self._synchronizers_are_rows,
+        )
+        if data is not None:
+            other.restore(data)
+        for stored in batches:
+            other.replay(stored)
+        return save(other.state, self._first_lsn)
 
     def needed(self, channel: str) -> int | None:
         """See `interfaces.Retaining`."""

@@ -244,9 +244,9 @@ class SnapshotWriter:
         self._out.write(data)
 
 
-def save(state: Segments) -> bytes:
+def save(state: Segments, first_lsn: int = 0) -> bytes:
     """A snapshot of the state as it is now; usable when `state.number` is durable."""
-    saving = SnapshotWriter(state)
+    saving = SnapshotWriter(state, first_lsn)
     while saving.step():
         pass
     return saving.finish()

@@ -551,8 +551,11 @@ class Journal:
             return True
         if log.bytes + BATCH_BYTES * log.batches >= self._waiting_bytes:
             return True
-        # Metadata alone makes no file: its segment stays open and is added to.
-        return log.events > 0 and (
+        # Metadata alone makes no file: its segment stays open and is added to, unless it
+        # has the last room.  Only what is sealed can go.
+        if not log.events:
+            return log.short and log.batches > 0
+        return (
             log.events >= rolls.roll_events
             or log.payload_bytes >= rolls.roll_bytes
             or log.age >= self._interval

@@ -160,6 +160,11 @@ class Log:
         since = self._open.since if self._open else None
         return 0.0 if since is None else self._clock() - since
 
+    @property
+    def short(self) -> bool:
+        """The disk had no room for the last group."""
+        return self._room.wanted_bytes > 0
+
     def commit(self, batches: Sequence[Batch]) -> int:
         """Make *batches* durable together; returns the lsn of their first event.
 

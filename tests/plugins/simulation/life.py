@@ -16,7 +16,7 @@ from gateway.event import Batch, Decode, Origin, Stored
 from gateway.net import CannotListen
 from gateway.plugins import Installed
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
-from gateway.sdk.interfaces import Memory, NotStored, Refusal, Retaining
+from gateway.sdk.interfaces import Memory, NotStored, Rebuilding, Refusal, Retaining
 from gateway.sdk.protocol import Context, Protocol, Unusable
 from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
@@ -88,6 +88,8 @@ class Witness:
         self.snapshot = memory.snapshot
         if isinstance(memory, Retaining):
             self.needed = memory.needed
+        if isinstance(memory, Rebuilding):
+            self.rebuilt = memory.rebuilt
         self._replay, self._tell = memory.replay, tell
 
     def replay(self, stored: Stored) -> None:

@@ -51,7 +51,6 @@ _CALLS = (
     "set_times", "read", "names",
 )  # fmt: skip
 _DRAIN_SECONDS = 900.0
-_ROOM = 1 << 30
 _SMALL_DISK = (4 << 20) + 600_000
 """What the spool leaves free, and room for state files twice and a few batches."""
 _DRAIN_STEPS = 60_000
@@ -93,7 +92,7 @@ class World:
         self.also = random.Random(f"{seed} network")
         """What is drawn of it changes nothing of what else a seed brings."""
         self.disk = SimulatedDisk(chance, self.wall_clock)
-        self.disk.capacity = chance.choice((_ROOM, _ROOM, _SMALL_DISK))
+        self.disk.capacity = chance.choice((1 << 30, 1 << 30, _SMALL_DISK))
         self.disk.make_directory(self.directories.root)
         settings = self.settings
         self.judge = Judge(
@@ -530,19 +529,7 @@ class World:
         while not self._drained:
             self._step(calm)
             if self.now - begun > _DRAIN_SECONDS or self.steps > most:
-                if self._journal_is_full and self.disk.capacity < _ROOM:
-                    # As an operator would who reads what it says.  A snapshot may wait for
-                    # a journal that is full of segments which wait for the snapshot.
-                    self.tell("somebody makes room on the disk")
-                    self.disk.capacity = _ROOM
-                    begun, most = self.now, self.steps + _DRAIN_STEPS
-                    continue
                 raise Broken(f"it does not drain: {self._why_not_drained()}")
-
-    @property
-    def _journal_is_full(self) -> bool:
-        life = self.life
-        return bool(life and life.storage and life.storage.journal.full)
 
     def _ask_again(self) -> None:
         self._act(fresh=False)

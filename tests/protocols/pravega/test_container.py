@@ -164,6 +164,27 @@ def test_snapshot_waits_for_the_disk(store: Any) -> None:
     assert again.peer().setup() == 2
 
 
+def test_what_is_rebuilt_has_what_is_durable(
+    store: Any, make_store: Callable[..., Any]
+) -> None:
+    """Of a snapshot and what came since; the container itself goes on with all of it."""
+    peer = store.peer()
+    peer.setup()
+    peer.ask(bare(b"abc", 1))
+    before = snapshot.save(store.container.state)
+    peer.ask(bare(b"def", 2))
+    stored = list(store.journal.stored)
+    peer.send(bare(b"ghi", 3))
+    rebuilt = store.container.rebuilt
+    for data, batches in ((None, stored), (before, stored), (before, stored[-1:])):
+        again = make_store(state=snapshot.restore(rebuilt(data, batches)))
+        assert again.container.state.find("s").length == 6
+        assert again.peer().setup() == 2
+    assert store.container.state.find("s").length == 9
+    store.store()
+    assert store.peer().setup() == 3
+
+
 def test_replay_takes_only_its_own(store: Any) -> None:
     """Batches of other protocols in the journal are none of its business."""
     origin = Origin("lumberjack", "l", "s", "p")

@@ -80,6 +80,24 @@ def test_metadata_alone_is_not_sealed_until_it_is_much(
     assert len(on_disk(running)) == 5
 
 
+def test_metadata_that_has_the_last_room_is_sealed(
+    start: Callable[..., Running], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or no checkpoint could ever let go of it: what is open does not go."""
+    running = start(roll_interval=0.0)
+    running.submit(make(b"m", 0))
+    running.until_stored(1)
+    full = True
+    monkeypatch.setattr(running.disk, "free", lambda _: 0 if full else 1 << 40)
+    running.submit(make(b"n", 0))
+    running.turns.run(lambda: running.sealed)
+    full = False
+    running.until_stored(2)
+    running.stop()
+    assert [s.events for s in running.sealed] == [0, 0]
+    assert sorted(on_disk(running)) == [b"m", b"n"]
+
+
 def test_the_time_of_a_segment_begins_with_its_first_event(
     directory: Path, make: Make
 ) -> None:
