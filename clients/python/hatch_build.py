@@ -25,8 +25,8 @@ PARTS = {
     ),
     "sdk": (
         "sdk",
-        *("backoff", "costs", "http2", "http2_client", "outgoing", "refusal", "varint"),
-        "websocket_client",
+        *("backoff", "costs", "http2", "http2_client", "native", "outgoing", "refusal"),
+        *("varint", "websocket_client"),
     ),
 }
 """A part of the package: the folder of the gateway that it is from, and modules of that."""

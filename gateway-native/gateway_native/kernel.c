@@ -1,8 +1,9 @@
-/* Finds Lumberjack's frames, and checks and gathers the JSON in them, in one pass.
+/* Finds Lumberjack's frames, and RS.io's and Pravega's events, and checks and gathers what is
+ * in them, in one pass.
  *
- * All of it is a quick way to an answer that the gateway's Python gives as well: `run` has
- * the same answer always, and `rows` has one only for what is beyond doubt.  A body that it
- * does not know to be sound is no flaw: it is Python's to say what that is.
+ * All of it is a quick way to an answer that the gateway's Python gives as well: `run` and
+ * `walk` have the same answer always, `rows` and `pieces` have one only for what is beyond
+ * doubt.  What they do not know to be sound is no flaw: it is Python's to say what that is.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -16,7 +17,7 @@
 #endif
 
 /* Of what both sides have agreed on: what is called, and what comes of it. */
-#define INTERFACE 1
+#define INTERFACE 2
 
 typedef const unsigned char *Bytes;
 
@@ -113,7 +114,14 @@ static int hex4(Bytes p, Bytes end) {
 static Bytes escaped(Bytes p, Bytes end) {
     int unit;
     if (end - p < 2) return NULL;
-    if (p[1] != 'u') return p[1] && strchr("\"\\/bfnrt", p[1]) ? p + 2 : NULL;
+    switch (p[1]) {
+    case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
+        return p + 2;
+    case 'u':
+        break;
+    default:
+        return NULL;
+    }
     unit = hex4(p + 2, end);
     if (unit < 0 || (unit & 0xFC00) == 0xDC00) return NULL;
     if ((unit & 0xFC00) != 0xD800) return p + 6;
@@ -287,6 +295,73 @@ static int gather(Bytes p, Bytes bound, Bytes sizes, Py_ssize_t count, char *blo
     return 1;
 }
 
+/* --- pieces: what has the same bytes before each, and its size --------------------- */
+
+typedef struct {
+    Bytes head;
+    Py_ssize_t head_size;
+    int wide; /* The size is a u32, or else a varint. */
+    uint64_t largest;
+} Pieces;
+
+/* Behind a varint; NULL if it has not all arrived, or is none of 64 bits. */
+static inline Bytes varint(Bytes p, Bytes end, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && p < end; shift += 7) {
+        uint64_t octet = *p++;
+        if (shift == 63 && octet > 1) return NULL;
+        *value |= (octet & 0x7F) << shift;
+        if (octet < 0x80) return p;
+    }
+    return NULL;
+}
+
+/* Where the octets of the piece at p begin, *size of them; NULL if it is none, or too large,
+ * or has not all arrived. */
+static inline Bytes piece(const Pieces *of, Bytes p, Bytes end, uint64_t *size) {
+    if (end - p < of->head_size || memcmp(p, of->head, of->head_size)) return NULL;
+    p += of->head_size;
+    if (of->wide) {
+        if (end - p < 4) return NULL;
+        *size = u32(p);
+        p += 4;
+    } else if (!(p = varint(p, end, size))) {
+        return NULL;
+    }
+    return *size > of->largest || *size > (uint64_t)(end - p) ? NULL : p;
+}
+
+/* How many there are, *most* at most, their octets, and where they end. */
+static Py_ssize_t count_pieces(const Pieces *of, Bytes *at, Bytes end, Py_ssize_t most,
+                               Py_ssize_t *octets) {
+    Py_ssize_t count = 0;
+    uint64_t size;
+    Bytes p;
+    *octets = 0;
+    while (count < most && (p = piece(of, *at, end, &size))) {
+        *at = p + size;
+        *octets += (Py_ssize_t)size;
+        count++;
+    }
+    return count;
+}
+
+/* Copies them, and says where each ends; 0 if one is perhaps no sound JSON, where it is to be. */
+static int copy_pieces(const Pieces *of, Bytes p, Bytes end, Py_ssize_t count, int json, char *block,
+                       char *ends) {
+    int64_t to = 0;
+    uint64_t size;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        p = piece(of, p, end, &size);
+        if (!p || (json && !sound(p, p + size, end))) return 0;
+        memcpy(block + to, p, size);
+        to += (int64_t)size;
+        memcpy(ends + 8 * i, &to, 8);
+        p += size;
+    }
+    return 1;
+}
+
 /* --- Python ------------------------------------------------------------------------ */
 
 PyDoc_STRVAR(run_doc, "run(buffer, at, version, most, /)\n--\n\n"
@@ -359,7 +434,84 @@ done:
     return found;
 }
 
+PyDoc_STRVAR(walk_doc, "walk(buffer, at, head, wide, most, largest, /)\n--\n\n"
+"Of the adjacent pieces from *at* on, *most* of them, that have all arrived and no more than\n"
+"*largest* octets each: how many these are, their octets, and where they end.  Before each\n"
+"is *head*, and then its size, a varint, or a u32 if *wide*.");
+
+static PyObject *py_walk(PyObject *self, PyObject *args) {
+    Py_buffer buffer, head;
+    Py_ssize_t at, most, largest, count, octets;
+    Pieces of;
+    Bytes stop;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*ny*pnn", &buffer, &at, &head, &of.wide, &most, &largest)) return NULL;
+    if (at < 0 || at > buffer.len || largest < 0) {
+        PyBuffer_Release(&buffer);
+        PyBuffer_Release(&head);
+        PyErr_SetString(PyExc_ValueError, "no place in the buffer, or no size");
+        return NULL;
+    }
+    of.head = head.buf;
+    of.head_size = head.len;
+    of.largest = (uint64_t)largest;
+    stop = (Bytes)buffer.buf + at;
+    count = count_pieces(&of, &stop, (Bytes)buffer.buf + buffer.len, most, &octets);
+    at = stop - (Bytes)buffer.buf;
+    PyBuffer_Release(&buffer);
+    PyBuffer_Release(&head);
+    return Py_BuildValue("nnn", count, octets, at);
+}
+
+PyDoc_STRVAR(pieces_doc, "pieces(body, at, head, wide, largest, json, /)\n--\n\n"
+"Of all that is there from *at* on, which are pieces as of `walk`: they in one block, and\n"
+"where each ends in it, as int64 of this machine.  None if there is anything else, or if,\n"
+"with *json*, one is perhaps no sound JSON object.");
+
+static PyObject *py_pieces(PyObject *self, PyObject *args) {
+    Py_buffer body, head;
+    Py_ssize_t at, largest, count, total = 0;
+    PyObject *block = NULL, *ends = NULL, *found = NULL;
+    Pieces of;
+    Bytes from, stop, end;
+    int json, good;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*ny*pnp", &body, &at, &head, &of.wide, &largest, &json)) return NULL;
+    if (at < 0 || at > body.len || largest < 0) {
+        PyErr_SetString(PyExc_ValueError, "no place in the body, or no size");
+        goto done;
+    }
+    of.head = head.buf;
+    of.head_size = head.len;
+    of.largest = (uint64_t)largest;
+    stop = from = (Bytes)body.buf + at;
+    end = (Bytes)body.buf + body.len;
+    count = count_pieces(&of, &stop, end, body.len, &total);
+    if (stop != end) {
+        found = Py_NewRef(Py_None);
+        goto done;
+    }
+    block = PyBytes_FromStringAndSize(NULL, total);
+    ends = PyBytes_FromStringAndSize(NULL, 8 * count);
+    if (!block || !ends) goto done;
+    {
+        char *to = PyBytes_AsString(block), *to_ends = PyBytes_AsString(ends);
+        PyThreadState *others = total > LET_GO ? PyEval_SaveThread() : NULL;
+        good = copy_pieces(&of, from, end, count, json, to, to_ends);
+        if (others) PyEval_RestoreThread(others);
+    }
+    found = good ? PyTuple_Pack(2, block, ends) : Py_NewRef(Py_None);
+done:
+    Py_XDECREF(block);
+    Py_XDECREF(ends);
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&head);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"pieces", py_pieces, METH_VARARGS, pieces_doc},
+    {"walk", py_walk, METH_VARARGS, walk_doc},
     {"run", py_run, METH_VARARGS, run_doc},
     {"rows", py_rows, METH_VARARGS, rows_doc},
     {NULL, NULL, 0, NULL},

@@ -2,9 +2,9 @@
 
     python tests/fuzz/native.py SECONDS [LIBRARY]
 
-What must hold: it finds the frames that the reference finds, accepts no body that has a
-flaw by the reference, accepts every sound object that is not deep, and gives back what
-came.  LIBRARY is another build of it, as one with sanitizers: what it is given has no
+What must hold: it finds the frames and pieces that the reference finds, accepts no body
+that has a flaw by the reference, accepts every sound object that is not deep, and gives back
+what came.  LIBRARY is another build of it, as one with sanitizers: what it is given has no
 byte around it that it might read unseen.
 """
 
@@ -20,10 +20,15 @@ import sys
 import time
 from array import array
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from gateway.protocols.lumberjack import frames
+from gateway.protocols.pravega import events as pravega
+from gateway.protocols.rsio import decoder as rsio
+from gateway.protocols.rsio.wire import varint
+from gateway.sdk import native
 from gateway.sdk.payload import flaw_of
 
 _DEEP = 64
@@ -127,6 +132,75 @@ def check_run(kernel: Any, stream: bytes, at: int, version: int, most: int) -> N
     assert found == frames.run(stream, at, version, most), (stream, at, version, most)
 
 
+def check_walk(
+    kernel: Any, stream: bytes, at: int, head: bytes, most: int, largest: int
+) -> None:
+    """Whether the kernel finds the messages of RS.io, and the events of Pravega, that the
+    reference finds.
+    """
+    found = kernel.walk(exact(stream), at, head, False, most, largest)
+    about = (stream, at, head, most, largest)
+    assert found == rsio.walk(stream, at, head, most, largest), about
+    native.kernel = None
+    wanted = pravega._walk(stream, at, most)
+    native.kernel = kernel
+    assert pravega._walk(exact(stream), at, most) == wanted, about
+
+
+def check_pieces(
+    kernel: Any, stream: bytes, head: bytes, largest: int, *, json: bool
+) -> None:
+    """Whether the kernel gathers what the reference would, or leaves it to that."""
+    wanted: list[bytes] | None = []
+    at = 0
+    while at < len(stream) and wanted is not None:
+        count, size, at = rsio.walk(stream, at, head, 1, largest)
+        wanted = [*wanted, stream[at - size : at]] if count else None
+    _compare(
+        kernel.pieces(exact(stream), 0, head, False, largest, json), wanted, json=json
+    )
+    native.kernel = None
+    events = pravega.split(stream, 0)
+    native.kernel = kernel
+    found = kernel.pieces(exact(stream), 0, bytes(4), True, len(stream), json)
+    _compare(found, events and events[0], json=json)
+
+
+def _compare(
+    found: tuple[bytes, bytes] | None, wanted: list[bytes] | None, *, json: bool
+) -> None:
+    if found is None:
+        good = wanted is not None and not (json and any(map(_doubtful, wanted)))
+        assert not good, wanted
+        return
+    assert wanted is not None
+    block, ends = found
+    assert block == b"".join(wanted)
+    assert [*array("q", ends)] == [*accumulate(map(len, wanted))]
+    assert not json or all(flaw_of(each, _ANY) is None for each in wanted), wanted
+
+
+def _doubtful(body: bytes) -> bool:
+    """The kernel may leave it to the reference."""
+    deep = body.count(b"{") + body.count(b"[") > _DEEP
+    return deep or not body.startswith(b"{") or flaw_of(body, _ANY) is not None
+
+
+def some_pieces(kernel: Any, chance: random.Random, bodies: Sequence[bytes]) -> None:
+    """Messages of RS.io, or events of Pravega, as they are meant, and with changes."""
+    head = b"\x21" + varint(chance.choice((0, 1, 300, 1 << 40, (1 << 64) - 1)))
+    largest = chance.choice((0, 20, 127, 128, _ANY, _ANY))
+    if chance.random() < 0.5:
+        stream = b"".join(head + varint(len(each)) + each for each in bodies)
+    else:
+        stream = b"".join(struct.pack(">II", 0, len(each)) + each for each in bodies)
+    if chance.random() < 0.5:
+        stream = spoiled(chance, stream)
+    check_pieces(kernel, stream, head, largest, json=chance.random() < 0.7)
+    start = chance.choice((0, 0, chance.randrange(len(stream) + 1)))
+    check_walk(kernel, stream, start, head, chance.randrange(7), largest)
+
+
 def one(kernel: Any, chance: random.Random) -> None:
     """One look at each function."""
     bodies = [documents(chance) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
@@ -135,6 +209,7 @@ def one(kernel: Any, chance: random.Random) -> None:
         bodies[at] = b"{" + spoiled(chance, bodies[at])[1:]
     seqs = [chance.choice((0, 1, 1 << 31, (1 << 32) - 1)) for _ in bodies]
     check_rows(kernel, bodies, seqs)
+    some_pieces(kernel, chance, bodies)
     stream = b"".join(
         chance.choice((b"1", b"2", b"2"))
         + b"J"
@@ -173,6 +248,7 @@ def corpora(kernel: Any) -> None:
             stream = bytes.fromhex(json.loads(line).get("hex", ""))
             for cut in range(min(len(stream), 200) + 1):
                 check_run(kernel, stream[: len(stream) - cut], 0, b"2"[0], 9)
+                check_walk(kernel, stream[: len(stream) - cut], 0, b"\x21\x01", 9, 99)
     for part in PARTS:
         for other in PARTS:
             for body in (b'{"a":%b%b}', b'{"a":"%b%b"}', b"{%b%b}"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
+from gateway.sdk import native
 from gateway.testing import ManualJournal
 from gateway_testkit.streams import sliced, slices
+from programs import lacking
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 
@@ -43,6 +45,17 @@ def read_vectors() -> Callable[[str], list[dict[str, Any]]]:
         return [json.loads(line) for line in text.splitlines()]
 
     return read
+
+
+@pytest.fixture(scope="module", params=["python", "native"])
+def each_way(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Once by the reference, and once by the kernel in C, which this is."""
+    kernel = native.kernel if request.param == "native" else None
+    if request.param == "native" and kernel is None:
+        lacking("gateway-native is not installed: make native")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "kernel", kernel)
+        yield kernel
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gateway.sdk import native
+
 MOST_EVENTS = 1 << 15
 """An append of more is stored in parts, each of them acknowledged."""
 
@@ -30,6 +32,7 @@ STEP_COST = _WALKED * STEP_EVENTS
 _PIECE = 1 << 18
 """Bytes that are looked at together for one size."""
 _EVENT = struct.Struct(">Q")
+_TYPE = bytes(4)
 
 #: From so many events on it pays to look for one size.
 _STRIDE_EVENTS = 8
@@ -121,6 +124,27 @@ def equal_payloads(data: bytes | memoryview) -> tuple[bytes, int] | None:
         return None
     size = stride - _HEADER
     return _apart(data, _HEADER, size, stride), size
+
+
+def payloads_at_once(
+    data: bytes | memoryview, offset: int, count: int, *, json: bool
+) -> tuple[bytes, array[int], array[int]] | None:
+    """All *count* payloads in one piece, where each ends in it, and the offsets as of `split`.
+
+    None if it is not whole events, or few, or with *json* one is perhaps no sound object, or
+    where there is no kernel.
+    """
+    if native.kernel is None or count < _BLOCK_EVENTS:
+        return None
+    found = native.kernel.pieces(data, 0, _TYPE, True, len(data), json)
+    if found is None:
+        return None
+    import numpy as np
+
+    block, ends = found[0], array("q", found[1])
+    offsets = np.arange(offset, offset + _HEADER * len(ends), _HEADER)
+    offsets[1:] += np.asarray(ends)[:-1]
+    return block, ends, array("q", offsets.tobytes())
 
 
 def split(data: bytes, offset: int) -> tuple[list[bytes], array[int]] | None:
@@ -217,6 +241,8 @@ def _walk(data: bytes | bytearray | memoryview, at: int, most: int) -> tuple[int
     """How many events begin from *at* on, and where the next one does."""
     unpack_from, last = _EVENT.unpack_from, len(data) - _HEADER
     count = 0
+    if native.kernel and at <= last:
+        count, _, at = native.kernel.walk(data, at, _TYPE, True, most, len(data))
     while at <= last and count < most:
         at += _HEADER + unpack_from(data, at)[0]
         count += 1

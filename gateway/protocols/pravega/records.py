@@ -24,7 +24,7 @@ from uuid import UUID
 import msgspec
 
 from gateway.event import Rows
-from gateway.protocols.pravega.events import equal_payloads, split
+from gateway.protocols.pravega.events import equal_payloads, payloads_at_once, split
 from gateway.protocols.pravega.segment import KeptData, Segment, Written
 from gateway.protocols.pravega.tables import Table
 from gateway.sdk.payload import flaws_of
@@ -416,15 +416,9 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         if isinstance(record, _WITH_DATA) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
-    if len(written) == 1 and written[0].count > 1 and content_type != _JSON:
-        found = equal_payloads(written[0].data)
-        if found is not None:
-            rows.block, size = found
-            rows.ends = range(size, len(rows.block) + 1, size)
-            begin, stride = written[0].offset, _HEADER + size
-            rows.seqs = range(begin, begin + len(written[0].data), stride)
-            rows.channel = written[0].segments[-1]
-            return rows
+    if len(written) == 1 and written[0].count > 1 and _at_once(written[0], rows):
+        rows.channel = written[0].segments[-1]
+        return rows
     rows.seqs = seqs = array("q")
     for record in written:
         _split(record, bytes(record.data), rows, seqs)
@@ -432,6 +426,21 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         unframed = {*rows.flaws}
         rows.flaws |= flaws_of(rows.payloads, _ANY_SIZE, but=unframed)
     return rows
+
+
+def _at_once(record: Append | Merge, rows: Rows) -> bool:
+    """Make one block of the events of a record; false, and no rows, if that can not be."""
+    data, begin = record.data, record.offset
+    json = rows.content_type == _JSON
+    if not json and (equal := equal_payloads(data)) is not None:
+        rows.block, size = equal
+        rows.ends = range(size, len(rows.block) + 1, size)
+        rows.seqs = range(begin, begin + len(data), _HEADER + size)
+        return True
+    found = payloads_at_once(data, begin, record.count, json=json)
+    if found is not None:
+        rows.block, rows.ends, rows.seqs = found
+    return found is not None
 
 
 def _attributes(written: Sequence[Append | Merge]) -> dict[str, str]:

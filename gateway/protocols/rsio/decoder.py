@@ -26,6 +26,7 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Message
 from gateway.protocols.rsio.streams import UNKNOWN, Consumed
 from gateway.protocols.rsio.wire import Incomplete, read_varint
+from gateway.sdk import native
 from gateway.sdk.costs import BYTE, FRAME, Turn, inflating
 from gateway.sdk.interfaces import Refusal
 
@@ -51,6 +52,36 @@ _INFLATE_BYTES = 3 << 16
 
 _OCTET_SIGNALS = 4
 """Messages other than elements that a block may hold for each of its octets."""
+
+
+def walk(
+    buffer: bytes | bytearray, at: int, head: bytes, most: int, largest: int
+) -> tuple[int, int, int]:
+    """Of the adjacent onNext messages from *at* on, *most* of them, that have all arrived,
+    begin with *head*, and hold no more than *largest* octets each: how many these are, the
+    octets of their elements, and where they end.
+    """
+    starts, end = buffer.startswith, len(buffer)
+    head_size, octets, left = len(head), 0, most
+    while left and starts(head, at):
+        place = at + head_size
+        try:
+            size = buffer[place]
+            if size < 0x80:
+                place += 1
+            elif (high := buffer[place + 1]) < 0x80:
+                size += (high << 7) - 0x80
+                place += 2
+            else:
+                size, place = read_varint(buffer, place)
+        except (IndexError, Incomplete, Refusal):
+            break
+        if size > largest or place + size > end:
+            break
+        at = place + size
+        octets += size
+        left -= 1
+    return most - left, octets, at
 
 
 class Streams(Protocol):
@@ -318,31 +349,16 @@ class Decoder:
 
     def _variable(self, stream: Consumed, head_size: int) -> Run:
         buffer, start = self._buffer, self._at
-        end, most = len(buffer), self._limits.element_bytes
         head = bytes(buffer[start : start + head_size])
-        starts = buffer.startswith
-        here = room = min(stream.room, self._most(_WALKED))
-        at, octets = start, 0
-        while room and starts(head, at):
-            place = at + head_size
-            try:
-                size = buffer[place]
-                if size < 0x80:
-                    place += 1
-                elif (high := buffer[place + 1]) < 0x80:
-                    size += (high << 7) - 0x80
-                    place += 2
-                else:
-                    size, place = read_varint(buffer, place)
-            except (IndexError, Incomplete):
-                break
-            if size > most or place + size > end:
-                break
-            at = place + size
-            octets += size
-            room -= 1
-        self.turn.charge(_WALKED * (here - room))
-        return self._run(stream, here - room, octets, at)
+        most = min(stream.room, self._most(_WALKED))
+        largest = self._limits.element_bytes
+        if native.kernel:
+            found = native.kernel.walk(buffer, start, head, False, most, largest)
+        else:
+            found = walk(buffer, start, head, most, largest)
+        count, octets, at = found
+        self.turn.charge(_WALKED * count)
+        return self._run(stream, count, octets, at)
 
     def _most(self, cost: float) -> int:
         """How many elements of this cost may be taken in this turn."""

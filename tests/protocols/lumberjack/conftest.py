@@ -19,11 +19,9 @@ from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.server import accept
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
-from gateway.sdk import native
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
 from gateway_testkit.settings import settings as settings_of
-from programs import lacking
 
 
 @dataclass
@@ -88,17 +86,12 @@ def _outcome() -> Callable[..., Outcome]:
     return outcome
 
 
-@pytest.fixture(scope="module", params=["python", "native"])
-def each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(scope="module", name="each_way")
+def _each_way(each_way: Any) -> Iterator[None]:
     """Frames are found and events are checked by the reference, and by the kernel."""
-    ways: tuple[Any, Any] = (frames.run, events.gather)
-    if request.param == "native":
-        if native.kernel is None:
-            lacking("gateway-native is not installed: make native")
-        ways = (native.kernel.run, native.kernel.rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "_find", ways[0])
-        patch.setattr(events, "_gather", ways[1])
+        patch.setattr(frames, "_find", each_way.run if each_way else frames.run)
+        patch.setattr(events, "_gather", each_way.rows if each_way else events.gather)
         yield
 
 

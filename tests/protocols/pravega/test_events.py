@@ -20,6 +20,8 @@ from gateway.protocols.pravega.events import (
 )
 from gateway.protocols.pravega.segment import StagedData
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 EVENTS = st.one_of(
     st.lists(st.binary(max_size=5), max_size=20),
     st.builds(lambda data, count: [data] * count, st.binary(), st.integers(0, 30)),

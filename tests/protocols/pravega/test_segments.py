@@ -365,8 +365,12 @@ def test_empty_appends(model: Any) -> None:
     assert model.state.find("s").number_of(W) == 3
 
 
+@pytest.mark.usefixtures("each_way")
 @settings(max_examples=50)
-@given(st.lists(st.binary(max_size=30), max_size=9))
+@given(
+    st.lists(st.binary(max_size=30), max_size=9)
+    | st.lists(st.binary(max_size=30), min_size=64, max_size=70)
+)
 def test_18_rows_are_the_events(events: list[bytes]) -> None:
     """Each event, empty ones too, is a row at its offset, with its writer."""
     state = Segments()
@@ -431,6 +435,7 @@ def test_reading_on_in_a_large_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reads == 150
 
 
+@pytest.mark.usefixtures("each_way")
 def test_json_is_checked(model: Any, block: Any) -> None:
     """Where events are said to be JSON, one that is not has a flaw, in the words of all
     protocols; bytes that are no events are no JSON either.
@@ -448,6 +453,9 @@ def test_json_is_checked(model: Any, block: Any) -> None:
     same = model.append(block(*[b"{}"] * 99, b"{]"), 2).body
     assert records.decode(same, "application/json").flaws == {99: "invalid-json"}
     assert records.decode(same).flaws == {}
+    many = [b'{"n":%d}' % number for number in range(99)]
+    rows = records.decode(model.append(block(*many), 3).body, "application/json")
+    assert (list(rows.each()), rows.flaws) == (many, {})
     bytes_only = records.decode(model.append(b"raw", 3).body, "application/json")
     assert bytes_only.flaws == {0: "unframed"}
     assert bytes_only.content_types == {0: "application/octet-stream"}

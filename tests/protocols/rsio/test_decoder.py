@@ -16,6 +16,8 @@ from gateway.protocols.rsio.messages import Code
 from gateway.protocols.rsio.streams import Consumed
 from gateway.sdk.interfaces import Refusal
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 _ids = st.integers(0, 2**64 - 1) | st.integers(0, 200)
 _text = st.text(max_size=20)
 _messages = st.one_of(

@@ -14,6 +14,8 @@ from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Code, Extension, OnSubscribe, Subscribe
 from gateway.protocols.rsio.options import Options
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 PAGE = (Path(__file__).parents[3] / "docs" / "rsio-v0.md").read_text()
 
 #: What the page calls the fields, where the code is less formal.
