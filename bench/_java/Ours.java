@@ -1,11 +1,17 @@
 import gateway.rsio.Rsio;
 import gateway.rsio.Sender;
 import java.nio.ByteBuffer;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicLong;
+import org.reactivestreams.Publisher;
 import org.reactivestreams.Subscriber;
 import org.reactivestreams.Subscription;
 
-/** `send` or `read` with the client for the JVM: address, octets or publisher, seconds. */
+/**
+ * `send` or `read` with the client for the JVM: address, octets or publisher, seconds.
+ *
+ * <p>What ends is read again from its beginning; then it says how many elements it has.
+ */
 final class Ours {
     private Ours() {}
 
@@ -15,9 +21,12 @@ final class Ours {
         if (words[0].equals("send")) {
             send(gateway.name("bench"), Integer.parseInt(words[2]), seconds);
         } else {
-            Reader reader = new Reader();
-            gateway.publisher(words[2]).subscribe(reader);
+            Reader reader = new Reader(gateway.publisher(words[2]));
+            reader.again();
             Meter.measure(seconds, reader.elements::get);
+            if (words[2].contains("to=")) {
+                Meter.say("read", ", \"elements\": " + reader.whole.join());
+            }
         }
         System.exit(0);
     }
@@ -69,6 +78,16 @@ final class Ours {
 
     private static final class Reader implements Subscriber<ByteBuffer> {
         final AtomicLong elements = new AtomicLong();
+        final CompletableFuture<Long> whole = new CompletableFuture<>();
+        private final Publisher<ByteBuffer> publisher;
+
+        Reader(Publisher<ByteBuffer> publisher) {
+            this.publisher = publisher;
+        }
+
+        void again() {
+            publisher.subscribe(this);
+        }
 
         @Override
         public void onSubscribe(Subscription subscription) {
@@ -88,7 +107,8 @@ final class Ours {
 
         @Override
         public void onComplete() {
-            System.exit(1);
+            whole.complete(elements.get());
+            again();
         }
     }
 }

@@ -6,15 +6,16 @@
 
 Without subscribers it costs an `if`.  No subscriber can slow the journal down: what is
 too much for this process, or for one follower, is skipped, and the follower is told.
+Nothing is made of what is skipped: elements are made only while somebody takes them.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import define
 from twisted.internet.defer import Deferred
@@ -34,11 +35,14 @@ from gateway.store.spool.decoding import Decoder
 
 _MiB = 2**20
 _QUERIES, _OF_CLIENT = 64, 16
-_JOB_BYTES = _MiB
+_AHEAD = 8  # a ring has the 8th part of what all may, before somebody takes of it
+_JOB_BYTES = 2 * _MiB
 _EVENT_BYTES = 512  # what an element has beside its payload, roughly
 _PAUSE_SECONDS = 0.01  # small commits are shown together
 _CHUNK_BYTES = 1 << 17
 _CHUNK_ELEMENTS = 512
+
+_Made: TypeAlias = dict[Query, list[Chunk]]
 
 
 @define(eq=False, slots=False)
@@ -102,10 +106,13 @@ class Live:
             if stored.batch.count:
                 self._pending.append(stored)
                 self._size += _cost(stored)
-        if self._size > self._pending_bytes:
+        if self._size > self._pending_bytes and len(self._pending) > 1:
             # Too much for us: one large gap is better than many small ones.
             while len(self._pending) > 1 and self._size > self._pending_bytes // 2:
                 self._size -= _cost(self._pending.popleft())
+            for ring in self._rings.values():
+                if not ring.hungry:
+                    ring.sleep(self._pending[0].lsn)
         if not self._busy:
             self._work()
 
@@ -123,7 +130,9 @@ class Live:
         if ring is None:
             self._shares.take(client)
             self._firsts[query] = client
-            ring = self._rings[query] = Ring(query, self._next_lsn)
+            ring = self._rings[query] = Ring(
+                query, self._next_lsn, self._ring_bytes // _AHEAD, self._more
+            )
         return Follower(ring, wake)
 
     def leave(self, follower: Follower) -> None:
@@ -149,8 +158,17 @@ class Live:
 
     # -- making elements ------------------------------------------------------------
 
+    def _more(self) -> None:
+        """Somebody takes elements: go on in a turn of its own."""
+        if self._pending and not self._busy:
+            self._busy = True
+            self._clock.callLater(0, self._work)
+
     def _work(self) -> None:
-        """Begin with what is pending."""
+        """Begin with what is pending, if somebody takes it."""
+        self._busy = False
+        if not any(ring.hungry for ring in self._rings.values()):
+            return
         job: list[Stored] = []
         size = 0
         while self._pending and (not job or size < _JOB_BYTES):
@@ -160,11 +178,22 @@ class Live:
         self._size -= size
         self._busy = bool(job)
         if job:
-            done = self._in_thread(self._make, job, list(self._rings))
-            done.addCallbacks(self._made, self._failed, callbackArgs=(job,))
+            done = self._in_thread(self._make, job, self._takers(_end(job)))
+            done.addCallbacks(self._made, self._failed)
             done.addBoth(self._continue)
 
-    def _make(self, job: list[Stored], queries: list[Query]) -> dict[Query, Encoded]:
+    def _takers(self, end: int) -> list[Query]:
+        """Whose elements to make up to lsn *end*; the other rings leave them out."""
+        room = sum(ring.bytes for ring in self._rings.values()) < self._ring_bytes
+        found: list[Query] = []
+        for query, ring in self._rings.items():
+            if ring.hungry or (room and not ring.asleep):
+                found.append(query)
+            else:
+                ring.sleep(end)
+        return found
+
+    def _make(self, job: list[Stored], queries: list[Query]) -> _Made:
         """In a thread: decode once, encode once for each query."""
         try:
             return self._encode(job, queries, Decoder(self.decoders))
@@ -173,23 +202,23 @@ class Live:
 
     def _encode(
         self, job: list[Stored], queries: list[Query], decoder: Decoder
-    ) -> dict[Query, Encoded]:
+    ) -> _Made:
         batches = [
             (stored, decoder.rows(stored))
             for stored in job
             if any(query.admits(stored.batch.origin) for query in queries)
         ]
-        return {
-            query: encoding.of_batches(self.node, batches, query, self.given_by)
-            for query in queries
-        }
+        found: _Made = {}
+        for query in queries:
+            encoded = encoding.of_batches(self.node, batches, query, self.given_by)
+            found[query] = _chunks(job[0].lsn, _end(job), encoded)
+        return found
 
-    def _made(self, made: dict[Query, Encoded], job: list[Stored]) -> None:
-        first, end = job[0].lsn, job[-1].lsn + job[-1].batch.count
-        for query, encoded in made.items():
+    def _made(self, made: _Made) -> None:
+        for query, chunks in made.items():
             ring = self._rings.get(query)
             if ring is not None:
-                for chunk in _chunks(first, end, encoded):
+                for chunk in chunks:
                     ring.add(chunk)
         while sum(ring.bytes for ring in self._rings.values()) > self._ring_bytes:
             max(self._rings.values(), key=lambda ring: ring.bytes).drop()
@@ -211,6 +240,10 @@ class Live:
 def _cost(stored: Stored) -> int:
     batch = stored.batch
     return max(batch.payload_bytes, len(batch.body)) + _EVENT_BYTES * batch.count
+
+
+def _end(job: Sequence[Stored]) -> int:
+    return job[-1].lsn + job[-1].batch.count
 
 
 def _chunks(first: int, end: int, encoded: Encoded) -> list[Chunk]:

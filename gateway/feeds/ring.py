@@ -29,7 +29,8 @@ class Lagged(Exception):
 class Chunk:
     """Elements of the events from lsn `first` to before `end` that a query wants."""
 
-    __slots__ = ("_shared", "elements", "end", "first", "lasts", "size", "waiting")
+    __slots__ = ("_shared", "begun", "elements", "end", "first", "lasts", "size",
+                 "waiting")  # fmt: skip
 
     def __init__(
         self, first: int, end: int, elements: Sequence[bytes], lasts: Sequence[int]
@@ -39,36 +40,66 @@ class Chunk:
         self.elements = elements
         self.lasts = lasts
         """The lsn of the last event of each element."""
-        copies = 2 if max(map(len, elements), default=0) <= _ENCODED_BYTES else 1
-        self.size = copies * sum(map(len, elements)) + _OVERHEAD * len(elements)
+        whole = Elements(elements)
+        copies = 2 if whole.largest <= _ENCODED_BYTES else 1
+        self.size = copies * whole.octets + _OVERHEAD * len(elements)
         """Bytes of memory, with the messages that followers share."""
+        self.begun = False
+        """A follower took of it."""
         self.waiting = 0
         """Followers that have not passed it."""
-        self._shared: tuple[int, int, Elements] | None = None
+        self._shared = 0, len(elements), whole
 
     def cut(self, begin: int, end: int) -> Elements:
         """Some of its elements; the same object for all who ask for the same."""
-        shared = self._shared
-        if shared is None or shared[:2] != (begin, end):
-            cut = Elements(self.elements[begin:end])
-            shared = self._shared = begin, end, cut
-        return shared[2]
+        if self._shared[:2] != (begin, end):
+            self._shared = begin, end, Elements(self.elements[begin:end])
+        return self._shared[2]
 
 
 class Ring:
-    """Of one query.  Only `Live` adds to it, and takes from it what is too much."""
+    """Of one query.  Only `Live` adds to it, and takes from it what is too much.
 
-    def __init__(self, query: Query, start: int) -> None:
+    It is to have *ahead* bytes that no follower took of.  *more* is called when one
+    takes of them.
+    """
+
+    def __init__(
+        self, query: Query, start: int, ahead: int, more: Callable[[], None]
+    ) -> None:
         self.query = query
+        self.asleep = False
+        """What there was, nobody took: nothing is made until somebody comes."""
         self.end = start
         """Everything before this lsn has been looked at."""
         self.since = start
         """Of the events from here to `end`, behind all chunks, none was wanted."""
         self.bytes = 0
         self.followers: set[Follower] = set()
+        self._ahead = ahead
+        self._more = more
         self._chunks: deque[Chunk] = deque()
         self._gone = 0
         """How many chunks there were before the first that is here."""
+
+    @property
+    def hungry(self) -> bool:
+        """Its followers take what there is."""
+        left = self._ahead
+        for chunk in reversed(self._chunks):
+            if chunk.begun or left <= 0:
+                break
+            left -= chunk.size
+        return left > 0 and not self.asleep
+
+    def wanted(self, chunk: Chunk | None) -> None:
+        """A follower takes of this chunk, or waits for the next."""
+        if chunk is not None:
+            if chunk.begun:
+                return
+            chunk.begun = True
+        self.asleep = False
+        self._more()
 
     def add(self, chunk: Chunk) -> None:
         """The next chunk.  A hole before it is one that followers will notice."""
@@ -84,9 +115,21 @@ class Ring:
             self.bytes += chunk.size
 
     def drop(self) -> None:
-        """Forget the oldest chunk, whoever still wants it."""
-        self.bytes -= self._chunks.popleft().size
-        self._gone += 1
+        """Forget the oldest chunk, whoever still wants it; all, if nobody took of it."""
+        if self._chunks[0].begun:
+            self._forget()
+        else:
+            self.sleep(self.end)
+
+    def sleep(self, end: int) -> None:
+        """Leave out what nobody took of, and all before lsn *end*."""
+        self.asleep = True
+        while self._chunks and not self._chunks[-1].begun:
+            self.bytes -= self._chunks.pop().size
+        behind = self._gone + len(self._chunks)
+        for follower in self.followers:
+            follower.number = min(follower.number, behind)
+        self.since = self.end = max(self.end, end)
 
     def enter(self, follower: Follower) -> None:
         """Let it have what comes from now on."""
@@ -116,7 +159,11 @@ class Ring:
 
     def _drop_unwanted(self) -> None:
         while self._chunks and not self._chunks[0].waiting:
-            self.drop()
+            self._forget()
+
+    def _forget(self) -> None:
+        self.bytes -= self._chunks.popleft().size
+        self._gone += 1
 
 
 class Follower:
@@ -147,7 +194,12 @@ class Follower:
         None if there are none yet.  Raises `Lagged`.  Does not tell of a `gap`.
         """
         ring = self._ring
-        while (chunk := ring.at(self.number)) is not None:
+        while True:
+            chunk = ring.at(self.number)
+            if most:
+                ring.wanted(chunk)
+            if chunk is None:
+                break
             lasts = chunk.lasts
             begin = bisect_right(lasts, wanted - 1, self._index)
             if begin == len(lasts):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import msgspec
 import pytest
 
 from gateway.event import Batch, Origin, Rows, Stored, client_of
+from gateway.feeds import columns, encoding
+from gateway.feeds.query import Query
 from gateway.protocols.rsio import wire
 from gateway.sdk.publisher import Fault
 
@@ -127,6 +130,77 @@ def test_a_journal_that_is_too_quick(make_world: Callable[..., Any]) -> None:
     assert missing
     assert sorted(missing + tap.lsns) == list(range(1, 1001))
     assert tap.lsns[-1] == 1000
+
+
+def test_arrow_has_no_more_than_its_events(world: Any) -> None:
+    """Of many elements each has its own events' columns, and nothing of the others'."""
+    world.origins = repeat(Origin("good", "one", "s", "192.0.2.1:1"))
+    tap = world.subscribe("tap?format=arrow")
+    tap.want(UNBOUNDED)
+    world.commit(20_000)
+    world.settle()
+    rows = [columns.read(element).num_rows for element in tap.elements]
+    assert sum(rows) == 20_000
+    assert len(rows) > 3
+    assert sum(map(len, tap.elements)) < 20_000 * (100 + len(b'{"n": 1234}'))
+
+
+@pytest.mark.parametrize("demand", [0, 1, 40])
+def test_nothing_is_made_of_what_is_left_out(
+    make_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, demand: int
+) -> None:
+    """Of all that a subscriber does not take little is decoded, however much comes; it is
+    told at once when it comes back, and goes on with what is new.
+    """
+    world = make_world(ring_bytes=80_000, pending_bytes=40_000)
+    made: list[Any] = []
+    for name, decode in list(world.live.decoders.items()):
+        counting = lambda body, decode=decode: kept(made, decode(body))  # noqa: E731
+        monkeypatch.setitem(world.live.decoders, name, counting)
+    tap = world.subscribe("tap")
+    tap.want(demand)
+    for _ in range(500):
+        world.commit(10)
+        world.settle()
+        assert world.live.held_bytes <= 80_000 + 40_000
+    assert len(made) < 10
+    tap.want(UNBOUNDED)
+    assert tap.gaps
+    world.settle()
+    [(first, last)] = tap.gaps
+    assert tap.lsns == [*range(1, first), *range(last + 1, 5001)]
+    assert first <= 100
+    assert 4900 <= last < 5000
+    assert len(made) < 20
+
+
+def test_one_that_takes_nothing_costs_others_nothing(
+    make_world: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made for its query any more, when its share of memory is full."""
+    world = make_world(ring_bytes=80_000)
+    queries: list[str] = []
+    encode = encoding.of_batches
+
+    def counting(node: str, batches: Any, query: Query, given_by: Any) -> Any:
+        queries.append(query.format)
+        return encode(node, batches, query, given_by)
+
+    monkeypatch.setattr(encoding, "of_batches", counting)
+    quick, idle = world.subscribe("tap"), world.subscribe("tap?format=arrow")
+    quick.want(UNBOUNDED)
+    for _ in range(500):
+        world.commit(10)
+        world.settle()
+    assert queries.count("json") == 500
+    assert queries.count("arrow") < 100
+    assert quick.lsns == list(range(1, 5001))
+    idle.want(UNBOUNDED)
+    world.commit(10)
+    world.settle()
+    [(first, last)] = idle.gaps
+    assert (first, last) == (1, 5000)
+    assert idle.lsns == quick.lsns[-10:]
 
 
 def test_a_batch_that_can_not_be_decoded(world: Any) -> None:

@@ -254,7 +254,7 @@ class Columns:
     def _attributes(self, counts: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
         known, codes = self._maps, self._map_codes
         if not any(known):
-            return pa.nulls(self.rows, kind)
+            return _no_maps(self.rows, kind)
         if kind != _PLAIN_MAP and len(set(map(len, known))) == 1:
             return _maps_of_one_length(list(known), codes, counts)
         distinct = pa.array([list(pairs) or None for pairs in known], _PLAIN_MAP)
@@ -265,6 +265,16 @@ class Columns:
             gone = pa.array([not pairs for pairs in known])
             distinct = pa.MapArray.from_arrays(distinct.offsets, *names, mask=gone)
         return distinct.take(pa.array(np.repeat(np.array(codes, np.int64), counts)))
+
+
+def _no_maps(count: int, kind: pa.DataType) -> pa.Array:
+    """Nulls that have no entries; `pa.nulls` makes null ones, whose slices have all."""
+    entries = pa.array([], pa.struct([kind.key_field, kind.item_field]))
+    valid, offsets = (
+        pa.py_buffer(bytes(size)) for size in (-(-count // 8), 4 * count + 4)
+    )
+    buffers = [valid, offsets]
+    return pa.Array.from_buffers(kind, count, buffers, count, children=[entries])
 
 
 def _maps_of_one_length(
