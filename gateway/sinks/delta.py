@@ -260,13 +260,15 @@ class DeltaTable(SharedTable):
         """Commits of the session carry all ledgers on meanwhile, under these *settings*."""
         words = self._carried()
         more = {**(settings or {}), **({} if words is None else {_WORDS: words})}
+        conf = self._spark.conf
+        before = {key: conf.get(key, None) for key in more}
         for key, value in more.items():
-            self._spark.conf.set(key, value)
+            conf.set(key, value)
         try:
             yield
         finally:
-            for key in more:
-                self._spark.conf.unset(key)
+            for key, was in before.items():
+                conf.unset(key) if was is None else conf.set(key, was)
 
     def _bound_log(self) -> None:
         """A commit a minute for a month, as Delta keeps by itself, is too many to list."""

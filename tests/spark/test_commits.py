@@ -574,11 +574,18 @@ def test_a_job_deletes_and_expires_its_own_rows(world: World, beside: World) -> 
 
 
 def test_a_compaction_carries_the_ledger_on(world: World) -> None:
-    """So that the next start knows it, with no checkpoint; the job goes on meanwhile."""
+    """So that the next start knows it, with no checkpoint; the job goes on meanwhile, under
+    the settings that its session had."""
+
+    def settings() -> dict[str, str | None]:
+        return {key: world.spark.conf.get(key, None) for key in world.kind.conf}
+
     sink = world.sink()
     sink.recover()
     world.run(2, sink=sink)
+    before = settings()
     said = list(world.kind.maintain(world.config, world.spark, Lake(), 7))
+    assert settings() == before
     assert any("2 data files, now 1" in line for line in said)
     world.run(3, sink=sink)
     list(world.kind.maintain(world.config, world.spark, Lake(), 7))
