@@ -1,10 +1,10 @@
-"""What the gateway does for each event of Lumberjack, RS.io and Pravega, in C.
+"""What the gateway does for each event of Lumberjack, RS.io, Pravega and Pomelo, in C.
 
 `gateway.sdk.native` takes it where it is installed.  It has no answer of its own: each
 function here does what one in Python does, which is taken where this package is not, and
 both stand under the same tests.  docs/adr/0040-a-kernel.md says what it spares.
 """
 
-from gateway_native.kernel import INTERFACE, pieces, rows, run, walk
+from gateway_native.kernel import INTERFACE, bodies, pieces, rows, run, scan, walk
 
-__all__ = ["INTERFACE", "pieces", "rows", "run", "walk"]
+__all__ = ["INTERFACE", "bodies", "pieces", "rows", "run", "scan", "walk"]

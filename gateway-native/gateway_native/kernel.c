@@ -1,9 +1,10 @@
-/* Finds Lumberjack's frames, and RS.io's and Pravega's events, and checks and gathers what is
- * in them, in one pass.
+/* Finds Lumberjack's frames, Pomelo's messages, and RS.io's and Pravega's events, and checks and
+ * gathers what is in them.
  *
- * All of it is a quick way to an answer that the gateway's Python gives as well: `run` and
- * `walk` have the same answer always, `rows` and `pieces` have one only for what is beyond
- * doubt.  What they do not know to be sound is no flaw: it is Python's to say what that is.
+ * All of it is a quick way to an answer that the gateway's Python gives as well: `run`, `walk`
+ * and `scan` have the same answer always, `rows`, `pieces` and `bodies` have one only for what
+ * is beyond doubt.  What they do not know to be sound is no flaw: it is Python's to say what
+ * that is.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -17,7 +18,7 @@
 #endif
 
 /* Of what both sides have agreed on: what is called, and what comes of it. */
-#define INTERFACE 2
+#define INTERFACE 3
 
 typedef const unsigned char *Bytes;
 
@@ -362,6 +363,63 @@ static int copy_pieces(const Pieces *of, Bytes p, Bytes end, Py_ssize_t count, i
     return 1;
 }
 
+/* --- Pomelo's messages -------------------------------------------------------------- */
+
+typedef struct {
+    uint64_t number;
+    int route; /* A code, or -1: it is a name. */
+    Bytes name, body, stop;
+} Message;
+
+/* Behind an id; NULL if it is none. */
+static Bytes number_at(Bytes p, Bytes stop, uint64_t *number) {
+    uint64_t low = 0, high = 0, most = 0xFFFFFFFFu;
+    int marked = p < stop && (*p & 0x7F);
+    for (int shift = 0; shift < 35; shift += 7) {
+        uint64_t octet;
+        if (p == stop) return NULL;
+        octet = *p++;
+        low |= (octet & 0x7F) << shift;
+        high = high << 7 | (octet & 0x7F);
+        if (octet & 0x80) continue;
+        marked = marked && !octet && high <= most;
+        if (marked) low = high;
+        *number = low + (marked ? most + 1 : 0);
+        return low > most ? NULL : p;
+    }
+    return NULL;
+}
+
+/* The plain request or notify at p, if there is one before the end; 0 if not. */
+static int plain_message(Bytes p, Bytes end, Py_ssize_t most, Message *found) {
+    Py_ssize_t size;
+    unsigned char flag;
+    if (end - p < 5 || p[0] != 4) return 0;
+    size = (Py_ssize_t)(u32(p) & 0xFFFFFF);
+    if (!size || size > most || size > end - p - 4) return 0;
+    flag = p[4];
+    found->stop = p + 4 + size;
+    p += 5;
+    found->number = 0;
+    if (flag < 2) {
+        if (!(p = number_at(p, found->stop, &found->number))) return 0;
+    } else if (flag > 3) {
+        return 0;
+    }
+    if (found->stop - p < 1) return 0;
+    if (flag & 1) {
+        if (found->stop - p < 2) return 0;
+        found->route = p[0] << 8 | p[1];
+        found->body = p + 2;
+        return 1;
+    }
+    found->route = -1;
+    found->name = p + 1;
+    if (*p > found->stop - found->name) return 0;
+    found->body = found->name + *p;
+    return 1;
+}
+
 /* --- Python ------------------------------------------------------------------------ */
 
 PyDoc_STRVAR(run_doc, "run(buffer, at, version, most, /)\n--\n\n"
@@ -509,7 +567,97 @@ done:
     return found;
 }
 
+PyDoc_STRVAR(scan_doc, "scan(buffer, at, end, most, found, most_found, /)\n--\n\n"
+"Append Pomelo's plain requests and notifies to the list *found*; see the gateway's\n"
+"`protocols.pomelo.wire.scan`.");
+
+static PyObject *py_scan(PyObject *self, PyObject *args) {
+    Py_buffer buffer;
+    Py_ssize_t at, end, most, most_found;
+    PyObject *list, *route = NULL, *one;
+    Message found, last = {0};
+    Bytes from;
+    int bad;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nnnO!n", &buffer, &at, &end, &most, &PyList_Type, &list, &most_found)) {
+        return NULL;
+    }
+    bad = at < 0 || end > buffer.len;
+    if (bad) PyErr_SetString(PyExc_ValueError, "no place in the buffer");
+    from = buffer.buf;
+    for (; !bad && most_found > 0 && at < end; most_found--) {
+        if (!plain_message(from + at, from + end, most, &found)) break;
+        /* One route after the other is the same as a rule, and then one object. */
+        if (!route || found.route != last.route ||
+            (found.route < 0 && (found.body - found.name != last.body - last.name ||
+                                 memcmp(found.name, last.name, (size_t)(found.body - found.name))))) {
+            Py_XDECREF(route);
+            route = found.route < 0
+                ? PyBytes_FromStringAndSize((const char *)found.name, found.body - found.name)
+                : PyLong_FromLong(found.route);
+        }
+        last = found;
+        one = route ? Py_BuildValue("KOnn", (unsigned long long)found.number, route, found.body - from,
+                                    found.stop - from) : NULL;
+        bad = !one || PyList_Append(list, one);
+        Py_XDECREF(one);
+        at = found.stop - from;
+    }
+    Py_XDECREF(route);
+    PyBuffer_Release(&buffer);
+    return bad ? NULL : PyLong_FromSsize_t(at);
+}
+
+PyDoc_STRVAR(bodies_doc, "bodies(buffer, found, /)\n--\n\n"
+"Of messages that `scan` has found there: their bodies in one piece, where each ends in it,\n"
+"and their numbers without what `scan` adds to them, these as int64 of this machine.  None if\n"
+"one is perhaps no sound JSON object.");
+
+static PyObject *py_bodies(PyObject *self, PyObject *args) {
+    Py_buffer buffer;
+    PyObject *list, *block = NULL, *ends = NULL, *seqs = NULL, *answer = NULL;
+    Py_ssize_t count, at, stop;
+    int64_t to = 0, seq;
+    Bytes from;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*O!", &buffer, &PyList_Type, &list)) return NULL;
+    count = PyList_Size(list);
+    from = buffer.buf;
+    /* All of them are no more than what they are in. */
+    block = PyBytes_FromStringAndSize(NULL, buffer.len);
+    ends = PyBytes_FromStringAndSize(NULL, 8 * count);
+    seqs = PyBytes_FromStringAndSize(NULL, 8 * count);
+    if (!block || !ends || !seqs) goto done;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        unsigned long long number;
+        PyObject *route;
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "KOnn", &number, &route, &at, &stop)) goto done;
+        if (at < 0 || at > stop || stop > buffer.len || stop - at > buffer.len - to) {
+            PyErr_SetString(PyExc_ValueError, "no place in the buffer");
+            goto done;
+        }
+        if (!sound(from + at, from + stop, from + buffer.len)) {
+            answer = Py_NewRef(Py_None);
+            goto done;
+        }
+        memcpy(PyBytes_AsString(block) + to, from + at, (size_t)(stop - at));
+        to += stop - at;
+        seq = (int64_t)(number & 0xFFFFFFFFu);
+        memcpy(PyBytes_AsString(ends) + 8 * i, &to, 8);
+        memcpy(PyBytes_AsString(seqs) + 8 * i, &seq, 8);
+    }
+    answer = Py_BuildValue("y#OO", PyBytes_AsString(block), (Py_ssize_t)to, ends, seqs);
+done:
+    Py_XDECREF(block);
+    Py_XDECREF(ends);
+    Py_XDECREF(seqs);
+    PyBuffer_Release(&buffer);
+    return answer;
+}
+
 static PyMethodDef methods[] = {
+    {"bodies", py_bodies, METH_VARARGS, bodies_doc},
+    {"scan", py_scan, METH_VARARGS, scan_doc},
     {"pieces", py_pieces, METH_VARARGS, pieces_doc},
     {"walk", py_walk, METH_VARARGS, walk_doc},
     {"run", py_run, METH_VARARGS, run_doc},

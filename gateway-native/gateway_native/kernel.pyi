@@ -11,4 +11,16 @@ def walk(
 def pieces(
     body: Buffer, at: int, head: Buffer, wide: bool, largest: int, json: bool, /
 ) -> tuple[bytes, bytes] | None: ...
+def scan(
+    buffer: Buffer,
+    at: int,
+    end: int,
+    most: int,
+    found: list[tuple[int, int | bytes, int, int]],
+    most_found: int,
+    /,
+) -> int: ...
+def bodies(
+    buffer: Buffer, found: list[tuple[int, int | bytes, int, int]], /
+) -> tuple[bytes, bytes, bytes] | None: ...
 def rows(frames: Buffer, sizes: Buffer, /) -> tuple[bytes, bytes, bytes] | None: ...

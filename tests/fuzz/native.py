@@ -2,7 +2,7 @@
 
     python tests/fuzz/native.py SECONDS [LIBRARY]
 
-What must hold: it finds the frames and pieces that the reference finds, accepts no body
+What must hold: it finds the frames, pieces and messages that the reference finds, accepts no body
 that has a flaw by the reference, accepts every sound object that is not deep, and gives back
 what came.  LIBRARY is another build of it, as one with sanitizers: what it is given has no
 byte around it that it might read unseen.
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.protocols.lumberjack import frames
+from gateway.protocols.pomelo import wire as pomelo
 from gateway.protocols.pravega import events as pravega
 from gateway.protocols.rsio import decoder as rsio
 from gateway.protocols.rsio.wire import varint
@@ -166,6 +167,44 @@ def check_pieces(
     _compare(found, events and events[0], json=json)
 
 
+def check_messages(kernel: Any, stream: bytes, at: int, most: int, few: int) -> None:
+    """Whether the kernel finds Pomelo's messages that the reference finds, and gathers what is
+    in them.
+    """
+    native.kernel = None
+    wanted: list[Any] = []
+    stop = pomelo.scan(stream, at, len(stream), most, wanted, few)
+    native.kernel = kernel
+    found: list[Any] = []
+    about = stream, at, most, few
+    there = exact(stream)
+    assert kernel.scan(there, at, len(stream), most, found, few) == stop, about
+    assert found == wanted, about
+    gathered = kernel.bodies(there, found)
+    bodies = [stream[begin:end] for _, _, begin, end in wanted]
+    _compare(gathered and gathered[:2], bodies, json=True)
+    if gathered:
+        numbers = [number & 0xFFFFFFFF for number, _, _, _ in wanted]
+        assert [*array("q", gathered[2])] == numbers
+
+
+def some_messages(kernel: Any, chance: random.Random, bodies: Sequence[bytes]) -> None:
+    """Pomelo's, as they are meant, and with changes."""
+    routes = ("area.move", "", "ü", 7, 300)
+    ids = (0, 1, 127, 128, 1 << 14, (1 << 32) - 1, (1 << 32) + 128)
+    stream = b"".join(
+        pomelo.request(number, chance.choice(routes), body)
+        if (number := chance.choice(ids))
+        else pomelo.notify(chance.choice(routes), body)
+        for body in bodies
+    )
+    if chance.random() < 0.5:
+        stream = spoiled(chance, stream)
+    start = chance.choice((0, 0, 0, chance.randrange(len(stream) + 1)))
+    most = chance.choice((20, 1 << 20))
+    check_messages(kernel, stream, start, most, chance.choice((1, 99)))
+
+
 def _compare(
     found: tuple[bytes, bytes] | None, wanted: list[bytes] | None, *, json: bool
 ) -> None:
@@ -210,6 +249,7 @@ def one(kernel: Any, chance: random.Random) -> None:
     seqs = [chance.choice((0, 1, 1 << 31, (1 << 32) - 1)) for _ in bodies]
     check_rows(kernel, bodies, seqs)
     some_pieces(kernel, chance, bodies)
+    some_messages(kernel, chance, bodies)
     stream = b"".join(
         chance.choice((b"1", b"2", b"2"))
         + b"J"
@@ -249,6 +289,7 @@ def corpora(kernel: Any) -> None:
             for cut in range(min(len(stream), 200) + 1):
                 check_run(kernel, stream[: len(stream) - cut], 0, b"2"[0], 9)
                 check_walk(kernel, stream[: len(stream) - cut], 0, b"\x21\x01", 9, 99)
+                check_messages(kernel, stream[: len(stream) - cut], 0, 99, 9)
     for part in PARTS:
         for other in PARTS:
             for body in (b'{"a":%b%b}', b'{"a":"%b%b"}', b"{%b%b}"):

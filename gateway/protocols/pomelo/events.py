@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -25,6 +26,7 @@ import msgspec
 from gateway.event import Rows
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.text import cesu8, text
+from gateway.sdk import native
 from gateway.sdk.payload import check, flaw_of
 
 _HEAD = struct.Struct(">BIHI")
@@ -36,6 +38,8 @@ _FORMATS = (_PLAIN, _ZIPPED)
 _ZLIB_OR_GZIP = 47
 _BRACE = ord("{")
 _ID = wire.HIGH_FIRST - 1
+_BLOCK_EVENTS = 64
+"""From so many events on it pays to keep their payloads in one piece."""
 _OCTETS = "application/octet-stream"
 
 UNDECODABLE_PROTOBUF, UNDECODABLE_ZLIB = 0, 1
@@ -125,14 +129,15 @@ class _Decoder:
             compressed.append(len(found))
             found.append(wire.zipped(body, at, end))
             at = found[-1][-1]
-        rows = _rows(body, found, names)
-        for row in compressed:
-            rows.payloads[row] = inflater().decompress(rows.payloads[row])
-        if flaws:
+        if flaws or compressed:
+            rows = _rows(body, found, names)
+            for row in compressed:
+                rows.payloads[row] = inflater().decompress(rows.payloads[row])
             rows.flaws = flaws
             rows.content_types = dict.fromkeys(flaws, _OCTETS)
-        _check(rows, message_bytes)
-        return rows
+            _check(rows, message_bytes)
+            return rows
+        return _checked(body, found, names, message_bytes)
 
     def together(self, bodies: Sequence[bytes], counts: Sequence[int]) -> Rows:
         """Of the first batches that have so many plain messages each, and agree on what
@@ -151,9 +156,7 @@ class _Decoder:
         del found[whole:]
         if not found:
             return Rows([])
-        rows = _rows(packages, found, names)
-        _check(rows, message_bytes)
-        return rows
+        return _checked(packages, found, names, message_bytes)
 
 
 decode = _Decoder()
@@ -192,19 +195,44 @@ def _messages(
     return message_bytes, names, messages
 
 
-def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:
+def _checked(
+    body: bytes,
+    found: list[wire.Found],
+    names: dict[wire.Route, str],
+    message_bytes: int,
+) -> Rows:
+    """The rows of plain messages: one block if the kernel knows that all are sound."""
+    gathered = None
+    if native.kernel and len(found) >= _BLOCK_EVENTS:
+        gathered = native.kernel.bodies(body, found)
+    if gathered is None:
+        rows = _rows(body, found, names)
+        _check(rows, message_bytes)
+        return rows
+    rows = Rows([])
+    rows.block, ends, seqs = gathered
+    rows.ends, rows.seqs = array("q", ends), array("q", seqs)
+    _say_what(rows, found, names)
+    return rows
+
+
+def _say_what(
+    rows: Rows, found: list[wire.Found], names: dict[wire.Route, str]
+) -> None:
+    """Set their channels and kinds."""
     first_number, first_route, _, _ = found[0]
-    seqs: list[int] = []
-    rows = Rows([], seqs, kind=_kind(first_number))
-    add, add_seq = rows.payloads.append, seqs.append
-    for number, route, at, stop in found:
+    rows.kind, rows.channel = _kind(first_number), _name(first_route, names)
+    for row, (number, route, _, _) in enumerate(found):
         if route != first_route:
-            rows.channels[len(seqs)] = _name(route, names)
+            rows.channels[row] = _name(route, names)
         if (number == 0) != (first_number == 0):
-            rows.kinds[len(seqs)] = _kind(number)
-        add(body[at:stop])
-        add_seq(number & _ID)
-    rows.channel = _name(first_route, names)
+            rows.kinds[row] = _kind(number)
+
+
+def _rows(body: bytes, found: list[wire.Found], names: dict[wire.Route, str]) -> Rows:
+    payloads = [body[at:stop] for _, _, at, stop in found]
+    rows = Rows(payloads, [number & _ID for number, _, _, _ in found])
+    _say_what(rows, found, names)
     return rows
 
 

@@ -27,6 +27,7 @@ import struct
 from dataclasses import dataclass
 
 from gateway.protocols.pomelo.text import ascii_json
+from gateway.sdk import native
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.varint import varint
 
@@ -194,6 +195,8 @@ def scan(
     more than *most* bytes, or at any message that is not plain.  This is the only loop
     that runs once for each message.
     """
+    if native.kernel:
+        return int(native.kernel.scan(buffer, at, end, most, found, most_found))
     add = found.append
     head = _HEAD.unpack_from
     last = end - 5

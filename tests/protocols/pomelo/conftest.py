@@ -61,7 +61,7 @@ Event = tuple[str, int, str | None, bytes, str | None, str]
 def rows_of(rows: Rows) -> Iterator[Event]:
     """One tuple per event."""
     assert rows.seqs is not None
-    for row, payload in enumerate(rows.payloads):
+    for row, payload in enumerate(rows.each()):
         yield (
             rows.kinds.get(row, rows.kind),
             rows.seqs[row],
@@ -144,7 +144,7 @@ def take(result: Outcome, ready: Ready, session: Session) -> None:
     ids = [number % wire.HIGH_FIRST for number in ready.ids]
     assert [seq for _, seq, *_ in events if seq] == ids
     # Mended text is shorter than it came.
-    assert ready.payload_bytes >= sum(len(payload) for payload in rows.payloads)
+    assert ready.payload_bytes >= sum(len(payload) for payload in rows.each())
     answers = session.answers(ready)
     assert len(answers) == len(ready.ids) == len(session.failures(ready, "no"))
     result.batches += 1

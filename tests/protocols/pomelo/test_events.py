@@ -18,6 +18,8 @@ from gateway.protocols.pomelo.events import (
     session_body,
 )
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 
 def test_a_uniform_batch_needs_no_overrides() -> None:
     """One route and one kind: the row says so once."""
@@ -27,6 +29,26 @@ def test_a_uniform_batch_needs_no_overrides() -> None:
     assert not rows.channels
     assert not rows.kinds
     assert not rows.flaws
+
+
+@pytest.mark.parametrize("odd", [b'{"n":1}', b"[]", b"", b'{"n":"\xff"}', b"{"])
+def test_many_messages(odd: bytes) -> None:
+    """Each has its body, number, route, kind and flaw, however many there are."""
+    bodies = [b'{"n":%d}' % number for number in range(99)]
+    bodies[50] = odd
+    packages = b"".join(
+        wire.request(number, 7 if number % 10 else "b", body)
+        if number % 30
+        else wire.notify(7, body)
+        for number, body in enumerate(bodies)
+    )
+    rows = decode(head(100, {7: "a"}, ()) + packages)
+    assert list(rows.each()) == bodies
+    assert list(rows.seqs or ()) == [n if n % 30 else 0 for n in range(99)]
+    assert (rows.channel, rows.kind) == ("a", "notify")
+    assert rows.channels == {n: "b" for n in range(0, 99, 10) if n % 30}
+    assert rows.kinds == {n: "request" for n in range(99) if n % 30}
+    assert set(rows.flaws) == (set() if odd == b'{"n":1}' else {50})
 
 
 def test_rows_that_differ() -> None:

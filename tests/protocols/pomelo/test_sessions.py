@@ -27,7 +27,7 @@ def told(reader: Any) -> list[tuple[str, dict[str, Any]]]:
         assert rows.count == batch.count
         if rows.kind == "session":
             session = batch.origin.session
-            found += [(session, json.loads(payload)) for payload in rows.payloads]
+            found += [(session, json.loads(payload)) for payload in rows.each()]
     return found
 
 

@@ -86,8 +86,8 @@ def test_compressed_bodies(
     for batch in reader.journal.submitted:
         rows = events.decode(batch.body)
         assert rows.flaws == {}
-        assert batch.payload_bytes == sum(len(each) for each in rows.payloads)
-        assert len(rows.payloads[0]) == size + 8
+        assert batch.payload_bytes == sum(len(each) for each in rows.each())
+        assert rows.size(0) == size + 8
 
 
 def test_small_messages(make_reader: Callable[..., Any]) -> None:

@@ -14,6 +14,8 @@ from gateway.protocols.pomelo import text, wire
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.varint import varint
 
+pytestmark = pytest.mark.usefixtures("each_way")
+
 Vectors = Callable[[str], list[dict[str, Any]]]
 
 

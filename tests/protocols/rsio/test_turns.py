@@ -124,7 +124,7 @@ def test_a_block_is_inflated_in_steps(make_gate: Any) -> None:
         assert sum(batch.payload_bytes for batch in batches) - size <= 1 << 20
         events = sum(batch.count for batch in batches)
         size = sum(batch.payload_bytes for batch in batches)
-    got = [each for batch in batches for each in decode(batch.body).payloads]
+    got = [each for batch in batches for each in decode(batch.body).each()]
     assert got == wanted
     assert gate.heard() == [Pong(b"after")]
 
