@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import os
 import re
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -168,17 +166,9 @@ def _shown(first: int, last: int | None) -> str:
 def _accepted(
     node: str, incarnation: str, first: int, last: int | None, reason: str
 ) -> Accepted:
-    from gateway.store.lake import Accepted
+    from gateway.store.lake import Accepted, somebody
 
-    who = f"{_user()}@{socket.gethostname()}"
-    return Accepted(node, incarnation, first, last, reason, who, time.time())
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number that has no name
-        return f"uid {os.getuid()}"
+    return Accepted(node, incarnation, first, last, reason, somebody(), time.time())
 
 
 def _write(folder: Path, one: Accepted) -> None:

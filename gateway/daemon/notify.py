@@ -16,11 +16,6 @@ def ready(text: str = "") -> bool:
     return _send("READY=1", *_status(text))
 
 
-def status(text: str) -> bool:
-    """One line for `systemctl status`."""
-    return _send(*_status(text))
-
-
 def reloading() -> bool:
     """The configuration is being read again; `ready` follows."""
     return _send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")

@@ -26,9 +26,7 @@ from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, PayloadDigest
 _DELETED_KEY = b"gateway.deleted"
 _ARROW_KEY = b"ARROW:schema"
 
-#: What its sender said, or who that was, and may be null.
-_NULL = ("principal", "attributes")
-#: … and may not be.
+#: What its sender said, or who that was, and may not be null.
 _EMPTY = ("session", "peer")
 
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark import stats
+from gateway.spark.chore import Chore
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.partition import (
     Busy,
@@ -326,7 +326,7 @@ class Filler(Protocol):
 
 
 @define(eq=False, slots=False)
-class Compactor:
+class Compactor(Chore):
     """Compacts by itself, on a thread of its own: days that are over, and the current one.
 
     *upto* is the number of the last batch whose files may be rewritten before their day is
@@ -347,8 +347,7 @@ class Compactor:
         self._began_on: date | None = None
         self._again: float | None = None
         self._look_at = self._clock()
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        super().__init__("compact")
 
     def tend(self) -> None:
         """Begin if a day has ended since the last time, or since the start, or the last
@@ -366,15 +365,7 @@ class Compactor:
         else:
             return
         self._again = None
-        self._thread = threading.Thread(
-            target=self._run, args=(work, today), name="compact", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def busy(self) -> bool:
-        """Whether it is at it now."""
-        return self._thread is not None and self._thread.is_alive()
+        self.begin(lambda: self._run(work, today))
 
     def _many(self, today: date, now: float) -> bool:
         if self._upto is None or now < self._look_at:
@@ -382,12 +373,6 @@ class Compactor:
         self._look_at = now + _LOOK_SECONDS
         upto = self._upto()
         return any(_ripe(visible(one), upto) for one in _of_day(self._lake, today))
-
-    def stop(self) -> None:
-        """Give up what is under way; nothing is left half done."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
 
     def _run(self, work: Callable[[date], None], today: date) -> None:
         try:

@@ -10,13 +10,10 @@ goes on with the next call, which needs no more than what is written down
 from __future__ import annotations
 
 import contextlib
-import getpass
 import hashlib
-import os
 import re
 import secrets
 import shutil
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +50,7 @@ from gateway.spark.partition import (
 )
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
-from gateway.store.lake import INTERNAL
+from gateway.store.lake import INTERNAL, somebody
 
 _LITERAL = re.compile(
     r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
@@ -70,7 +67,7 @@ class Asked:
     """A condition of Spark SQL over the columns of the tables."""
     reason: str
     tables: tuple[str, ...] = TABLES
-    who: str = field(default_factory=lambda: f"{_user()}@{socket.gethostname()}")
+    who: str = field(default_factory=somebody)
 
     @property
     def shape(self) -> str:
@@ -398,13 +395,6 @@ def write_down(
     )
     deleted.save(disk, lake, record)
     return record
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a number that has no name
-        return f"uid {os.getuid()}"
 
 
 def _counts(

@@ -11,7 +11,6 @@ Iceberg delete the rows by a commit of their own (`commits.CommitSink.expire`).
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 import msgspec
 from attrs import define
 
+from gateway.spark.chore import Chore
 from gateway.spark.gone import events_in
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Ranges
@@ -143,7 +143,7 @@ def written_down(
 
 
 @define(eq=False, slots=False)
-class Expiry:
+class Expiry(Chore):
     """Expires by itself when a day has ended, on a thread of its own.
 
     *work* removes what is older than its first argument says; the second tells when to stop.
@@ -161,8 +161,7 @@ class Expiry:
         """Why the last time failed."""
         self._began_with: Mapping[str, date] = {}
         self._again: float | None = None
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        super().__init__("expiry")
 
     def tend(self) -> None:
         """Begin if more is too old than the last time, or at the start, or the last time
@@ -173,31 +172,14 @@ class Expiry:
         if self.busy or (wanted == self._began_with and not again):
             return
         self._began_with, self._again = wanted, None
-        self._thread = threading.Thread(
-            target=self._run, args=(wanted,), name="expiry", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def busy(self) -> bool:
-        """Whether it is at it now."""
-        return self._thread is not None and self._thread.is_alive()
+        self.begin(lambda: self._run(wanted))
 
     def finish(self) -> None:
         """All that is too old now, before this returns."""
-        self._join()
+        self.join()
         self._began_with = {}
         self.tend()
-        self._join()
-
-    def stop(self) -> None:
-        """Give up what is under way; nothing is left half done."""
-        self._stop.set()
-        self._join()
-
-    def _join(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
+        self.join()
 
     def _run(self, wanted: Mapping[str, date]) -> None:
         try:

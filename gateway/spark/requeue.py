@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from gateway.spark import footers, heap, stats
 from gateway.spark.inbox import put_back
-from gateway.spark.lakedisk import LakeDisk
+from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import alone
@@ -203,11 +203,7 @@ def _collect(
 
     def add(path: Path, folder: str) -> None:
         number = str(len(moves))
-        file = disk.open(path)
-        try:
-            file.sync()
-        finally:
-            file.close()
+        sync(disk, path)
         disk.rename(path, staged / number)
         moves.append((number, f"{folder}/{name}-{number}.parquet"))
 

@@ -8,11 +8,11 @@ last stands in `lake/.gateway/maintained.json`, for a job that runs a minute eac
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from gateway.spark.chore import Chore
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import write_json
 
@@ -23,7 +23,7 @@ _THOROUGH_TIMES = 24
 """So many until it is thorough again."""
 
 
-class Upkeep:
+class Upkeep(Chore):
     """*work* maintains, and says what was done step by step; it is told whether to look for
     files of no commit, too.
     """
@@ -37,6 +37,7 @@ class Upkeep:
         failed: Callable[[Exception], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        super().__init__("maintain")
         self._path = path
         self._disk = disk
         self._work = work
@@ -49,8 +50,6 @@ class Upkeep:
         told = self._told()
         self._times = int(told.get("times", 0))
         self._due = float(told.get("at", 0.0)) + _EVERY_SECONDS
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
 
     def _told(self) -> dict[str, float]:
         try:
@@ -63,18 +62,12 @@ class Upkeep:
         """Begin, if it is time."""
         if self.busy or not self._is_time:
             return
-        self._thread = threading.Thread(target=self.run, name="maintain", daemon=True)
-        self._thread.start()
+        self.begin(self.run)
 
     @property
     def _is_time(self) -> bool:
         """It never is further off than one turn, unless the clock was set back."""
         return not 0 < self._due - self._clock() <= _EVERY_SECONDS
-
-    @property
-    def busy(self) -> bool:
-        """Whether it is at it now."""
-        return self._thread is not None and self._thread.is_alive()
 
     def run(self) -> None:
         """Do it here, if it is time."""
@@ -93,9 +86,3 @@ class Upkeep:
         self._times += 1
         self._due = self._clock() + _EVERY_SECONDS
         write_json(self._disk, self._path, {"at": self._clock(), "times": self._times})
-
-    def stop(self) -> None:
-        """Wait for the step that is under way, and do no other."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()

@@ -12,7 +12,10 @@ they have is under "".
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +51,15 @@ class KnownHole:
     why: str
     incarnation: str = ""
     """Whose they are; "" is not known."""
+
+
+def somebody() -> str:
+    """Who runs this, and where, for what is written down with a name: `ann@gw-1`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number that has no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def test_every_message(systemd: socket.socket) -> None:
     for tell in (
         lambda: notify.ready("taking events on tcp:5044"),
         notify.ready,
-        lambda: notify.status("a\nREADY=1  b"),
+        lambda: notify.ready("a\nREADY=1  b"),
         notify.stopping,
         notify.watchdog,
     ):
@@ -44,7 +44,7 @@ def test_every_message(systemd: socket.socket) -> None:
     assert heard == [
         b"READY=1\nSTATUS=taking events on tcp:5044",
         b"READY=1",
-        b"STATUS=a READY=1 b",
+        b"READY=1\nSTATUS=a READY=1 b",
         b"STOPPING=1",
         b"WATCHDOG=1",
     ]

@@ -72,11 +72,11 @@ class _Service(SinglePort):
     """What all listeners count together."""
 
     def __init__(self, context: Context) -> None:
-        from gateway.protocols.lumberjack.server import accept
+        from gateway.protocols.lumberjack.server import Lumberjack
         from gateway.protocols.lumberjack.session import Figures
 
         self._figures = Figures()
-        super().__init__(context, partial(accept, figures=self._figures))
+        super().__init__(context, partial(Lumberjack, figures=self._figures))
 
     def statistics(self) -> Iterator[Statistics]:
         """Of windows that were not stored whole."""

@@ -34,7 +34,10 @@ _PAUSES = 10
 
 
 class Lumberjack(BatchListener):
-    """What the connections of one listener share: limits, timers, the journal."""
+    """What the connections of one listener share: limits, timers, the journal.
+
+    Implements `interfaces.Accept`.
+    """
 
     def __init__(
         self,
@@ -183,13 +186,3 @@ class LumberjackServer(BatchServer):
             self._session.end()
         super()._drop_session()
         self._watch_pause()
-
-
-def accept(
-    settings: Settings[Options],
-    journal: Journal,
-    clock: IReactorTime,
-    figures: Figures | None = None,
-) -> Lumberjack:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Lumberjack(settings, journal, clock, figures)

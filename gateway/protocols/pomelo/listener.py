@@ -284,13 +284,3 @@ def _backend(options: Options, clock: IReactorTime) -> Backend:
         requests=options.authenticate_requests,
         answer_bytes=_HOOK_ANSWER_BYTES + options.handshake_bytes,
     )
-
-
-def accept(
-    settings: Settings[Options],
-    journal: Journal,
-    clock: IReactorTime,
-    registry: Registry | None = None,
-) -> Pomelo:
-    """What a listener calls with each connection: an `interfaces.Accept`."""
-    return Pomelo(settings, journal, clock, registry)

@@ -91,7 +91,10 @@ class _Session(Protocol):
 
 
 class PravegaListener:
-    """What the connections of one listener share: limits, container, token check."""
+    """What the connections of one listener share: limits, container, token check.
+
+    Implements `interfaces.Accept`.
+    """
 
     def __init__(
         self,
@@ -411,12 +414,3 @@ class PravegaServer(Closing, Yielding):
         if session is not None:
             self._container.submit_unhurried(session.closed(self._container.now))
         self._connection.busy(False)
-
-
-def accept(
-    settings: Settings[Options],
-    container: Container,
-    checks: TokenChecks = _allow_all,
-) -> PravegaListener:
-    """Make the `interfaces.Accept` that a listener calls with each connection."""
-    return PravegaListener(settings, container, checks)

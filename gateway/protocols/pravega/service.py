@@ -9,13 +9,12 @@ from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from gateway.protocols.pravega import controller
 from gateway.protocols.pravega.container import PROTOCOL, Container
-from gateway.protocols.pravega.controller.controller import Controller
+from gateway.protocols.pravega.controller import Controller, ControllerAccept
 from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.lookups import Lookups
 from gateway.protocols.pravega.options import Options
-from gateway.protocols.pravega.server import accept
+from gateway.protocols.pravega.server import PravegaListener
 from gateway.sdk.protocol import Context, Port, Service, Statistic, Statistics
 
 if TYPE_CHECKING:
@@ -59,10 +58,10 @@ class PravegaService(Service):
         """The segment store, and the controller of the listener that has one."""
         # The checks also keep clients out of the controller's own tables.
         checks = self.controller.tokens.checks
-        yield Port(accept=accept(listener, self.container, checks))
+        yield Port(accept=PravegaListener(listener, self.container, checks))
         if listener.options.controller is not None:
             yield Port(
-                accept=controller.accept(listener, self.controller),
+                accept=ControllerAccept(listener, self.controller),
                 suffix=_SUFFIX,
                 listen=listener.options.controller,
                 alpn=[b"h2"],

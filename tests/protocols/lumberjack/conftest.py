@@ -17,7 +17,7 @@ from gateway.event import Rows
 from gateway.protocols.lumberjack import events, frames, wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.options import Options
-from gateway.protocols.lumberjack.server import accept
+from gateway.protocols.lumberjack.server import Lumberjack
 from gateway.protocols.lumberjack.session import Figures, Limits, Session
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
@@ -113,7 +113,7 @@ def make_reader() -> Callable[..., OneConnection]:
 
     def make(**changes: Any) -> OneConnection:
         figures = Figures()
-        reader = OneConnection(accept, settings(**changes), figures=figures)
+        reader = OneConnection(Lumberjack, settings(**changes), figures=figures)
         vars(reader)["figures"] = figures
         return reader
 

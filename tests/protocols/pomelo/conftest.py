@@ -18,7 +18,7 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.auth import admission
 from gateway.protocols.pomelo.events import decode
 from gateway.protocols.pomelo.handshake import Handshake, Handshaker
-from gateway.protocols.pomelo.listener import accept
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.routes import load
@@ -171,7 +171,7 @@ class Reader(OneConnection):
 
     def __init__(self, **changes: Any) -> None:
         self._sessions = itertools.count(1)
-        super().__init__(accept, settings(**changes))
+        super().__init__(Pomelo, settings(**changes))
 
     def connect(self, *, framed: bool = False) -> tuple[FakeConnection, Any]:
         """One more connection to the same listener."""

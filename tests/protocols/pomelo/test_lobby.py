@@ -20,7 +20,7 @@ from twisted.web.client import ResponseDone, ResponseNeverReceived
 
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.listener import accept
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.lobby.call import Call, call, rows_of
 from gateway.protocols.pomelo.lobby.lobby import Lobby, backend_of, portions
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES
@@ -146,7 +146,7 @@ class Gateway:
         self.lobby = Lobby(name, self.registry, net.clock, self._connect)
         self.taken = Taken(name, self.lobby.run, self.registry, net.clock)
         self.journal = ManualJournal()
-        self._serve = accept(settings, self.journal, net.clock, self.registry)
+        self._serve = Pomelo(settings, self.journal, net.clock, self.registry)
         self.clients: dict[str, FakeConnection] = {}
 
     def _connect(self, address: str, options: LobbyOptions, reactor: Any) -> Backend:

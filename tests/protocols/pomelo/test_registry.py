@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.listener import accept
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.registry import Registry
 from gateway_testkit.settings import settings
@@ -173,7 +173,7 @@ def test_one_registry_for_several_listeners(make_reader: Any, pomelo: Any) -> No
     registry = Registry()
     reader = make_reader()
     for _ in range(2):
-        listener = accept(settings(Options), reader.journal, reader.clock, registry)
+        listener = Pomelo(settings(Options), reader.journal, reader.clock, registry)
         connection, _ = reader.connect()
         listener(connection).received(pomelo.hello())
     assert len(registry) == 2

@@ -16,7 +16,7 @@ from gateway.protocols.pravega.frames import MAX_LENGTH, Frames
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.records import decode as decode_rows
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.server import accept
+from gateway.protocols.pravega.server import PravegaListener
 from gateway.protocols.pravega.wire import NEVER, AppendSetup, Hello, SetupAppend
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings as settings_of
@@ -166,7 +166,7 @@ class Store:
         self.container = Container(self.journal, self.clock, reader=reader, **more)
         if state is not None:
             self.container.state = state
-        self.listener = accept(settings(**changes), self.container, **asked)
+        self.listener = PravegaListener(settings(**changes), self.container, **asked)
         if state is None:
             self.container.submit(self.container.state.create("s", 0))
             self.store()

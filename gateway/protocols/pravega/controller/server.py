@@ -294,8 +294,3 @@ class ControllerServer(Closing):
         self._timers.clear()
         self._connection.hold(0)
         self._connection.busy(False)
-
-
-def accept(settings: Settings[Options], controller: Controller) -> ControllerAccept:
-    """Make the `interfaces.Accept` that a listener calls with each connection."""
-    return ControllerAccept(settings, controller)

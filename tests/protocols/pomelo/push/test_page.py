@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
-from gateway.protocols.pomelo.listener import accept
+from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.push.page import page, parse
@@ -28,7 +28,7 @@ class Games:
         settings = SimpleNamespace(limits=Limits(), options=Options(trust_uid=True))
         self.registry = Registry()
         self.clock = Clock()
-        serve = accept(settings, ManualJournal(), self.clock, self.registry)
+        serve = Pomelo(settings, ManualJournal(), self.clock, self.registry)
         self.clients = []
         for number, uid in enumerate(("alice", "alice", "bob")):
             origin = Origin("pomelo", "g", f"s{number}", "192.0.2.1:1")

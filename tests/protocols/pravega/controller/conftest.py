@@ -22,7 +22,7 @@ from twisted.internet.task import Clock
 
 from gateway.event import Stored
 from gateway.protocols.pravega.container import Container
-from gateway.protocols.pravega.controller import Controller, accept
+from gateway.protocols.pravega.controller import Controller, ControllerAccept
 from gateway.protocols.pravega.options import Options
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
@@ -227,7 +227,7 @@ class Service:
         self.controller = Controller(
             self.container, self.settings.options, self.advertise
         )
-        self.accept = accept(self.settings, self.controller)
+        self.accept = ControllerAccept(self.settings, self.controller)
         self.container.start()
         self.controller.start()
         self.store()

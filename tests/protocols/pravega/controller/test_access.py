@@ -29,7 +29,7 @@ from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.methods import page
 from gateway.protocols.pravega.frames import Frames
 from gateway.protocols.pravega.options import Rule
-from gateway.protocols.pravega.server import accept
+from gateway.protocols.pravega.server import PravegaListener
 from gateway.protocols.pravega.wire_permissions import WIRE, Need
 from gateway.sdk.costs import Turn
 from gateway.testing import FakeConnection
@@ -239,7 +239,9 @@ class Client:
             protocol="pravega", memory=service.journal.memory
         )
         self.connection.origin.principal = principal
-        listener = accept(settings, service.container, service.controller.tokens.checks)
+        listener = PravegaListener(
+            settings, service.container, service.controller.tokens.checks
+        )
         self.connection.serve(listener(self.connection))
         self.service = service
 
