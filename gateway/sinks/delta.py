@@ -93,6 +93,10 @@ class DeltaTable(SharedTable):
         """Up to this version nobody has set the table back unnoticed."""
         self._added = 0, -1
         """From which version on the last `append` is, and its number."""
+        self._read = -1
+        """Up to this version all commits were read for ledgers, and …"""
+        self._ledgers: dict[str, Words] = {}
+        """… these were the newest."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
@@ -187,9 +191,13 @@ class DeltaTable(SharedTable):
         """See `commits.Table`."""
         from pyspark.sql import DataFrame
 
-        log, snapshot = self._now()
+        version, number = self._added
+        # As Delta has it since our commit: nobody lists the log for it.
+        log = self._log().forTable(self._spark._jsparkSession, self.name)  # noqa: SLF001
+        if (snapshot := log.unsafeVolatileSnapshot()).version() < version:
+            log, snapshot = self._now()
         java: Any = self._spark._jvm  # noqa: SLF001
-        files = self._files_of(log, *self._added)
+        files = self._files_of(log, snapshot, version, number)
         none = java.scala.Option.empty()
         found = log.createDataFrame(
             *(snapshot, java.PythonUtils.toSeq(files), False, none)
@@ -198,22 +206,26 @@ class DeltaTable(SharedTable):
         session = type(self._spark)(self._spark.sparkContext, found.sparkSession())
         return DataFrame(found, session)
 
-    def _files_of(self, log: Any, version: int, number: int) -> list[Any]:
+    def _files_of(
+        self, log: Any, snapshot: Any, version: int, number: int
+    ) -> list[Any]:
         """Those of the commit with our *number*, which is *version* or a later one: others
         commit beside us, and Delta's own compaction (`autoCompact`) right behind.
         """
-        others = (getattr(log, f"getChanges$default${which}")() for which in (2, 3))
-        commits = log.getChanges(version, *others)
-        while commits.hasNext():
-            actions = commits.next()._2()  # noqa: SLF001 - Scala's second of two
-            by: dict[str, list[Any]] = {"SetTransaction": [], "AddFile": []}
-            for one in map(actions.apply, range(actions.size())):
-                by.setdefault(one.getClass().getSimpleName(), []).append(one)
+        delta: Any = self._spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]  # noqa: SLF001
+        place = delta.util.DeltaCommitFileProvider.apply(snapshot)
+        for each in range(version, int(snapshot.version()) + 1):
+            path, reach = place.deltaFile(each), log.newDeltaHadoopConf()
+            lines = log.store().read(path, reach).mkString("\n").split("\n")
+            found: dict[str, list[tuple[str, Any]]] = {"txn": [], "add": []}
+            for line in lines:
+                for kind, said in json.loads(line).items():
+                    found.setdefault(kind, []).append((line, said))
             if any(
-                one.appId() == self.fence and one.version() == number
-                for one in by["SetTransaction"]
+                (one["appId"], one["version"]) == (self.fence, number)
+                for _, one in found["txn"]
             ):
-                return by["AddFile"]
+                return [delta.actions.Action.fromJson(line) for line, _ in found["add"]]
         raise Broken(f"the log of {log.dataPath()} has no commit {number} of ours")
 
     def delete(self, condition: str) -> None:
@@ -291,6 +303,9 @@ class DeltaTable(SharedTable):
     def _numbers(self) -> dict[str, int]:
         """The last `txnVersion` of each job."""
         _, snapshot = self._now()
+        return self._numbers_in(snapshot)
+
+    def _numbers_in(self, snapshot: Any) -> dict[str, int]:
         found: dict[str, int] = {}
         if int(snapshot.version()) >= 0:
             each = snapshot.transactions().iterator()
@@ -303,18 +318,18 @@ class DeltaTable(SharedTable):
 
     def _now(self) -> tuple[Any, Any]:
         """Its log, and what that makes of it now; of Java."""
-        log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
-        pair = log.forTableWithSnapshot(
-            self._spark._jsparkSession,  # noqa: SLF001
-            self.name,
-        )
+        session = self._spark._jsparkSession  # noqa: SLF001
+        pair = self._log().forTableWithSnapshot(session, self.name)
         return pair._1(), pair._2()  # noqa: SLF001 - Scala's names
+
+    def _log(self) -> Any:
+        return self._spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]  # noqa: SLF001
 
     def _check_set_back(self, version: int) -> None:
         """Raise `Broken` if that was done up to *version*, since we have looked last."""
         if version <= self._seen:
             return
-        for row in self._history(version - self._seen):
+        for row in self._since(self._seen, version):
             self._heed(ledgers_in(row.userMetadata))
             if row.operation == _SET_BACK and row.version > self._seen:
                 raise Broken(
@@ -330,33 +345,59 @@ class DeltaTable(SharedTable):
         found = self._spark.sql(f"DESCRIBE HISTORY delta.`{self.name}` {limit}")
         return found.select("version", "operation", "userMetadata").collect()
 
+    def _since(self, after: int, upto: int) -> list[Any]:
+        """The commits behind version *after*, up to *upto* or a later one, the newest first."""
+        most = upto - after
+        # Of the last so many the first are others, if somebody has committed meanwhile.
+        while (all_of := (rows := self._history(most))[0].version - after) > most:
+            most = all_of
+        return rows
+
     def _newest(self) -> dict[str, Words]:
-        """See `SharedTable`."""
-        numbers = self._numbers()
+        """See `SharedTable`.
+
+        The ledger of a job that has long been away is looked for in all of the history once:
+        from then on only commits that came since are read.
+        """
+        _, snapshot = self._now()
+        version, numbers = int(snapshot.version()), self._numbers_in(snapshot)
+        if not numbers:
+            return {}
+        if version > self._read >= 0:
+            rows = self._since(self._read, version)
+            if not any(row.operation == _SET_BACK for row in rows):
+                _take_ledgers(self._ledgers, rows)
+                self._read = version
+        if version != self._read:  # all is looked at anew
+            self._ledgers = self._in_history(numbers)
+            self._read = version
+        return dict(self._ledgers)
+
+    def _in_history(self, numbers: Mapping[str, int]) -> dict[str, Words]:
+        """The newest ledgers of the jobs with these *numbers*, as far as they are found."""
         newest: dict[str, Words] = {}
-        for most in (*_FEW_COMMITS, None) if numbers else ():
-            rows = self._history(most)
-            set_back = max(
-                (row.version for row in rows if row.operation == _SET_BACK), default=-1
-            )
-            for row in rows:
-                found = ledgers_in(row.userMetadata)
-                # Up to which version the writer of a ledger had looked.
-                seen = [one.get("seen", row.version - 1) for one in found]
-                take_newest(
-                    newest,
-                    (
-                        one
-                        for one, at in zip(found, seen, strict=True)
-                        if at >= set_back
-                    ),
-                )
+        for most in (*_FEW_COMMITS, None):
+            _take_ledgers(newest, self._history(most))
             if all(
                 job in newest and number_of(newest[job]) >= number
                 for job, number in numbers.items()
             ):
                 break
         return newest
+
+
+def _take_ledgers(newest: dict[str, Words], commits: Sequence[Any]) -> None:
+    """Keep the newest of each job in *newest*, but those of before the table was set back."""
+    set_back = max(
+        (row.version for row in commits if row.operation == _SET_BACK), default=-1
+    )
+    for row in commits:
+        found = ledgers_in(row.userMetadata)
+        # Up to which version the writer of a ledger had looked.
+        take_newest(
+            newest,
+            (one for one in found if one.get("seen", row.version - 1) >= set_back),
+        )
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")

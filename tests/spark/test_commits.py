@@ -715,6 +715,84 @@ def test_a_table_that_is_set_back_as_a_batch_is_committed(
     )
 
 
+def test_a_table_that_is_set_back_just_before_anothers_commit(
+    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that looks what has come since its last look misses nothing of it, though more
+    comes as it looks."""
+    if world.config.spark.sink != "delta":
+        pytest.skip("Iceberg looks as it publishes")
+    sink, other = world.sink(), beside.sink()
+    sink.recover()
+    world.run(2, sink=sink)
+    set_back(world, sink._events.name)
+    other.recover()
+    whole = type(sink._events)._history
+
+    def late(self: Any, most: int | None) -> list[Any]:
+        if self is sink._events and not beside.events()._numbers().get("b"):
+            beside.run(1, sink=other)
+        return whole(self, most)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sink._events), "_history", late)
+        with pytest.raises(Broken, match="was set back"):
+            world.run(3, sink=sink)
+
+
+def test_what_was_read_of_a_history_is_not_read_again(
+    world: World, beside: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago the last commit of a job is that is away."""
+    if world.config.spark.sink != "delta":
+        pytest.skip("its snapshots are in one file")
+    monkeypatch.setattr("gateway.sinks.delta._FEW_COMMITS", (1, 2))
+    beside.run(1)
+    world.run(3)
+    events, read = world.events(), list[Any]()
+    whole = type(events)._history
+
+    def noted(self: Any, most: int | None) -> list[Any]:
+        read.append(most)
+        return whole(self, most)
+
+    monkeypatch.setattr(type(events), "_history", noted)
+    there = events._newest()
+    assert there.keys() == {"", "b"}
+    assert read == [1, 2, None]
+    assert events._newest() == there
+    assert read == [1, 2, None]
+    world.spool.events("gw", 1 + 3 * SIZE, SIZE)
+    world.run(4)
+    read.clear()
+    now = events._newest()
+    assert (now["b"], now[""]["sequence"]) == (there["b"], 4)
+    assert read == [1]
+    set_back(world, events.name)
+    assert events._newest() == {}
+    assert read == [1, 1, 1, 2, None]
+
+
+def test_what_a_commit_added_is_known_without_a_look_at_the_log(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a bucket with a week of commits such a look is a hundred requests."""
+    if world.config.spark.sink != "delta":
+        pytest.skip("its snapshots are in one file")
+    sink = world.sink()
+    sink.recover()
+    added = type(sink._events).added
+
+    def unseen(self: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(self), "_now", lost)
+            return added(self)
+
+    monkeypatch.setattr(type(sink._events), "added", unseen)
+    world.run(3, sink=sink)
+    world.check_complete()
+
+
 def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
     """Merged on read, they are in the files still: no false word that all is there."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,13 +85,34 @@ def test_who_maintains_a_table_knows_whether_others_write_it() -> None:
 
 
 def test_all_commits_of_a_table_that_others_have_begun_are_heeded() -> None:
-    """Where there was none at the start: its first one, too."""
-    asked: list[int | None] = []
+    """Where there was none at the start: its first one, too; and none is passed over where
+    others commit while it is asked for the last few."""
+    asked: list[int] = []
+    newest = 2
+
+    def history(most: int) -> list[Any]:
+        asked.append(most)
+        there = range(newest, newest - most, -1)
+        return [
+            SimpleNamespace(
+                version=each,
+                operation="RESTORE" if each == 6 else "WRITE",
+                userMetadata=None,
+            )
+            for each in there
+        ]
+
     table: Any = DeltaTable(None, "t")
-    table._history = lambda most: asked.append(most) or []
-    for version in (-1, 2, 2, 5):
+    table._history = history
+    for version in (-1, 2, 2):
         table._check_set_back(version)
+    newest = 5
+    table._check_set_back(5)
     assert asked == [3, 3]
+    newest = 8  # as two were committed behind a look that found one
+    with pytest.raises(Broken, match="version 6"):
+        table._check_set_back(6)
+    assert asked == [3, 3, 1, 3]
 
 
 def test_a_node_is_one_jobs() -> None:
