@@ -25,7 +25,7 @@ from gateway.audit.acknowledged import read_ids, search
 from gateway.plugins import decoders
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
 from gateway.store.in_bucket import files_behind
@@ -34,7 +34,7 @@ from gateway.store.names import file_name
 from gateway.store.word import Reached, Word, decode, name_of
 from gateway_testkit.seaweed import Seaweed
 from programs import running
-from seaweeds import bucket_at, settings_of
+from seaweeds import bucket_at, keep_versions, settings_of
 from small_s3 import SmallS3, small_s3
 
 MINUTE = 60.0
@@ -387,3 +387,44 @@ def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
     assert files_behind(bucket, "gw", 2) == names[2:]
     bucket.remove("race")
     bucket.create("race", b"again")
+
+
+@pytest.mark.slow
+def test_a_bucket_with_versions_keeps_what_the_job_removes(
+    seaweed: Seaweed, tmp_path: Path
+) -> None:
+    """With `spool.after: delete`: it is out of every list, a file of its name may be made
+    again, and the version that went is there under its own name, for no copy."""
+    keep_versions(seaweed)
+    bucket, committed = bucket_at(seaweed.url), Ranges()
+    probe(bucket, "gw")
+    inbox = Inbox(
+        *(bucket, tmp_path / "inbox", Lake(), lambda: Ledger(committed=committed)),
+        archived=False,
+        most_bytes=1 << 20,
+    )
+    inbox.recover()
+    names = [file_name("gw", n, n) for n in (1, 2)]
+    made = [_versioned(bucket, name, name.encode()) for name in names]
+    with pytest.raises(AlreadyThere):
+        bucket.create(names[0], b"other")
+    assert inbox.look() == 2
+    committed.add(Life("gw"), 1, 2)
+    for name in names:
+        (tmp_path / "inbox" / name).unlink()
+    inbox.look()
+    assert files_behind(bucket, "gw", 0) == names[1:]
+    assert _versioned(bucket, names[0], None, made[0]) == names[0].encode()
+    bucket.create(names[0], b"again")
+    assert bucket.read(names[0]) == b"again"
+
+
+def _versioned(bucket: Any, name: str, data: bytes | None, version: str = "") -> Any:
+    """Make an object: its version; or what one is."""
+    import obstore
+
+    at = bucket._connected(bulk=True)
+    if data is None:
+        options: Any = {"version": version}
+        return bytes(obstore.get(at, name, options=options).bytes())
+    return obstore.put(at, name, data, mode="create", use_multipart=False)["version"]

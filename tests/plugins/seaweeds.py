@@ -18,7 +18,7 @@ from gateway_testkit.seaweed import NoSeaweed, Seaweed
 from gateway_testkit.settings import options_of
 from programs import end
 
-__all__ = ["BUCKET", "TABLES", "bucket_at", "settings_of"]
+__all__ = ["BUCKET", "TABLES", "bucket_at", "keep_versions", "settings_of"]
 
 BUCKET, TABLES = "gateway", "warehouse"
 _KEY = ("gateway", "secret-of-tests")
@@ -38,6 +38,23 @@ def bucket_at(endpoint: str, prefix: str = "spool") -> S3:
     """What is below *prefix* there."""
     settings = options_of(model.S3, **settings_of(endpoint))
     return S3(BucketUrl(BUCKET, prefix), settings)
+
+
+def keep_versions(server: Seaweed) -> None:
+    """Have its bucket keep from now on what is removed or written over."""
+    words = dict(one.split("=", 1) for one in server.command if "=" in one)
+    servers = [
+        f"-{one}=127.0.0.1:{words[f'-{one}.port']}.{words[f'-{one}.port.grpc']}"
+        for one in ("master", "filer")
+    ]
+    subprocess.run(
+        [server.command[0], "shell", *servers],
+        input=f"s3.bucket.versioning -name {server.bucket} -enable\nexit\n",
+        text=True,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
 
 
 @pytest.fixture
