@@ -82,9 +82,7 @@ def _problems(loaded: config.Config, scratch: Path) -> Iterator[Problem]:
 
     def start() -> None:
         decoders = protocols.decoders()
-        arrivals = None
-        if loaded.spool.bucket is None:
-            arrivals = Arrivals(loaded.node, directories, RealDisk(), lambda _: None)
+        arrivals = Arrivals(loaded.node, directories, RealDisk(), lambda _: None)
         lend = _lender(loaded.node, directories, decoders, reactor, arrivals)
         protocols.open((), lend)
 
@@ -118,7 +116,7 @@ def _lender(
     directories: Directories,
     decoders: dict[str, Decode],
     reactor: Any,
-    arrivals: Arrivals | None,
+    arrivals: Arrivals,
 ) -> Callable[[str, list[config.Listener]], Context]:
     live = Live(
         node,

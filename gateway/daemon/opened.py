@@ -99,8 +99,7 @@ class Opened:
         disk: Disk,
         in_thread: Callable[..., Deferred[Any]],
     ) -> Forwarder | None:
-        arrivals = opened.arrivals
-        if (wanted := self.settings.forward) is None or arrivals is None:
+        if (wanted := self.settings.forward) is None:
             return None
         storage = self.storage
         files = ForwardedFiles(
@@ -109,7 +108,7 @@ class Opened:
             storage.directories,
             disk,
             storage.spool.is_ours,
-            arrivals.life_of,
+            opened.arrivals.life_of,
         )
         forwarder = Forwarder(wanted, files, self.reactor, in_thread)
         storage.spool.forwarded_to(forwarder)

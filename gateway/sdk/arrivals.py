@@ -62,7 +62,7 @@ class Bringing(Protocol):
 
     def finish(self) -> int:
         """That was all of it: make it public; how many events it has.  What was acknowledged
-        after this is there after any crash.
+        after this, once it `is_settled`, is there after any crash.
         """
 
     def close(self) -> None:
@@ -85,6 +85,11 @@ class Arrivals(Protocol):
 
     def why_not(self, size: int = 0) -> str | None:
         """Why a file of so many bytes can not be taken now, if so."""
+
+    def is_settled(self, name: str) -> bool:
+        """Whether who has brought that file, which is finished, may be told that it is
+        there.  Blocks not.
+        """
 
     def bring(self, life: Life, by: str) -> Bringing:
         """*by* brings the files of a node from now on.  Blocks; raises `Unwelcome`, OSError."""

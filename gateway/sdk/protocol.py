@@ -152,8 +152,8 @@ class Context:
     """Reads back events that were stored."""
     address: Callable[[str], str]
     """The address of a port by its name, as bound: port 0 has become a number."""
-    arrivals: Arrivals | None = None
-    """Where files of other gateways become durable; None: they are not taken here."""
+    arrivals: Arrivals
+    """Where files of other gateways become durable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

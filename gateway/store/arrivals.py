@@ -28,7 +28,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, Protocol
 
 import msgspec
 import pyarrow.parquet as pq
@@ -86,6 +86,22 @@ class Record(msgspec.Struct, frozen=True):
     """The hidden name of the last file, which has its own since, unless it is still there."""
 
 
+class Onward(Protocol):
+    """What takes files from the spool to a bucket.  Any thread."""
+
+    def add(self, name: str) -> None:
+        """A file is in the spool."""
+
+    def has(self, name: str) -> bool:
+        """Whether that one is not in the bucket yet."""
+
+    def has_of(self, node: str) -> bool:
+        """Whether any of that node is not."""
+
+    def elsewhere(self, node: str) -> str | None:
+        """Why files of that node are not taken there.  Blocks; raises OSError."""
+
+
 @define(eq=False, slots=False)
 class _Node:
     """One node, while the gateway runs.  Its lock is held by whoever changes it."""
@@ -122,16 +138,25 @@ class Arrivals:
         self._lock = threading.Lock()
         self._why_not: Callable[[int], str | None] = lambda _: None
         self._files: Callable[[], int] = lambda: 0
+        self._onward: Onward | None = None
+        self._waits = False
         self.files = self.bytes = self.events = 0
         """That have arrived since the start."""
 
     def watch(
-        self, why_not: Callable[[int], str | None], files: Callable[[], int]
+        self,
+        why_not: Callable[[int], str | None],
+        files: Callable[[], int],
+        onward: Onward | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
         """*why_not* says why the spool has no room for so many bytes, *files* how many are
-        there.
+        there.  *onward* takes them to a bucket, and nobody is told of what is not there if
+        that is what everybody here *waits* for (`ack: spool`).
         """
         self._why_not, self._files = why_not, files
+        self._onward, self._waits = onward, waits
 
     @property
     def waiting(self) -> int:
@@ -141,6 +166,10 @@ class Arrivals:
     def why_not(self, size: int = 0) -> str | None:
         """See `sdk.arrivals.Arrivals`."""
         return self._why_not(size)
+
+    def is_settled(self, name: str) -> bool:
+        """See `sdk.arrivals.Arrivals`."""
+        return not (self._waits and self._onward is not None and self._onward.has(name))
 
     def has(self, node: str) -> bool:
         """Whether that node's files arrive here, or did.  Any thread."""
@@ -164,6 +193,13 @@ class Arrivals:
         with self._lock:
             known = [*self._nodes.values()]
         return {one.name: one.record for one in known if one.record is not None}
+
+    def all_nodes(self) -> list[str]:
+        """Those that ever brought files here.  Blocks; raises OSError."""
+        if not self._disk.exists(self._directory):
+            return []
+        names = self._disk.names(self._directory)
+        return sorted(name for name in names if _NODE.fullmatch(name))
 
     @property
     def bringing(self) -> int:
@@ -196,6 +232,7 @@ class Arrivals:
         self._check(life)
         known = self._known(life.node)
         with known.lock:
+            self._see_where_they_go(life.node)
             record = self._begun(known, life, by)
             if record != known.record:
                 self._disk.make_directory(self._directory)
@@ -216,6 +253,17 @@ class Arrivals:
         for one in (life.incarnation, *life.earlier):
             if not _INCARNATION.fullmatch(one):
                 raise Unwelcome(422, f"{one!r} is no incarnation")
+
+    def _see_where_they_go(self, node: str) -> None:
+        """Before it is told what is here."""
+        if (onward := self._onward) is None:
+            return
+        if (why := onward.elsewhere(node)) is not None:
+            raise Unwelcome(403, why)
+        if self._waits and onward.has_of(node):
+            raise BlockingIOError(
+                errno.EAGAIN, "what came before is not in the bucket yet (ack: spool)"
+            )
 
     def _begun(self, known: _Node, life: Life, by: str) -> Record:
         """The record with which that life goes on."""
@@ -282,10 +330,12 @@ class Arrivals:
         spool = self._directories.spool
         if not self._disk.exists(spool / placing):
             return True
-        public = spool / _parsed(placing).public
-        if self._disk.exists(public):
+        public, onward = spool / _parsed(placing).public, self._onward
+        if self._disk.exists(public) or (onward and onward.has(public.name)):
             return False
         self._disk.rename(spool / placing, public)
+        if onward is not None:
+            onward.add(public.name)
         return True
 
 

@@ -86,8 +86,8 @@ class JobBacklog:
     _clock: Callable[[], float]
 
     def __attrs_post_init__(self) -> None:
-        self.files = 0
-        """Any thread may read it."""
+        self.files = self.all_files = 0
+        """Any thread may read them; those of all nodes are as the job has said last."""
         self._last: JobWord | None = None
         self._changed = self._clock()
         self._uploaded_then = 0
@@ -97,12 +97,13 @@ class JobBacklog:
         try:
             said = msgspec.json.decode(self._bucket.read(_NAME), type=JobWord)
         except (NotThere, msgspec.DecodeError):  # no job, or one of another version
-            self.files = 0
+            self.files = self.all_files = 0
             return
         now = self._clock()
         if said != self._last:
             self._last, self._changed = said, now
             self._uploaded_then = self._uploaded()
+        self.all_files = sum(said.waiting.values())
         files = said.waiting.get(self._node, 0)
         if now - self._changed > _SILENT_SECONDS:
             files += self._uploaded() - self._uploaded_then

@@ -310,15 +310,13 @@ class OpenedStorage:
             copies=publisher.copies,
         )
         self.orphans = self._orphans() if self.publish_orphans else []
-        self.arrivals = None
-        if self.bucket is None:
-            self.arrivals = Arrivals(
-                settings.node,
-                settings.directories,
-                machine.disk,
-                callbacks.noticed,
-                machine.clock,
-            )
+        self.arrivals = Arrivals(
+            settings.node,
+            settings.directories,
+            machine.disk,
+            callbacks.noticed,
+            machine.clock,
+        )
 
     def _orphans(self) -> list[Orphan]:
         return publish_orphans(
@@ -384,7 +382,7 @@ class OpenedStorage:
             self.is_live,
             self._find_kept(),
             self.claim,
-            (lambda _: False) if self.arrivals is None else self.arrivals.has,
+            self.arrivals.has,
         )
         uploads = self._uploads(owners)
         uploading = None
@@ -412,10 +410,14 @@ class OpenedStorage:
         )
         consumers = self._consumers()
         spool = self._spool(handing, owners, retained, uploads, consumers)
-        if self.arrivals is not None:
-            self.arrivals.recover()
-            self.arrivals.watch(spool.why_not, lambda: spool.levels.spool.files)
-            spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
+        self.arrivals.watch(
+            spool.why_not,
+            lambda: spool.waiting_files,
+            uploads,
+            waits=settings.acknowledge_when_published,
+        )
+        self.arrivals.recover()
+        spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(
@@ -494,6 +496,7 @@ class OpenedStorage:
             self.callbacks.uploaded,
             owners.is_nobodys,
             owners.elsewhere,
+            self.arrivals.has,
             clock=machine.monotonic,
             threads=machine.threads,
             name=self.claim,
@@ -567,9 +570,10 @@ class Storage:
         if bucket is None or uploads is None:
             return None
         if settings.spool.after == "keep":
+            arrivals = opened.arrivals
             self._consumed = BucketExpiry(
                 bucket,
-                settings.node,
+                lambda: [settings.node, *arrivals.all_nodes()],
                 spool.consumers,
                 settings.spool.retention,
                 # Of its own, as another thread asks it; the archive's tells of a leap.

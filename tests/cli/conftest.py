@@ -23,6 +23,7 @@ from gateway import cli
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.plugins import installed
 from gateway.sdk.protocol import Context
+from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
@@ -265,6 +266,9 @@ class Listener:
                 disk=RealDisk(),
                 files=Finder(Directories.under(nowhere), "gw-1"),
                 address=lambda name: self.address,
+                arrivals=Arrivals(
+                    "gw-1", Directories.under(nowhere), RealDisk(), lambda _: None
+                ),
             )
         )
         port, *_ = service.ports(listener)

@@ -161,21 +161,28 @@ def test_how_far_each_is_behind(tmp_path: Path) -> None:
 
 
 def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:
-    """All of the node but its newest, behind which a new disk goes on; nothing of others."""
+    """All of the nodes that are looked after but the newest of each, behind which a new disk
+    goes on; nothing of others.
+    """
     bucket = MemoryBucket()
     for lsn in (1, 2, 3, 4):
         bucket.create(name(lsn), b"x")
     bucket.create(name(1, node="gw-2"), b"x")
+    for lsn in (1, 2):
+        bucket.create(name(lsn, node="edge"), b"x")
     now = next(bucket.list(name(1))).modified
     mine = ObjectMarks(bucket, "mine")
     consumers = Consumers(lambda _: mine, ["mine"])
-    expiry = BucketExpiry(bucket, "gw", consumers, HOUR, lambda: now)
+    expiry = BucketExpiry(bucket, lambda: ["gw", "edge"], consumers, HOUR, lambda: now)
     mine.change(lambda mark: mark.with_done([name(1), name(3), name(4)]))
+    mine.change(
+        lambda mark: mark.with_done([name(1, node="edge"), name(2, node="edge")])
+    )
     assert expiry.look() == 0
     now += 2 * HOUR
-    assert expiry.look() == 2
+    assert expiry.look() == 3
     left = sorted(one for one in bucket.objects if one.startswith("events"))
-    assert left == [name(2), name(4), name(1, node="gw-2")]
+    assert left == [name(2, node="edge"), name(2), name(4), name(1, node="gw-2")]
     assert consumers.behind["mine"] == Behind(1, 1, 2 * HOUR, 1, 1, has_come=True)
     consumers.names = []
     assert expiry.look() == 0

@@ -16,7 +16,6 @@ from gateway.sdk.protocol import (
     Service,
     Statistic,
     Statistics,
-    Unusable,
     tcp,
 )
 
@@ -91,11 +90,6 @@ class _Service(Service):
         from gateway.sdk.forwarding import ALPN, SUBPROTOCOL
 
         context = self._context
-        if context.arrivals is None:
-            raise Unusable(
-                "files of other gateways are taken into a spool that is a directory, and "
-                "not where spool.directory is a bucket"
-            )
         if self._turns is None:
             self._turns = Turns(self._in_thread)
         yield Port(
@@ -132,8 +126,6 @@ class _Service(Service):
     def statistics(self) -> Iterator[Statistics]:
         """What has come since the start."""
         arrivals = self._context.arrivals
-        if arrivals is None:
-            return
         yield Statistics(
             "arrivals",
             "Files that other gateways bring",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -51,6 +52,8 @@ _GATHERED_BYTES = 16 << 20
 """… but of all files together not much more than this."""
 _PAUSE_SECONDS = 1.0
 """Between two looks for room."""
+_SETTLING_SECONDS = 0.2
+"""Between two looks whether what is finished is in the bucket."""
 _MOST_NAME_CHARACTERS = 255
 _AHEAD_SECONDS = 300.0
 """A clock that is so far off is told; less, a slow line may make of a good one."""
@@ -121,7 +124,7 @@ class ForwardServer(Closing):
 
     __slots__ = ("_bringing", "_by", "_control", "_draining", "_file", "_frames",
                  "_gathered", "_hello", "_left", "_listener", "_node", "_resting", "_taken",
-                 "_timer", "_why", "ahead_seconds")  # fmt: skip
+                 "_telling", "_timer", "_untold", "_why", "ahead_seconds")  # fmt: skip
 
     _log = Logger()
 
@@ -152,6 +155,9 @@ class ForwardServer(Closing):
         self._why = ""
         """What for, in the latter case."""
         self._timer: Any = None
+        self._untold: deque[File] = deque()
+        """Files that are finished, and not told to be there."""
+        self._telling: Any = None
         self._draining = False
         self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
         listener.greetings.watch(self)
@@ -195,6 +201,9 @@ class ForwardServer(Closing):
         listener.greetings.forget(self)
         listener.words.forget(self)
         listener.connections.discard(self)
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer, self._resting = None, False
@@ -367,11 +376,22 @@ class ForwardServer(Closing):
     def _is_stored(self, events: int) -> None:
         file, self._file = self._file, None
         assert file is not None
-        waiting = self._listener.arrivals.waiting
-        stored = Stored(file.name, file.incarnation, waiting)
-        self._connection.write(encode(stored))
-        self._control.earn(_LIFE)
         self._connection.count(events=events)
+        self._untold.append(file)
+        if self._telling is None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Of what is there; what still goes to a bucket is looked at again soon."""
+        self._telling, untold, arrivals = None, self._untold, self._listener.arrivals
+        while untold and arrivals.is_settled(untold[0].name):
+            file = untold.popleft()
+            stored = Stored(file.name, file.incarnation, arrivals.waiting)
+            self._connection.write(encode(stored))
+            self._control.earn(_LIFE)
+        if untold:
+            later = self._listener.clock.callLater
+            self._telling = later(_SETTLING_SECONDS, self._tell)
 
     # Steps
 

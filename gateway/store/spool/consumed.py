@@ -1,13 +1,14 @@
 """Removes objects from a bucket that all consumers have read, when they were there for
 `spool.retention`: where there is no job of ours (`spool.after: keep`).
 
-Each gateway looks after its own: a listing of its node's names, once a minute.  The newest
-one stays, as a gateway that lost its disk goes on behind it.
+Each gateway looks after its own, and those that are brought to it: a listing of each node's
+names, once a minute.  The newest one stays, as a gateway that lost its disk goes on behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 from attrs import define
 
@@ -22,10 +23,10 @@ _AT_ONCE = 1000
 
 @define(eq=False, slots=False)
 class BucketExpiry:
-    """Of one node's objects.  *retention*, in seconds, may change."""
+    """Of the objects of *nodes*.  *retention*, in seconds, may change."""
 
     _bucket: Bucket
-    _node: str
+    _nodes: Callable[[], Iterable[str]]
     _consumers: Consumers
     retention: float
     _clock: Callable[[], float]
@@ -38,12 +39,16 @@ class BucketExpiry:
             return 0
         now = self._clock()
         consumers.look()
-        there = objects_of(self._bucket, self._node)
-        ages = ((one.name, one.bytes, now - one.modified) for one in there)
+        there = [objects_of(self._bucket, node) for node in self._nodes()]
+        ages = (
+            (one.name, one.bytes, now - one.modified)
+            for one in chain.from_iterable(there)
+        )
         consumers.count(ages, self.retention)
         due = [
             one.name
-            for one in there[:-1]
+            for objects in there
+            for one in objects[:-1]
             if now - one.modified > self.retention and consumers.all_have(one.name)
         ]
         for name in due[:_AT_ONCE]:

@@ -236,6 +236,12 @@ class Spool:
         """Of sealed segments that are not published yet."""
         return self._backlog.bytes
 
+    @property
+    def waiting_files(self) -> int:
+        """Those that wait for whoever reads the spool, of all nodes."""
+        there = 0 if self.job is None else self.job.all_files
+        return self.levels.spool.files + there
+
     def why_not(self, size: int) -> str | None:
         """Why there is no room for a file of so many bytes that comes from elsewhere, as
         of the last look; at the next one the archive makes room for it.

@@ -27,7 +27,7 @@ from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.bucket import Bucket, BucketError, Conflict, commit, probe
+from gateway.store.bucket import Bucket, BucketError, Conflict, Unfit, commit, probe
 from gateway.store.names import parse_file_name
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
@@ -79,6 +79,7 @@ class Uploads:
     since a node was renamed, are uploaded likewise, if they are *ours* and *elsewhere*
     says of no reason why not: another gateway gives that node's lsns.  That is asked in one
     of the threads, in which *on_uploaded* is called as well, when a file is in the archive.
+    Files of a node that are *brought* here hold nobody else back.
     """
 
     _log = Logger()
@@ -92,6 +93,7 @@ class Uploads:
     _on_uploaded: Callable[[Uploaded], None] = lambda _: None
     _ours: Callable[[str], bool] = lambda _: True
     _elsewhere: Callable[[str], str | None] = lambda _: None
+    _brought: Callable[[str], bool] = lambda _: False
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
@@ -166,6 +168,20 @@ class Uploads:
         with self._condition:
             self._waiting[name] = first if node == self._node else 0
             self._condition.notify()
+
+    def has(self, name: str) -> bool:
+        """Whether that file is not in the bucket yet."""
+        with self._condition:
+            return name in self._waiting
+
+    def has_of(self, node: str) -> bool:
+        """Whether any of that node is not."""
+        with self._condition:
+            return any(_node_of(name) == node for name in self._waiting)
+
+    def elsewhere(self, node: str) -> str | None:
+        """Why that node's files stay here.  Blocks; raises `BucketError`."""
+        return self._elsewhere(node)
 
     def safe_lsn(self, made: int) -> int:
         """Up to which lsn all is in the bucket, when there are files up to lsn *made*."""
@@ -292,7 +308,9 @@ class Uploads:
                 return
             one = self._put(name, begun)
         except Conflict as why:
-            self._set_aside(name, str(why), self.conflicts)
+            brought = self._brought(_node_of(name)) and not isinstance(why, Unfit)
+            among = self.stuck if brought else self.conflicts
+            self._set_aside(name, str(why), among)
         except BucketError as why:
             self._failed(name, str(why), begun)
         except _Gone as why:

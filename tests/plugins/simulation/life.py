@@ -215,6 +215,7 @@ class Life:
             self.strands = self.strands or orphan.problem is not None
             self._tell_of(orphan.node, orphan.losses, orphan.repairs)
         self.journal = CountedJournal(opened.journal, world.bounds)
+        self.arrivals = opened.arrivals
         memories: dict[str, Memory] = {}
         if settings.remembering:
             memories["ledger"] = self.ledger
@@ -257,6 +258,7 @@ class Life:
             disk=self.disk,
             files=Finder(directories, self.node, retained=True),
             address=lambda _: "127.0.0.1:1",
+            arrivals=self.arrivals,
         )
 
     def _recovered(self, stored: Stored) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,12 +33,11 @@ from gateway.sdk.forwarding import (
     data,
     encode,
 )
-from gateway.sdk.protocol import Unusable
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.testing import FakeConnection
-from gateway.testing.plugins import FakeDaemon, lend, listener_of
+from gateway.testing.plugins import FakeDaemon, listener_of
 from gateway_testkit.settings import options_of, settings
 
 HELLO = encode(Hello(0, "shop"))
@@ -569,12 +567,27 @@ def test_the_plug_in(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_spool_in_a_bucket(tmp_path: Path) -> None:
-    """Files are not taken into one; that is said when the port is to be opened."""
-    listener = settings(Options)
-    context = replace(lend(protocol, tmp_path, [listener]), arrivals=None)
-    with pytest.raises(Unusable, match=r"not where spool\.directory is a bucket"):
-        list(protocol.service(context).ports(listener))
+def test_a_spool_in_a_bucket(hub: Hub) -> None:
+    """What waits to be there is not told, and the next files come meanwhile; all are told
+    in order, and no more once the line is lost.
+    """
+    waiting: set[str] = set()
+    hub.arrivals.is_settled = lambda name: name not in waiting  # type: ignore[method-assign]
+    files = [Sent(1), Sent(4), Sent(7)]
+    waiting |= {files[0].name, files[2].name}
+    edge = hub.connect(HELLO, LIFE)
+    edge.heard()
+    edge.say(*(frame for one in files for frame in whole(one)))
+    assert len(hub.files) == 3
+    hub.clock.advance(1)
+    assert edge.heard() == []
+    waiting.remove(files[0].name)
+    hub.clock.advance(1)
+    assert edge.heard() == [Stored(one.name, A, 3) for one in files[:2]]
+    edge.connection.lose()
+    waiting.clear()
+    hub.clock.advance(1)
+    assert edge.heard() == []
 
 
 @pytest.mark.parametrize("proved", [False, True])

@@ -1,0 +1,174 @@
+"""Files of other gateways, where the spool is a bucket: they go there as our own do, and who
+brings them is told when the hub's own senders would be.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from bucket_node import Node, uploads_of
+from forwarded import A, B, Sent
+from gateway.sdk.arrivals import Unwelcome
+from gateway.sdk.forwarding import Life
+from gateway.store.arrivals import Arrivals
+from gateway.store.bucket import BucketError
+from gateway.store.spool import uploads
+from gateway_testkit.bucket import MemoryBucket
+
+pytestmark = pytest.mark.usefixtures("short_pauses")
+
+
+def arrivals_of(node: Node) -> Arrivals:
+    return node.storage._opened.arrivals
+
+
+def bring(node: Node, *files: Sent, by: str = A) -> None:
+    bringing = arrivals_of(node).bring(Life("edge", by), "shop")
+    for one in files:
+        if bringing.begin(one.at(0)):
+            bringing.write([one.data])
+            bringing.finish()
+    bringing.close()
+
+
+def has(bucket: MemoryBucket, *files: Sent) -> bool:
+    return all(bucket.objects.get(one.name) == one.data for one in files)
+
+
+@pytest.mark.parametrize("ack", ["journal", "spool"])
+def test_files_go_on_to_the_bucket(
+    tmp_path: Path, bucket: MemoryBucket, ack: str
+) -> None:
+    """As they came, beside the hub's own; copies are in its archive."""
+    node = Node(tmp_path, bucket, ack=ack).start()
+    files = Sent(1, 200), Sent(201), Sent(204)
+    bring(node, *files)
+    node.sent(b"a")
+    node.reactor.run(lambda: uploads_of(node).uploaded == 4)
+    assert has(bucket, *files)
+    assert all((tmp_path / "archive" / one.name).exists() for one in files)
+    assert all(arrivals_of(node).is_settled(one.name) for one in files)
+    assert len([*bucket.list("events-gw-")]) == 1
+    node.stop()
+
+
+def test_nobody_is_told_before_it_is_in_the_bucket(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """With `ack: spool`: not of a file, nor by the position of a connection that comes."""
+    node = Node(tmp_path, bucket).start()
+    bucket.away()
+    bring(node, Sent(1))
+    node.reactor.run(lambda: uploads_of(node).why)
+    assert not arrivals_of(node).is_settled(Sent(1).name)
+    with pytest.raises(BlockingIOError, match="not in the bucket yet"):
+        arrivals_of(node).bring(Life("edge", A), "shop")
+    bucket.back()
+    node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
+    assert has(bucket, Sent(1))
+    assert arrivals_of(node).bring(Life("edge", A), "shop").last == {A: 3}
+    node.stop()
+
+
+def test_a_bucket_that_is_away(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """With `ack: journal` the hub's disk is what its own senders have: files are told then,
+    as far as its spool has room, and go to the bucket later, also after a kill.
+    """
+    node = Node(tmp_path, bucket, ack="journal", max_bytes=Sent(1).file.bytes).start()
+    bucket.away()
+    bring(node, Sent(1))
+    assert arrivals_of(node).is_settled(Sent(1).name)
+    node.reactor.run(lambda: arrivals_of(node).why_not(1))
+    node.stop()
+    bucket.back()
+    again = Node(tmp_path, bucket, ack="journal").start()
+    again.reactor.run(lambda: has(bucket, Sent(1)))
+    bring(again, Sent(1))
+    assert not (tmp_path / "spool" / Sent(1).name).exists()
+    again.stop()
+
+
+def test_a_kill_before_it_has_its_name(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """The start places it, and it goes on."""
+    node = Node(tmp_path, bucket, ack="journal").start()
+    bucket.away()
+    bring(node, Sent(1))
+    node.stop()
+    record = arrivals_of(node).nodes["edge"]
+    spool = tmp_path / "spool"
+    (spool / Sent(1).name).rename(spool / record.placing)
+    bucket.back()
+    again = Node(tmp_path, bucket, ack="journal").start()
+    again.reactor.run(lambda: has(bucket, Sent(1)))
+    again.stop()
+
+
+def test_two_lives_with_one_name(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later file waits until the job has taken the earlier one out of the bucket, and
+    holds neither the hub's senders nor other files back.
+    """
+    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
+    node = Node(tmp_path, bucket, ack="journal").start()
+    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
+    bring(node, one)
+    node.reactor.run(lambda: uploads_of(node).uploaded)
+    bring(node, other, Sent(4, by=B), by=B)
+    node.reactor.run(lambda: has(bucket, Sent(4, by=B)))
+    node.sent(b"a")
+    node.reactor.run(uploads_of(node).stuck.snapshot)
+    assert "is there with other bytes" in (uploads_of(node).problem or "")
+    assert uploads_of(node).conflicts.snapshot() == {}
+    assert has(bucket, one)
+    del bucket.objects[one.name]
+    node.reactor.run(lambda: has(bucket, other))
+    node.stop()
+
+
+def test_a_node_that_is_served_elsewhere(tmp_path: Path) -> None:
+    """Its lsns are another gateway's in that bucket: none of its files is taken; while that
+    is not known, nobody is told anything.
+    """
+
+    class Onward:
+        why: str | None = "node edge is served by another"
+
+        def add(self, name: str) -> None: ...
+        def has(self, name: str) -> bool:
+            return False
+
+        def has_of(self, node: str) -> bool:
+            return False
+
+        def elsewhere(self, node: str) -> str | None:
+            if self.why is None:
+                raise BucketError("503")
+            return self.why
+
+    node = Node(tmp_path, None)
+    arrivals, onward = arrivals_of(node), Onward()
+    arrivals.watch(lambda _: None, lambda: 0, onward)
+    with pytest.raises(Unwelcome, match="served by another") as refused:
+        arrivals.bring(Life("edge", A), "shop")
+    assert refused.value.code == 403
+    onward.why = None
+    with pytest.raises(BucketError):
+        arrivals.bring(Life("edge", A), "shop")
+    assert arrivals.nodes == {}
+
+
+def test_the_rows_are_the_edges(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """What is in the bucket says whose it is; nothing of the hub's name is in it."""
+    node = Node(tmp_path, bucket).start()
+    bring(node, Sent(1))
+    node.reactor.run(lambda: has(bucket, Sent(1)))
+    rows = pq.read_table(io.BytesIO(bucket.objects[Sent(1).name])).to_pylist()
+    assert [(row["node"], row["lsn"]) for row in rows] == [
+        ("edge", 1), ("edge", 2), ("edge", 3),
+    ]  # fmt: skip
+    node.stop()
