@@ -113,12 +113,13 @@ class Observer(Protocol):
 
 @define(eq=False, slots=False)
 class Inquiry:
-    """Asks a hub whether it is there, and no more: *welcomed* is called if so.
+    """Asks a hub whether it is there and takes files of *life*: *welcomed* is called if so.
 
     Implements `gateway.sdk.outgoing.User`.
     """
 
     _hello: Hello
+    _life: Life
     _welcomed: Callable[[], None]
 
     _stream: Stream | None = field(default=None, init=False)
@@ -142,14 +143,22 @@ class Inquiry:
             return
         self._frames.feed(data)
         try:
-            answer = self._frames.next()
+            while not self._over and (answer := self._frames.next()) is not None:
+                self._answered(answer)
         except Refusal:
             self.end()
-            return
-        if answer is not None:
-            self.end()
-            if isinstance(answer, Welcome):
-                self._welcomed()
+
+    def _answered(self, answer: forwarding.Message | bytes) -> None:
+        match answer:
+            case Welcome():
+                assert self._stream is not None
+                self._stream.send(encode(self._life))
+            case Word():
+                """It is there, and may have no room: its position comes all the same."""
+            case _:
+                self.end()
+                if isinstance(answer, Position):
+                    self._welcomed()
 
     def closed(self, why: Failure) -> None:
         """See `User`."""
@@ -192,8 +201,9 @@ class Connection:
     """All that were, by node, …"""
     _positions: dict[str, Position] = field(factory=dict, init=False)
     """… and the answers to the first of each."""
-    _unasked: list[str] | None = field(default=None, init=False)
-    """Nodes of which only the archive has files; None: not looked yet."""
+    _archive: dict[str, list[Waiting]] = field(factory=dict, init=False)
+    """What the archive had after the first look into the spool, by node: of those that the
+    hub was not asked about.  What has come there since, went over from here."""
     _queue: deque[Waiting] = field(factory=deque, init=False)
     """What is next."""
     _sent: deque[Outgoing] = field(factory=deque, init=False)
@@ -305,9 +315,9 @@ class Connection:
         # In that order: a file goes from the spool to the archive, and may do so now, where
         # a connection to another hub was there before.
         self._queue = deque(await self._in_spool())
-        self._put_before(
-            await self._in_thread(files.in_archive_behind, files.node, position.last)
-        )
+        self._archive = await self._in_thread(files.in_archive)
+        own = self._archive.pop(files.node, [])
+        self._put_before(await self._in_thread(files.lacked, own, position.last))
         if self._over is not None:  # meanwhile
             raise self._over
         own = [one for one in self._queue if one.named.node == files.node]
@@ -341,18 +351,14 @@ class Connection:
         if new:
             self._queue.extend(new)
             return
-        if self._unasked is None:
-            self._unasked = await self._in_thread(self._files.in_archive_of_others)
         seconds = _LOOK_SECONDS
-        for node in [one for one in self._unasked if not self._is_held(one)]:
-            self._unasked.remove(node)
-            if node in self._lives:
-                continue
+        for node in [one for one in self._archive if not self._is_held(one)]:
             life = await self._in_thread(self._files.life_of, node, "")
-            if life.incarnation:
+            if life.incarnation and node not in self._lives:
                 await self._first_of(life)
                 seconds = _ASK_SECONDS
                 break
+            del self._archive[node]
         await self._pause(seconds)
 
     async def _first_of(self, life: Life, *then: Waiting) -> bool:
@@ -360,9 +366,8 @@ class Connection:
         go before *then*.
         """
         position = await self._announce(life)
-        behind = await self._in_thread(
-            self._files.in_archive_behind, life.node, position.last
-        )
+        archived = self._archive.pop(life.node, [])
+        behind = await self._in_thread(self._files.lacked, archived, position.last)
         if behind:
             self._queue.extendleft(then)
             self._put_before(behind)

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -105,12 +105,23 @@ class ForwardedFiles:
                 turns.append((rank // _IN_TURN, one))
         return [one for _, one in sorted(turns, key=lambda each: each[0])]
 
-    def in_archive_behind(self, node: str, last: Mapping[str, int]) -> list[Waiting]:
-        """Those of a node in the archive that a hub lacks which has these."""
+    def in_archive(self) -> dict[str, list[Waiting]]:
+        """All that is in the archive, by node.  It may be much: a region has it listed once
+        for all its edges.
+        """
+        found: dict[str, list[Waiting]] = {}
+        for one in self._waiting(self._directories.archive):
+            found.setdefault(one.named.node, []).append(one)
+        return found
+
+    def lacked(
+        self, archived: Iterable[Waiting], last: Mapping[str, int]
+    ) -> list[Waiting]:
+        """Those of a node's that a hub lacks which has these."""
         least = min(last.values(), default=0)
         return [
             one
-            for one in self._waiting(self._directories.archive, node)
+            for one in archived
             if one.named.last > least
             and one.named.last > last.get(self._given_by(one) or "", 0)
         ]
@@ -125,16 +136,6 @@ class ForwardedFiles:
             return digests.said(_footer_of(opened, waiting.path), incarnation.KEY)
         return None
 
-    def in_archive_of_others(self) -> list[str]:
-        """The nodes that have brought what is in the archive."""
-        return sorted(
-            {
-                one.named.node
-                for one in self._waiting(self._directories.archive)
-                if one.named.node != self.node
-            }
-        )
-
     def life_of(self, node: str, by: str) -> Life:
         """What a hub is told before files of a node come, of which incarnation *by* has
         given the first: "" if none comes yet.
@@ -147,15 +148,11 @@ class ForwardedFiles:
         own = self.incarnation
         return Life(node, own.id, own.earlier[-_MOST_EARLIER:])
 
-    def _waiting(self, directory: Path, only: str | None = None) -> list[Waiting]:
+    def _waiting(self, directory: Path) -> list[Waiting]:
         found: list[Waiting] = []
         ours: dict[str, bool] = {}
-        begin = "events-" if only is None else f"events-{only}-"
         for name in self._disk.names(directory):
-            if not name.startswith(begin):  # of many thousands, quickly
-                continue
-            named = parse_file_name(name)
-            if named is None or (only is not None and named.node != only):
+            if (named := parse_file_name(name)) is None:
                 continue
             if named.node not in ours:
                 ours[named.node] = self._is_ours(named.node)

@@ -242,7 +242,8 @@ class Forwarder:
         self._ask_no_more()
         self._asked_at = self._reactor.seconds()
         for at, to in enumerate(self._settings.hubs[: self._at]):
-            inquiry = Inquiry(self._hello, partial(self._is_back, at))
+            life = self._files.life_of(self._files.node, "")
+            inquiry = Inquiry(self._hello, life, partial(self._is_back, at))
             asked = maybeDeferred(
                 self._connect, self._reactor, to, self._settings, inquiry
             )

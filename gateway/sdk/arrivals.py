@@ -79,6 +79,11 @@ class Arrivals(Protocol):
     events: int
     """… and events."""
 
+    def open(self) -> None:
+        """Before any are taken: no other gateway takes some into this spool.  Blocks; raises
+        `sdk.protocol.Unusable`, OSError.
+        """
+
     @property
     def waiting(self) -> int:
         """So many files, of all nodes, wait for whoever reads the spool."""

@@ -39,8 +39,10 @@ from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.disk import Disk, File
 from gateway.sdk.forwarding import Begun, Life
 from gateway.sdk.forwarding import File as Brought
+from gateway.sdk.protocol import Unusable
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
+from gateway.store.lock import Lock, Locked, lock_file
 from gateway.store.names import Named, parse_file_name
 from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
@@ -139,9 +141,23 @@ class Arrivals:
         self._why_not: Callable[[int], str | None] = lambda _: None
         self._files: Callable[[], int] = lambda: 0
         self._onward: Onward | None = None
+        self._spool_lock: Lock | None = None
         self._waits = False
         self.files = self.bytes = self.events = 0
         """That have arrived since the start."""
+
+    def open(self) -> None:
+        """See `sdk.arrivals.Arrivals`."""
+        self._disk.make_directory(self._directories.spool)
+        try:
+            self._spool_lock = lock_file(
+                self._directories.spool / ".arrivals", f"gateway {self._node}"
+            )
+        except Locked as why:
+            raise Unusable(
+                f"{why}, which takes files of others into it; they would be in each "
+                "other's way: give this one another spool.directory"
+            ) from None
 
     def watch(
         self,

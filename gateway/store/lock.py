@@ -62,6 +62,21 @@ def lock(path: Path, what: str) -> Lock:
     return held
 
 
+def lock_file(path: Path, what: str) -> Lock:
+    """Likewise a file alone, in a directory that others may use."""
+    held = Lock()
+    try:
+        file = held.take(path, os.O_RDWR | os.O_CREAT)
+    except OSError as why:
+        held.release()
+        if isinstance(why, BlockingIOError):
+            raise Locked(_in_use(path)) from None
+        raise
+    os.ftruncate(file, 0)
+    os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
+    return held
+
+
 def holder(path: Path) -> str | None:
     """Who has the directory of *path*, as `Locked` says it; None: nobody.  Raises OSError."""
     if not path.parent.exists() or not is_locked(path.parent):

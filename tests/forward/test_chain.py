@@ -165,6 +165,30 @@ def test_what_an_edge_brought_is_known_no_more(region: Region) -> None:
     assert region.waiting() == []
 
 
+def test_the_archive_is_listed_once(region: Region) -> None:
+    """Of a thousand edges it is long: after a reconnect all share one listing, and a hub that
+    has come back older is brought what it lacks of each.
+    """
+    edges = {name: files(name) for name in ("shop-2", "shop-3", "shop-4")}
+    for name, sent in edges.items():
+        region.bring(*sent, node=name)
+        for one in sent:
+            (region.edge.spool / one.name).rename(region.edge.archive / one.name)
+    names, listed = region.disk.names, []
+
+    def counted(directory: Path) -> list[str]:
+        listed.append(directory)
+        return names(directory)
+
+    region.disk.names = counted  # type: ignore[method-assign]
+    region.forwarder.start(0)
+    region.run(10)
+    assert region.hub.files() == as_bytes(
+        *(one for sent in edges.values() for one in sent)
+    )
+    assert listed.count(region.edge.archive) == 1
+
+
 def test_a_name_that_begins_as_another(region: Region) -> None:
     """Of a hub that comes back older each of the two gets its own."""
     other = files("shop-2")
@@ -172,8 +196,8 @@ def test_a_name_that_begins_as_another(region: Region) -> None:
     region.bring(*other, node="shop-2")
     for sent in (*SHOP, *other):
         (region.edge.spool / sent.name).rename(region.edge.archive / sent.name)
-    archived = region.forwarder._files.in_archive_behind
-    assert [one.path.name for one in archived("shop", {})] == [*as_bytes(*SHOP)]
+    archived = region.forwarder._files.in_archive()
+    assert [one.path.name for one in archived["shop"]] == [*as_bytes(*SHOP)]
     region.forwarder.start(0)
     region.run(10)
     assert region.hub.files() == as_bytes(*SHOP, *other)

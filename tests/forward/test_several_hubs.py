@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from edges import ALL, FILES, Hub, Pair
 from forwarded import A, Sent
 from gateway.config.model import Forward
+from gateway.sdk.forwarding import Life
 from gateway_testkit.settings import options_of
 
 FIRST, SECOND, THIRD = (f"tcp://hub-{number}:7410" for number in (1, 2, 3))
@@ -124,6 +125,30 @@ def test_a_hub_that_is_there_and_refuses(several: Several) -> None:
     assert not several.forwarder.hub.denied
 
 
+def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
+    """It says welcome, and another one brings the node there: the next one keeps the files,
+    however often the first is asked, until that is over.
+    """
+    first = several.hubs[FIRST]
+    first.arrivals.bring(Life("edge", A), "other").close()
+    several.cut()
+    several.publish(*FILES[:3])
+    several.run(40)
+    assert several.forwarder.hub.place == 2
+    before = several.forwarder.connections
+    several.run(120)
+    several.publish(FILES[3])
+    several.run(5)
+    assert several.forwarder.hub.place == 2
+    assert several.forwarder.connections == before
+    assert several.hubs[SECOND].files() == ALL
+    (first.directories.arrivals / "edge").unlink()
+    first.restart()
+    several.run(40)
+    assert several.forwarder.hub.place == 1
+    assert first.files() == ALL
+
+
 def test_a_file_that_one_may_have(several: Several) -> None:
     """It has it, and could not say so: the next one gets it, too, and each has it once."""
     several.cuts = iter([(float("inf"), 150)])
@@ -157,7 +182,7 @@ def test_a_crash_between_two_renames(several: Several) -> None:
     assert several.hubs[FIRST].files() == ALL
 
 
-@pytest.mark.parametrize("moment", ["in_archive_behind", "in_spool", "look_at"])
+@pytest.mark.parametrize("moment", ["in_archive", "in_spool", "look_at"])
 @pytest.mark.parametrize("after", [False, True])
 def test_renames_that_take_their_time(
     several: Several, moment: str, *, after: bool

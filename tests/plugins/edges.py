@@ -295,7 +295,7 @@ class Pair:
     def run(self, seconds: float = 5.0) -> None:
         """Time goes by."""
         for _ in range(int(seconds * 10)):
-            for line in self.lines[-3:]:
+            for line in [one for one in self.lines if not one.cut_off][-3:]:
                 line.pump()
             self.clock.advance(0.1)
 

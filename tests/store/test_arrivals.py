@@ -20,6 +20,7 @@ from gateway.event import SCHEMA_VERSION_KEY
 from gateway.sdk.arrivals import Bringing, Unwelcome
 from gateway.sdk.disk import Disk
 from gateway.sdk.forwarding import File, Life
+from gateway.sdk.protocol import Unusable
 from gateway.store import arrivals
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
@@ -145,6 +146,19 @@ def test_what_comes_to_another_gateway_stays(
     Arrivals("other", other, RealDisk(), told.append).recover()
     assert all(path.exists() for path in hidden)
     assert public(directories) == told == []
+
+
+def test_two_hubs_in_one_spool(make: Callable[..., Arrivals]) -> None:
+    """Each would take what the other has half, and put it out of place: the second one is
+    refused, and takes its place once the first one is gone.
+    """
+    first, second = make(), make()
+    first.open()
+    with pytest.raises(Unusable, match=r"is in use by gateway hub, pid .*other's way"):
+        second.open()
+    assert first._spool_lock is not None
+    first._spool_lock.release()
+    second.open()
 
 
 def test_another_file_takes_the_place_of_a_part(

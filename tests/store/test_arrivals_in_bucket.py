@@ -130,6 +130,24 @@ def test_two_lives_with_one_name(
     node.stop()
 
 
+def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
+    """What came to both is there once, so that a job has each event once, whichever of them
+    has its file first.
+    """
+    one = Node(tmp_path / "one", bucket, ack="journal").start()
+    other = Node(tmp_path / "other", bucket, ack="journal").start()
+    bring(one, Sent(1), Sent(4))
+    one.reactor.run(lambda: uploads_of(one).uploaded == 2)
+    bring(other, Sent(1), Sent(4), Sent(7))
+    other.reactor.run(lambda: uploads_of(other).uploaded == 3)
+    assert uploads_of(other).problem is None
+    assert [each.name for each in bucket.list("events-")] == [
+        Sent(lsn).name for lsn in (1, 4, 7)
+    ]
+    one.stop()
+    other.stop()
+
+
 def test_a_node_that_is_served_elsewhere(tmp_path: Path) -> None:
     """Its lsns are another gateway's in that bucket: none of its files is taken; while that
     is not known, nobody is told anything.

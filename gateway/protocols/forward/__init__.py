@@ -91,6 +91,7 @@ class _Service(Service):
 
         context = self._context
         if self._turns is None:
+            context.arrivals.open()
             self._turns = Turns(self._in_thread)
         yield Port(
             accept=accept(
