@@ -156,6 +156,13 @@ class Live:
         """Of the first event that no job has begun with."""
         return self._pending[0].lsn if self._pending else self.durable_lsn + 1
 
+    @property
+    def _job_bytes(self) -> int:
+        """What is begun with at once: elements of it for all queries, each with a copy,
+        have room, or whoever is quick would lose them before they could be taken.
+        """
+        return min(_JOB_BYTES, self._ring_bytes // (4 * max(len(self._rings), 1)))
+
     # -- making elements ------------------------------------------------------------
 
     def _more(self) -> None:
@@ -171,7 +178,7 @@ class Live:
             return
         job: list[Stored] = []
         size = 0
-        while self._pending and (not job or size < _JOB_BYTES):
+        while self._pending and (not job or size < self._job_bytes):
             stored = self._pending.popleft()
             job.append(stored)
             size += _cost(stored)
@@ -225,7 +232,7 @@ class Live:
         self._wake()
 
     def _continue(self, _: object) -> None:
-        pause = 0 if self._size >= _JOB_BYTES else _PAUSE_SECONDS
+        pause = 0 if self._size >= self._job_bytes else _PAUSE_SECONDS
         self._clock.callLater(pause, self._work)
 
     def _failed(self, why: Failure) -> None:
@@ -286,7 +293,7 @@ class TapSource:
         try:
             first = follower.gap
         except Lagged:
-            return self.skip()
+            return self.skip() or follower.take(most, self._begin)
         missed = None
         if first is not None:
             missed = self._gap(follower.lsn, first - 1)

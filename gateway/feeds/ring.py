@@ -29,8 +29,7 @@ class Lagged(Exception):
 class Chunk:
     """Elements of the events from lsn `first` to before `end` that a query wants."""
 
-    __slots__ = ("_shared", "begun", "elements", "end", "first", "lasts", "size",
-                 "waiting")  # fmt: skip
+    __slots__ = ("_shared", "elements", "end", "first", "lasts", "size", "waiting")
 
     def __init__(
         self, first: int, end: int, elements: Sequence[bytes], lasts: Sequence[int]
@@ -44,8 +43,6 @@ class Chunk:
         copies = 2 if whole.largest <= _ENCODED_BYTES else 1
         self.size = copies * whole.octets + _OVERHEAD * len(elements)
         """Bytes of memory, with the messages that followers share."""
-        self.begun = False
-        """A follower took of it."""
         self.waiting = 0
         """Followers that have not passed it."""
         self._shared = 0, len(elements), whole
@@ -80,26 +77,29 @@ class Ring:
         self._more = more
         self._chunks: deque[Chunk] = deque()
         self._gone = 0
-        """How many chunks there were before the first that is here."""
+        """How many chunks there were before the first that is here, …"""
+        self._begun = 0
+        """… and up to the last that a follower took of, …"""
+        self._untaken = 0
+        """… and the bytes of those behind it."""
 
     @property
     def hungry(self) -> bool:
-        """Its followers take what there is."""
-        left = self._ahead
-        for chunk in reversed(self._chunks):
-            if chunk.begun or left <= 0:
-                break
-            left -= chunk.size
-        return left > 0 and not self.asleep
+        """Whoever is first of its followers takes what there is."""
+        return self._untaken < self._ahead and not self.asleep
 
-    def wanted(self, chunk: Chunk | None) -> None:
-        """A follower takes of this chunk, or waits for the next."""
-        if chunk is not None:
-            if chunk.begun:
-                return
-            chunk.begun = True
-        self.asleep = False
-        self._more()
+    def wanted(self, number: int) -> None:
+        """A follower takes of the chunk of this number, or waits for it."""
+        if number >= self._begun:
+            self._begin(number + 1)
+            self.asleep = False
+            self._more()
+
+    def _begin(self, number: int) -> None:
+        """All chunks before this one are begun."""
+        while self._begun < min(number, self._gone + len(self._chunks)):
+            self._untaken -= self._chunks[self._begun - self._gone].size
+            self._begun += 1
 
     def add(self, chunk: Chunk) -> None:
         """The next chunk.  A hole before it is one that followers will notice."""
@@ -113,10 +113,11 @@ class Ring:
             chunk.waiting = len(self.followers)
             self._chunks.append(chunk)
             self.bytes += chunk.size
+            self._untaken += chunk.size
 
     def drop(self) -> None:
         """Forget the oldest chunk, whoever still wants it; all, if nobody took of it."""
-        if self._chunks[0].begun:
+        if self._gone < self._begun:
             self._forget()
         else:
             self.sleep(self.end)
@@ -124,11 +125,11 @@ class Ring:
     def sleep(self, end: int) -> None:
         """Leave out what nobody took of, and all before lsn *end*."""
         self.asleep = True
-        while self._chunks and not self._chunks[-1].begun:
+        while self._begun < self._gone + len(self._chunks):
             self.bytes -= self._chunks.pop().size
-        behind = self._gone + len(self._chunks)
+        self._untaken = 0
         for follower in self.followers:
-            follower.number = min(follower.number, behind)
+            follower.number = min(follower.number, self._begun)
         self.since = self.end = max(self.end, end)
 
     def enter(self, follower: Follower) -> None:
@@ -162,6 +163,7 @@ class Ring:
             self._forget()
 
     def _forget(self) -> None:
+        self._begin(self._gone + 1)
         self.bytes -= self._chunks.popleft().size
         self._gone += 1
 
@@ -197,7 +199,7 @@ class Follower:
         while True:
             chunk = ring.at(self.number)
             if most:
-                ring.wanted(chunk)
+                ring.wanted(self.number)
             if chunk is None:
                 break
             lasts = chunk.lasts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import repeat
+from itertools import compress, product, repeat
 from typing import Any
 
 import msgspec
@@ -115,6 +115,84 @@ def test_a_slow_tap(make_world: Callable[..., Any], shape: str) -> None:
     assert slow.lsns == [*range(1, first), *range(last + 1, 502)]
     assert last == 500
     assert world.live.skipped == last - first + 1
+
+
+def test_who_stands_still_costs_the_quick_of_the_same_query_nothing(
+    make_world: Callable[..., Any],
+) -> None:
+    """Also where it came first, and has not taken what was there before the others came."""
+    world = make_world(ring_bytes=30_000)
+    idle = world.subscribe("tap")
+    world.commit(2)
+    world.settle()
+    quick = world.subscribe("tap")
+    quick.want(UNBOUNDED)
+    for _ in range(50):
+        world.commit(10)
+        world.settle()
+        assert world.live.held_bytes <= 30_000
+    assert (quick.lsns, quick.gaps) == (list(range(3, 503)), [])
+    idle.want(UNBOUNDED)
+    assert idle.gaps == [(1, 502)]
+
+
+def test_room_is_made_where_only_the_first_of_two_stands_still(
+    make_world: Callable[..., Any],
+) -> None:
+    """For another query, whose elements are few beside what the two share."""
+    world = make_world(ring_bytes=30_000)
+    good, other = (
+        Origin(name, "one", "s", "192.0.2.1:1") for name in ("good", "other")
+    )
+    world.origins = repeat(good)
+    idle = world.subscribe("tap?protocol=good")
+    world.commit(2)
+    world.settle()
+    quick = world.subscribe("tap?protocol=good")
+    quick.want(UNBOUNDED)
+    world.commit(25)
+    world.settle()
+    last = world.subscribe("tap?protocol=other")
+    last.want(UNBOUNDED)
+    world.origins = repeat(other)
+    world.commit(26)
+    world.settle()
+    assert world.live.held_bytes <= 30_000
+    assert (quick.lsns, last.lsns) == (list(range(3, 28)), list(range(28, 54)))
+    idle.want(UNBOUNDED)
+    assert idle.gaps == [(1, 53)]
+
+
+def test_many_who_are_quick_lose_nothing(make_world: Callable[..., Any]) -> None:
+    """However much there is at once for the queries that they have."""
+    world = make_world()
+    world.origins = repeat(Origin("good", "one", "s", "192.0.2.1:1"))
+    said = ("protocol=good", "listener=one", "kind=data")
+    queries = ["&".join(compress(said, which)) for which in product((0, 1), repeat=3)]
+    taps = [world.subscribe(f"tap?{query}") for query in queries]
+    for tap in taps:
+        tap.want(UNBOUNDED)
+    world.commit(*[500] * 8)
+    world.settle()
+    assert [len(tap.elements) for tap in taps] == [4000] * 8
+
+
+def test_one_that_left_out_nothing_it_wanted_goes_on(
+    make_world: Callable[..., Any],
+) -> None:
+    """What was before it began it may lose, and is not told; what is new it gets."""
+    world = make_world(ring_bytes=10_000)
+    other = world.subscribe("tap")
+    other.want(1)
+    for _ in range(6):
+        world.commit(10)
+    tap = world.subscribe("tap")
+    world.settle()
+    tap.want(UNBOUNDED)
+    for _ in range(3):
+        world.commit(2)
+        world.settle()
+    assert (tap.lsns, tap.gaps) == ([61, 62, 63, 64, 65, 66], [])
 
 
 def test_a_journal_that_is_too_quick(make_world: Callable[..., Any]) -> None:
