@@ -39,6 +39,17 @@ def anchors(page: Path) -> set[str]:
     return {heading.strip().replace(" ", "-") for heading in kept}
 
 
+@pytest.mark.parametrize("package", ["audit", "spark", "store"])
+def test_a_package_says_what_each_module_is(package: str) -> None:
+    """Who looks for something reads one page, and nothing is left out of it, or gone."""
+    folder = ROOT / "gateway" / package
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or ""
+    named = re.findall(r"^    ([a-z0-9_]+) +[^ =]\w* ", said, re.MULTILINE)
+    there = {path.stem for path in folder.glob("[!_]*.py")}
+    there |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert sorted(named) == sorted(there)
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_every_protocol_has_the_same_page(protocol: str) -> None:
     """Who knows one page finds the way in the others."""

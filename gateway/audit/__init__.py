@@ -7,13 +7,20 @@ The gateway and the Spark job may be at work meanwhile.
 
     ranges   sets of lsns
     counts   how often each lsn was seen
+    sites    where one audit looks: directories, buckets, tables, gateways
     lake     the tables
+    sinks    … of whichever sink the job has
+    remote   … in object storage
+    variant  strings out of a VARIANT
     files    journal segments and spool files
     bucket   those that are in a bucket
     look     all of them, as one look finds them
     judge    what it found, against what each node has to have
     proof    looks until nothing has moved meanwhile, and what is known of faults
     payloads the payloads, by the digests of their files
+    content  events that their sender sent twice
+    acknowledged  those that senders had acknowledged
+    verify   spool files alone: what `gateway spool verify` does
     chain    the files, by the links between them
     incarnations  who gave which lsns, and who knows where each of them ended
     report   what was found

@@ -1,27 +1,59 @@
 """Durable storage of one node: journal, spool of Parquet files, checkpoints.
 
-storage     all of it, as the daemon runs it
-opening     recovery at a start, step by step
-journal     the write-ahead log
-spool       Parquet files for Spark
-checkpoint  what protocols remember beside their events
-finder      which file holds an event
-mark        how far a node had come, for when the journal ends too early
-incarnation which copy of a node's journal gave an lsn
-lineage     whether somebody else gave lsns of this node
-digests     of payloads and of files: the chain
-lake        what the Spark job says that the tables have
-orphans     what nodes with another name left
-claim       which gateway has a node's name in a bucket
-word        what the bucket says of that, and whose files come too late
-uploading   what has to be known before anything is put there
-in_bucket   what the bucket has that a start does not know of
-owners      whose files are ours in directories that gateways share
-room        of the disk, that is spoken for
-names       of spool files
-statefile   how a small state is read and written
-bursts      gives the system back the memory that a burst took
-shared      what one thread changes and others look through
-machine     the disk, the clocks and the threads: a simulation has its own
-directories, disk, lock, threads
+    storage      all of it, as the daemon runs it
+    opening      recovery at a start, step by step
+    machine      the disk, the clocks and the threads: a simulation has its own
+    journal      the write-ahead log
+    spool        Parquet files for Spark
+    checkpoint   what protocols remember beside their events
+
+Which events there are, and where:
+
+    names        of spool files
+    digests      of payloads and of files: the chain
+    finder       which file holds an event
+    mark         how far a node had come, for when the journal ends too early
+    incarnation  which copy of a node's journal gave an lsn
+    lineage      whether somebody else gave lsns of this node
+    orphans      what nodes with another name left
+    owners       whose files are ours in directories that gateways share
+
+In object storage:
+
+    bucket       what is asked of it
+    s3           … by S3
+    claim        which gateway has a node's name in a bucket
+    word         what the bucket says of that, and whose files come too late
+    uploading    what has to be known before anything is put there
+    in_bucket    what the bucket has that a start does not know of
+    bucket_looks a thread that looks there now and then
+
+Files of other gateways:
+
+    arrivals     takes them
+    promised     whether the rows are those that the name promises
+    pages        how large their pages are when they are unpacked
+    thrift       what their footers would take in memory
+
+What the Spark job, the audit and consumers say:
+
+    lake         what the tables have
+    table_words  how far a node is in a table, by its last commits
+    deleted      what was taken out of the tables on purpose
+    job_word     how far the job is behind a bucket
+    consumers    what jobs of others have read, so that files stay until then
+    audited      what the last audit found
+
+What all of these use:
+
+    directories  where a node has what
+    disk         the operating system's
+    room         of the disk, that is spoken for
+    lock         held by who has a directory
+    threads      on which the disk is waited for
+    statefile    how a small state is read and written
+    bursts       gives the system back the memory that a burst took
+    shared       what one thread changes and others look through
+    removal_clock  by which old things are removed
+    silence      for how long a process of ours got nowhere
 """
