@@ -640,7 +640,10 @@ class Config(Section):
         if self.forward is not None and not forwards:
             yield (
                 ("spool", "after"),
-                f"must be forward, and not {self.spool.after}: files are the hub's then",
+                (
+                    f"must be forward, and not {self.spool.after}: files are the hub's "
+                    "then; a job beside it reads the archive (spool.consumers)"
+                ),
             )
         if forwards and self.spool.bucket is not None:
             yield (

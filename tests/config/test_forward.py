@@ -79,7 +79,10 @@ def test_several_hubs(load: Load) -> None:
         ("spool: {after: forward}", "forward: is required, because spool.after is forward"),
         (
             "forward: {to: 'tls://hub:1'}",
-            "spool.after: must be forward, and not archive: files are the hub's then",
+            (
+                "spool.after: must be forward, and not archive: files are the hub's then; a "
+                "job beside it reads the archive (spool.consumers)"
+            ),
         ),
         (
             "spool: {after: forward, directory: 's3://bucket'}\nforward: {to: 'tls://hub:1'}",

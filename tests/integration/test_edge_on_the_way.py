@@ -1,5 +1,6 @@
 """An edge and its hub while what both go by ends, or is wrong: certificates, a token, the
-clock.  What was acknowledged gets there once, and nobody starts anything again.
+clock; and while a job of one's own reads what goes over.  What was acknowledged gets there
+once, and nobody starts anything again.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def made(
     ours: Pair | None = None,
     token: str = "secret",
     edge: Callable[[Path, dict[str, object]], Daemon] = Daemon,
+    **spool: object,
 ) -> tuple[Daemon, Daemon]:
     """A hub that shows the one certificate, and its edge the other one, if any."""
     port = free_port()
@@ -94,7 +96,7 @@ def made(
     }  # fmt: skip
     return hub, edge(folder / "edge", {
         "node": "edge",
-        "spool": {"after": "forward", "roll_interval": "100ms"},
+        "spool": {"after": "forward", "roll_interval": "100ms", **spool},
         "forward": {"to": f"tls://localhost:{port}", "token": token,
                     "ca": str(authority.ca), **own},
     })  # fmt: skip
@@ -183,6 +185,46 @@ def test_a_token_is_taken_away(tmp_path: Path) -> None:
         edge.config.write_text(text.replace("secret", "another"))
         reload(edge)
         arrives(hub, 2)
+
+
+def test_a_job_beside_it(tmp_path: Path) -> None:
+    """A file stays until the hub has it and until that job has it, whichever is later; while
+    the hub is away nothing goes, however old it is.
+    """
+    authority = Authority(tmp_path / "certificates")
+    hub, edge = made(
+        tmp_path, authority, authority.issue("hub"), consumers=["mine"], retention="1s"
+    )
+    with hub, edge:
+        sends(edge, 1)
+        arrives(hub, 1)
+
+        def held() -> Any:
+            return edge.status()["consumers"]["held_files"]["mine"]
+
+        eventually(lambda: held() == 1, "it is old, and stays for the job")
+        hub.kill()
+        sends(edge, 2)
+        [first] = edge.archive.glob("events-*")
+        done(edge, first.name)
+        eventually(lambda: not first.exists(), "nobody needs it any more")
+        [second] = eventually(
+            lambda: [*edge.spool.glob("events-*")], "it waits for the hub"
+        )
+        done(edge, second.name)  # whatever the job says
+        hub.start()
+        arrives(hub, 2)
+        eventually(lambda: not [*edge.archive.glob("events-*")], "both have it")
+        assert edge.status()["sentence"]
+
+
+def done(edge: Daemon, name: str) -> None:
+    """The job has read a file."""
+    said = run(
+        *(sys.executable, "-m", "gateway.cli", "spool", "done", "mine", name),
+        *("--config", edge.config),
+    )
+    assert said.returncode == 0, said.stdout + said.stderr
 
 
 def reload(daemon: Daemon) -> None:
