@@ -10,7 +10,7 @@ that was heard of it nobody knows, unless it was heard that this was all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,11 +43,13 @@ class Line:
     """Its first lsn."""
     earlier: Mapping[str, int]
     """Those before it, and the first lsn of each; 0 if that is not known."""
+    lost: Collection[str] = ()
+    """Those of these whose end it does not know."""
 
     @classmethod
     def of(cls, this: Incarnation) -> Line:
         """That of a journal."""
-        return cls(this.id, this.since, this.began)
+        return cls(this.id, this.since, this.began, this.lost)
 
     @classmethod
     def told(cls, reached: Reached) -> Line:
@@ -146,7 +148,8 @@ class Lives:
         """Whether somebody knows where it ended, or has it."""
         if not incarnation or incarnation in self.holders:
             return True
-        if self.line(incarnation) is not None:
+        line = self.line(incarnation)
+        if line is not None and incarnation not in line.lost:
             return True
         end = self.ends.get(incarnation)
         return end is not None and end.exact

@@ -410,14 +410,14 @@ class Claim:
         at = self._wall_clock()
         if before is not None and (before.incarnation, before.lsn) == (own.id, lsn):
             at = before.at
-        return Reached(own.id, own.since, lsn, at, life.ack, earlier=own.earlier)
+        return Reached(own.id, own.since, lsn, at, life.ack, earlier=own.whole)
 
     def _ended(self, said: Word) -> dict[str, End]:
         """With how the one before us ended, unless this directory goes on from it."""
         ended, life, before = dict(said.ended), self._life, said.reached
         if life is None:
             return ended
-        mine = (life.own.id, *life.own.earlier)
+        mine = (life.own.id, *life.own.whole)
         for each in mine:  # its disk is back, with all of it
             if each in ended and ended[each].acknowledged <= life.here:
                 del ended[each]

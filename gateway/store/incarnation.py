@@ -5,7 +5,9 @@ in `journal/NODE/incarnation`; the catalog has it in each line, and each spool f
 own metadata.  It belongs to the directory that it was written in: one that was copied,
 moved to another file system or restored from a backup goes on as a new incarnation, which
 knows those before it, and from which lsn on each of them began.  So what an earlier one
-left unpublished is published under that one's id, whoever does it.  Files of an
+left unpublished is published under that one's id, whoever does it.  One that was put back
+as it had been, or has lost its end, goes on as a new one, too, and of the one before nobody
+knows how far it came.  Files of an
 incarnation that a journal does not know were published by another copy under the same
 name.
 
@@ -50,6 +52,9 @@ class Incarnation(msgspec.Struct, frozen=True):
     begins: tuple[int, ...] = ()
     """The first lsn that each of `earlier` may have given here, the last ones' if there are
     fewer; 0 if that is not known, as in files of earlier versions."""
+    lost: tuple[str, ...] = ()
+    """Those of `earlier` that came farther than this directory knows, nobody knows how far;
+    earlier versions do not read it."""
 
     @classmethod
     def new(
@@ -59,7 +64,8 @@ class Incarnation(msgspec.Struct, frozen=True):
         known = {} if before is None else {**before.began, before.id: before.since}
         number, generation = directory
         new = secrets.token_hex(_BYTES)
-        return _knowing(cls(new, since, number, (), generation), known)
+        lost = () if before is None else before.lost
+        return _knowing(cls(new, since, number, (), generation, lost=lost), known)
 
     def lives_in(self, directory: tuple[int, int]) -> bool:
         """Whether it is that of this directory, as far as can be told."""
@@ -86,6 +92,11 @@ class Incarnation(msgspec.Struct, frozen=True):
             return self.id
         began = [each for each, first in self.began.items() if 0 < first <= lsn]
         return began[-1] if began else ""
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Those of `earlier` that it vouches for."""
+        return tuple(each for each in self.earlier if each not in self.lost)
 
     def knows(self, other: str) -> bool:
         """Whether what has this id was published here, or before; earlier versions of the

@@ -54,6 +54,10 @@ _FORGOT = (
     "more: it is an older copy, or its disk has lost what it synced.  It goes on as {this}, "
     "from lsn {first} on"
 )
+_END_UNKNOWN = (
+    ".  What was acknowledged since and is in no file is lost, and nobody knows how much "
+    "that is: `gateway audit` says so until it is accepted"
+)
 
 _LOST = (
     "{path}: incarnation {before} had acknowledged lsns up to {last} when it wrote that, and "
@@ -163,13 +167,33 @@ def go_on(
     *,
     fenced: int | None = None,
     forgot: bool = False,
+    lost: bool = False,
 ) -> tuple[Incarnation, str | None]:
     """Who goes on from *first_lsn*, and what there is to tell if somebody else began.
 
     *fenced*: the node's name was another gateway's meanwhile, and what *before* puts into
     the bucket behind that lsn is refused, or `word.UNDECIDED`; *forgot*: it has given lsns
-    that this directory does not know.
+    that this directory does not know; *lost*: nobody knows which.
     """
+    this, told = _go_on(
+        before, journal, disk, catalog, first_lsn, fenced=fenced, forgot=forgot
+    )
+    if lost and before is not None:
+        this = msgspec.structs.replace(this, lost=(*this.lost, before.id))
+        told = f"{told}{_END_UNKNOWN}"
+    return this, told
+
+
+def _go_on(
+    before: Incarnation | None,
+    journal: Path,
+    disk: Disk,
+    catalog: Catalog,
+    first_lsn: int,
+    *,
+    fenced: int | None,
+    forgot: bool,
+) -> tuple[Incarnation, str | None]:
     directory = disk.identity(journal)
     if before is not None and before.lives_in(directory):
         if fenced is not None or forgot:

@@ -45,7 +45,7 @@ class Mark(msgspec.Struct, frozen=True):
     incarnation: str = ""
     """Of the journal that had come so far (`gateway.store.incarnation`)."""
     earlier: tuple[str, ...] = ()
-    """Those it knew, oldest first: a journal that is lost knows them no more."""
+    """Those it vouched for, oldest first: a journal that is lost knows them no more."""
     segment: str = ""
     """The file name of the newest journal segment with a batch.  Empty if there is none,
     and in marks of earlier versions."""

@@ -271,7 +271,9 @@ class _Judged:
         # The mark may know that already.
         self.left_out = [each for each in read.left_out if each.start != now.start]
         self.left_out += [now] * bool(now)
-        reached = None if said is None else said.reached
+        known = max(mark.given, mark.published, catalog.read_lsn, names.last)
+        older = read.in_tables > known
+        forgot, end_is_lost = _forgot(read, self.here_lsn, older=older)
         begun, self.notice = lineage.go_on(
             before,
             start.journal,
@@ -279,12 +281,8 @@ class _Judged:
             catalog,
             self.first_lsn,
             fenced=start.standing.fenced,
-            forgot=(
-                before is not None
-                and reached is not None
-                and reached.incarnation in (before.id, *before.earlier)
-                and not reached.is_behind(before, self.here_lsn)
-            ),
+            forgot=forgot,
+            lost=end_is_lost,
         )
         # state/ is never shared: who wrote the mark was here before.
         mine = begun.aware_of([*mark.earlier, mark.incarnation])
@@ -307,9 +305,8 @@ class _Judged:
             forgotten = start.remembering and not read.remembered
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
-        known = max(mark.given, mark.published, catalog.read_lsn, names.last)
         strangers = _strangers(read, mine, known)
-        if older := read.in_tables > known:
+        if older:
             self.repairs.append(
                 lineage.OLDER.format(node=start.node, there=read.in_tables, here=known)
             )
@@ -317,6 +314,42 @@ class _Judged:
             catalog.doubt()
         self.repairs += _put_back(read)
         self.repairs += strangers
+
+
+def _forgot(read: _Read, here_lsn: int, *, older: bool) -> tuple[bool, bool]:
+    """Whether this journal was farther than it is, and whether nobody knows how far.
+
+    *older*: the tables have more than this directory knows.
+    """
+    said, before, mark = read.start.standing.said, read.before, read.mark
+    if before is None:
+        return False, False
+    reached = None if said is None else said.reached
+    if (
+        reached is not None
+        and reached.is_of(before)
+        and not reached.is_behind(before, here_lsn)
+    ):
+        return True, not reached.all_told
+    # Of damaged lines the mark knows what they said.
+    known = mark.published if read.catalog.damaged else 0
+    known = max(known, read.catalog.read_lsn, read.found.reached)
+    if mark.incarnation == before.id and (mark.durable > known or read.found.lost_end):
+        return True, not mark.exact or older
+    older = older or _files_are_ahead(read, known)
+    return older, older
+
+
+def _files_are_ahead(read: _Read, known: int) -> bool:
+    """Whether one lies here that this incarnation gave, and does not know."""
+    here, before, start = read.names.here, read.before, read.start
+    if before is None or read.names.last <= max(known, read.mark.given):
+        return False
+    return not [
+        *lineage.strangers(
+            before, start.node, read.catalog, start.published, here, start.disk
+        )
+    ]
 
 
 def _put_back(read: _Read) -> Iterator[str]:
@@ -414,7 +447,7 @@ class _Settled:
             given=judged.first_lsn - 1,
             durable=judged.durable_lsn,
             incarnation=self.incarnation.id,
-            earlier=self.incarnation.earlier,
+            earlier=self.incarnation.whole,
             left_out=_firsts_and_lasts(judged.left_out, read.given),
             exact=False,
         )
@@ -544,7 +577,7 @@ class Opened:
             published,
             known,
             own.id,
-            own.earlier,
+            own.whole,
             synced.name,
             synced.bytes,
             _firsts_and_lasts(self.left_out, published),

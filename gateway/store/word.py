@@ -90,15 +90,15 @@ class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
     exact: bool = False
     """It has ended in good order, and acknowledged nothing behind that."""
     earlier: tuple[str, ...] = ()
-    """The incarnations that its directory had before, oldest first."""
+    """The incarnations that its directory had before, and vouches for, oldest first."""
 
     def is_behind(self, own: Incarnation, here: int) -> bool:
         """Whether it is of *own*, or before it, and nothing behind lsn *here*."""
         return self.is_of(own) and (self.lsn <= here or self.lsn < self.since)
 
     def is_of(self, own: Incarnation) -> bool:
-        """Whether it is of the directory of *own*, by this or an earlier incarnation."""
-        return self.incarnation in (own.id, *own.earlier)
+        """Whether it is of *own*, or of one before it for which that vouches."""
+        return self.incarnation in (own.id, *own.whole)
 
     @property
     def all_told(self) -> bool:

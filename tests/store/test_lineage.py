@@ -376,6 +376,132 @@ def test_a_lost_journal_is_vouched_for_by_nobody(tmp_path: Path, again: bool) ->
     assert third.incarnation.id == current(tmp_path).id
 
 
+def older_copy(data: Path, *bodies: bytes, exact: bool = False) -> Incarnation:
+    """Put back *in the directory itself* as it was before *bodies* were acknowledged, beside
+    the mark as it was some moments before the end; returns who lived there.
+    """
+    journal = data / "journal/gw"
+    before = current(data)
+    copy = shutil.copytree(journal, data / "copy")
+    marked = statefile.look(data / "state/gw" / MARK, Mark)
+    for body in bodies:
+        opened = start(data)
+        opened.log.commit([batch(body)])
+        opened.marker.write(opened.mark(opened.log.next_lsn - 1, exact=exact), now=True)
+    for path in journal.iterdir():
+        path.unlink()
+    shutil.copytree(copy, journal, dirs_exist_ok=True)
+    shutil.rmtree(copy)
+    assert current(data) == before, "its directory is the same"
+    assert statefile.look(data / "state/gw" / MARK, Mark) != marked
+    return before
+
+
+def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(
+    tmp_path: Path,
+) -> None:
+    """What was acknowledged in the second behind the mark nobody knows, and its lsns are
+    given again: under another name.  The audit is not complete before that is accepted.
+    """
+    publish(tmp_path, b"a", killed=True)
+    before = older_copy(tmp_path, b"b", b"c")
+    opened = publish(tmp_path, b"d", killed=True)
+    assert opened.first_lsn == 4
+    assert [(one.first_lsn, one.events) for one in opened.losses] == [(2, 2)]
+    assert opened.notice is not None
+    assert "does not know any more" in opened.notice
+    assert "nobody knows how much" in opened.notice
+    after = current(tmp_path)
+    assert (after.since, after.earlier, after.lost) == (4, (before.id,), (before.id,))
+    assert published(tmp_path) == {"1": before.id, "3": before.id, "4": after.id}
+    report = audit(Directories.under(tmp_path), pause=lambda _: None)
+    [unknown] = report.unknown
+    assert (unknown.incarnation, unknown.last) == (before.id, 3)
+    # It is told once, and who goes on is the same from here on.
+    assert publish(tmp_path, b"e", killed=True).notice is None
+    assert current(tmp_path) == after
+    shutil.rmtree(tmp_path / "journal")
+    publish(tmp_path, b"f")
+    assert before.id not in current(tmp_path).earlier, (
+        "nobody else vouches for it either"
+    )
+
+
+def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path: Path) -> None:
+    """It gives no lsn again under one name, and there is nothing to accept."""
+    publish(tmp_path, b"a")
+    away = shutil.copytree(tmp_path / "journal/gw", tmp_path / "away")
+    publish(tmp_path, b"b")
+    before = current(tmp_path)
+    shutil.copytree(away, tmp_path / "journal/gw", dirs_exist_ok=True)
+    opened = publish(tmp_path, b"c")
+    assert opened.first_lsn == 3
+    assert opened.losses == []
+    assert opened.notice is not None
+    assert "nobody knows" not in opened.notice
+    after = current(tmp_path)
+    assert (after.earlier, after.lost) == ((before.id,), ())
+    assert published(tmp_path) == {"1": before.id, "2": before.id, "3": after.id}
+    assert audit(Directories.under(tmp_path), pause=lambda _: None).complete
+
+
+@pytest.mark.parametrize("newer", ["tables", "archive"])
+def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(
+    tmp_path: Path, newer: str
+) -> None:
+    """Journal, mark and spool are of one moment: what was acknowledged since, and is in no
+    table, is lost, and the audit knows that something may be.
+    """
+    data, archive = tmp_path / "data", tmp_path / "data/archive"
+    publish(data, b"a", killed=True)
+    before = current(data)
+    copy = shutil.copytree(data, tmp_path / "copy")
+    publish(data, b"b", killed=True)
+    for path in (data / "spool").glob(f"*{2:020d}-*"):
+        path.rename(archive / path.name)
+    start(data).log.commit([batch(b"in no file")])
+    for name in ("journal", "state", "spool"):
+        shutil.rmtree(data / name)
+        shutil.copytree(copy / name, data / name)
+    if newer == "tables":
+        tables(data, 2)
+        shutil.rmtree(archive)
+    opened = publish(data, b"c", killed=True)
+    assert opened.first_lsn == 3
+    assert opened.notice is not None
+    assert "nobody knows how much" in opened.notice
+    assert current(data).lost == (before.id,)
+    report = audit(Directories.under(data), pause=lambda _: None)
+    assert [one.incarnation for one in report.unknown] == [before.id]
+    assert publish(data, b"d").notice is None
+
+
+def test_a_lost_end_without_events_is_an_end_too(tmp_path: Path) -> None:
+    """What protocols remember was acknowledged as well."""
+    opened = publish(tmp_path, killed=True)
+    opened.log.commit([batch(b"a")])
+    first = opened.log.synced
+    opened.log.commit([Batch(Origin("plain", "l", "s-1", "[::1]:9"), 1, 0, b"m", 0)])
+    opened.marker.write(opened.mark(1), now=True)
+    before = current(tmp_path)
+    path = tmp_path / "journal/gw" / first.name
+    path.write_bytes(path.read_bytes()[: first.bytes])
+    opened = publish(tmp_path, b"b", killed=True)
+    assert [one.events for one in opened.losses] == [0]
+    assert current(tmp_path).lost == (before.id,)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_damaged_catalog_is_no_older_copy(tmp_path: Path, killed: bool) -> None:
+    """The mark knows what its line said."""
+    publish(tmp_path, b"a", b"b", killed=killed)
+    before = current(tmp_path)
+    catalog = tmp_path / "journal/gw/catalog"
+    catalog.write_bytes(catalog.read_bytes()[:-9] + b"?" * 8 + b"\n")
+    assert publish(tmp_path, b"c").notice is None
+    assert current(tmp_path) == before
+
+
 def test_a_journal_that_comes_back_knows_who_went_on_without_it(tmp_path: Path) -> None:
     """Its state says who that was; the files of both are this node's."""
     publish(tmp_path, b"a")

@@ -23,9 +23,12 @@ from bucket_node import (
 from gateway.store import claim
 from gateway.store.bucket import BucketError
 from gateway.store.claim import Claim
+from gateway.store.disk import RealDisk
 from gateway.store.incarnation import KEY
 from gateway.store.mark import NAME as MARK
+from gateway.store.mark import Mark
 from gateway.store.names import file_name
+from gateway.store.statefile import StateFile
 from gateway.store.word import Holder, Word, encode, name_of
 from gateway_testkit.bucket import MemoryBucket
 
@@ -459,6 +462,35 @@ def test_an_older_copy_that_is_put_back_is_another_incarnation(
     before = reached(bucket).incarnation
     Node(root, bucket, claim=claimed(bucket, root)).start().stop()
     assert reached(bucket).incarnation == before
+
+
+def test_an_older_journal_beside_its_newer_mark_ends_with_nobody_to_vouch_for_it(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """Also where the mark is newer than the word: the word says how far it was heard of, and
+    does not say that it is there still.
+    """
+    root = tmp_path / "one"
+    node = Node(root, bucket, ack="journal", claim=claimed(bucket, root)).start()
+    node.sent(b"a").stop()
+    backup = shutil.copytree(root / "journal", tmp_path / "backup")
+    node = Node(root, bucket, ack="journal", claim=claimed(bucket, root)).start()
+    before = reached(bucket).incarnation
+    kill(node.sent(b"b", b"c"))
+    mark = Mark(durable=3, given=3, published=3, incarnation=before)
+    StateFile(root / "state/gw" / MARK, Mark, RealDisk()).write(mark)
+    for path in (root / "journal/gw").iterdir():
+        path.unlink()
+    shutil.copytree(backup, root / "journal", dirs_exist_ok=True)
+    again = Node(root, bucket, ack="journal", claim=claimed(bucket, root)).start()
+    again.sent(b"d")
+    assert again.acknowledged == [4]
+    assert any("nobody knows how much" in told for told in again.told)
+    now = reached(bucket)
+    assert now.incarnation != before
+    assert before not in now.earlier
+    assert not said(bucket).ended[before].exact
+    again.stop()
 
 
 @pytest.mark.parametrize("ack", ["spool", "journal"])

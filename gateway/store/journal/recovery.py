@@ -81,6 +81,10 @@ class Recovered:
     losses: list[Loss] = field(default_factory=list)
     protocols: dict[Path, set[str]] = field(default_factory=dict)
     """Whose batches each segment has."""
+    reached: int = field(default=0, compare=False)
+    """The last lsn that a segment has, or may have had."""
+    lost_end: bool = field(default=False, compare=False)
+    """The newest segment is gone, or lacks something at its end, says the mark."""
     told: dict[str, int] = field(default_factory=dict, compare=False)
     """How many bytes of a segment, by name, the one behind it calls synced."""
     _settling: list[Callable[[], None]] = field(default_factory=list, compare=False)
@@ -200,6 +204,9 @@ def _examine(
         first, _ = segment.parse_name(synced.name) or (0, 0)
         gone = _GONE.format(bytes=synced.bytes)
         found.losses.append(Loss(directory / synced.name, first, 0, gone))
+        found.lost_end = True
+    lasts = [one.last_lsn for one in found.segments]
+    found.reached = max((0, *lasts, *(held.stop - 1 for held in aside)))
     missing = _expected(found, aside)
     for part in _gaps(missing, durable + 1, left_out):
         place = _keep_place(directory, part, disk, found)
@@ -328,6 +335,7 @@ def _examine_one(
     if readable and not (scan.batches or scan.damage) and next_lsn == first:
         found.last(partial(disk.unlink, path))
         return
+    found.lost_end = scan.lacks_end
     # Damaged bytes stay where they are, for somebody with better tools; nobody knows which
     # of those behind the last record are of an older segment (`spares`).
     kept = data if scan.lacks_end else data[: scan.end]

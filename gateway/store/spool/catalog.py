@@ -62,6 +62,8 @@ class Catalog:
             raise Damaged(f"{self.path}: {why}") from None
         self.read_lsn = max((line.last for line in lines if line), default=0)
         """The last lsn that a good line has; others may have been added to them."""
+        self.damaged = not all(lines)
+        """Some line is."""
         self.repairs = [f"{self.path}: {repair}" for repair in repairs]
         """What damaged lines were taken for, a sentence each."""
         self._entries = {entry.first: entry for entry in known}
