@@ -78,37 +78,25 @@ def _add_kinds(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    from gateway_demo.follow import follow
-    from gateway_demo.processes import Failed, Processes
-    from gateway_demo.progress import Progress
-    from gateway_demo.report import report
-    from gateway_demo.setup import NotADemo, prepare
+    from gateway_demo.processes import Failed
+    from gateway_demo.setup import NotADemo
 
     if args.events < 1 or args.rate < 1:
         raise WrongUse("--events and --rate must be 1 or more")
-    if args.cluster:
-        return _run_cluster(args)
     if args.jars is not None:
-        raise WrongUse("--jars is for --cluster")
-    if importlib.util.find_spec("pyspark") is None:
+        if not args.cluster:
+            raise WrongUse("--jars is for --cluster")
+        if not args.jars.is_dir():
+            raise WrongUse(f"--jars {args.jars}: no such directory")
+    if args.cluster:
+        demo = _cluster
+    elif importlib.util.find_spec("pyspark") is None:
         raise WrongUse("the demo needs Spark: pip install 'gateway[spark]'")
+    else:
+        demo = _edge if args.edge else _one_machine
     console = _console()
     try:
-        if args.edge:
-            return _run_edge(args, console)
-        setup = prepare(args.directory.absolute())
-        with Processes(setup).running() as processes:
-            _start(processes, args.events, args.rate, console)
-            follow(
-                processes,
-                lambda seconds: Progress(processes, seconds),
-                console,
-                patience=_DRAIN_SECONDS,
-                log=setup.directory / "spark.log",
-            )
-            _show_tapped(processes, console)
-            _show_pushes(processes, console)
-            return 0 if report(processes, console) else 1
+        return 0 if demo(args, console) else 1
     except NotADemo as why:
         raise WrongUse(str(why)) from None
     except (Failed, OSError) as why:
@@ -116,32 +104,44 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
-def _run_edge(args: argparse.Namespace, console: Console) -> int:
+def _one_machine(args: argparse.Namespace, console: Console) -> bool:
+    from gateway_demo.follow import follow
+    from gateway_demo.processes import Processes
+    from gateway_demo.progress import Progress
+    from gateway_demo.report import report
+    from gateway_demo.setup import prepare
+
+    setup = prepare(args.directory.absolute())
+    with Processes(setup).running() as processes:
+        _start(processes, args.events, args.rate, console)
+        follow(
+            processes,
+            lambda seconds: Progress(processes, seconds),
+            console,
+            patience=_DRAIN_SECONDS,
+            log=setup.directory / "spark.log",
+        )
+        _show_tapped(processes, console)
+        _show_pushes(processes, console)
+        return report(processes, console)
+
+
+def _edge(args: argparse.Namespace, console: Console) -> bool:
     from gateway_demo.edge.run import run
 
-    return 0 if run(args.directory.absolute(), args.events, args.rate, console) else 1
+    return run(args.directory.absolute(), args.events, args.rate, console)
 
 
-def _run_cluster(args: argparse.Namespace) -> int:
+def _cluster(args: argparse.Namespace, console: Console) -> bool:
     from gateway_demo.cluster import needs
     from gateway_demo.cluster.run import run
-    from gateway_demo.processes import Failed
-    from gateway_demo.setup import NotADemo
 
-    if args.jars is not None and not args.jars.is_dir():
-        raise WrongUse(f"--jars {args.jars}: no such directory")
-    console = _console()
     try:
         needs.check()
-        whole = run(
-            args.directory.absolute(), args.events, args.rate, args.jars, console
-        )
-    except (needs.Missing, NotADemo) as why:
+    except needs.Missing as why:
         raise WrongUse(str(why)) from None
-    except (Failed, OSError) as why:
-        console.print(f"[bold red]The demo failed:[/] {why}", highlight=False)
-        return 1
-    return 0 if whole else 1
+    directory = args.directory.absolute()
+    return run(directory, args.events, args.rate, args.jars, console)
 
 
 def _console() -> Console:

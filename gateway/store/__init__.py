@@ -46,11 +46,11 @@ What the Spark job, the audit and consumers say:
 
 What all of these use:
 
-    directories  where a node has what
+    directories  of a data_dir, by what they hold
     disk         the operating system's
     room         of the disk, that is spoken for
     lock         held by who has a directory
-    threads      on which the disk is waited for
+    threads      that journal and spool run on
     statefile    how a small state is read and written
     bursts       gives the system back the memory that a burst took
     shared       what one thread changes and others look through

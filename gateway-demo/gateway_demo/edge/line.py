@@ -72,8 +72,8 @@ class Line:
         up = near.getsockname()[1] == self.begin
         with contextlib.suppress(OSError):
             while data := near.recv(_CHUNK_BYTES):
-                far.sendall(data)
                 self.carried += len(data) if up else 0
+                far.sendall(data)
         for each in (near, far):
             _end(each)
         with self._lock:
