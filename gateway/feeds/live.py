@@ -37,7 +37,8 @@ _MiB = 2**20
 _QUERIES, _OF_CLIENT = 64, 16
 _AHEAD = 8  # a ring has the 8th part of what all may, before somebody takes of it
 _JOB_BYTES = 2 * _MiB
-_EVENT_BYTES = 512  # what an element has beside its payload, roughly
+_EVENT_BYTES = 512  # what an element has beside its payload, roughly, …
+_BATCH_BYTES = 512  # … and a batch
 _PAUSE_SECONDS = 0.01  # small commits are shown together
 _CHUNK_BYTES = 1 << 17
 _CHUNK_ELEMENTS = 512
@@ -77,7 +78,7 @@ class Live:
         """The client that came with a query first, and whose share it is of."""
         self._pending: deque[Stored] = deque()
         self._size = 0
-        self._busy = False
+        self._busy = self._full = False
 
     @property
     def durable_lsn(self) -> int:
@@ -105,11 +106,11 @@ class Live:
         for stored in group:
             if stored.batch.count:
                 self._pending.append(stored)
-                self._size += _cost(stored)
+                self._size += _held(stored)
         if self._size > self._pending_bytes and len(self._pending) > 1:
             # Too much for us: one large gap is better than many small ones.
             while len(self._pending) > 1 and self._size > self._pending_bytes // 2:
-                self._size -= _cost(self._pending.popleft())
+                self._size -= _held(self._pending.popleft())
             for ring in self._rings.values():
                 if not ring.hungry:
                     ring.sleep(self._pending[0].lsn)
@@ -177,12 +178,13 @@ class Live:
         if not any(ring.hungry for ring in self._rings.values()):
             return
         job: list[Stored] = []
-        size = 0
-        while self._pending and (not job or size < self._job_bytes):
+        size, most = 0, self._job_bytes
+        while self._pending and (not job or size < most):
             stored = self._pending.popleft()
             job.append(stored)
-            size += _cost(stored)
-        self._size -= size
+            size += _held(stored) + _EVENT_BYTES * stored.batch.count
+            self._size -= _held(stored)
+        self._full = size >= most
         self._busy = bool(job)
         if job:
             done = self._in_thread(self._make, job, self._takers(_end(job)))
@@ -232,7 +234,7 @@ class Live:
         self._wake()
 
     def _continue(self, _: object) -> None:
-        pause = 0 if self._size >= self._job_bytes else _PAUSE_SECONDS
+        pause = 0 if self._full else _PAUSE_SECONDS
         self._clock.callLater(pause, self._work)
 
     def _failed(self, why: Failure) -> None:
@@ -244,9 +246,9 @@ class Live:
                 follower.wake()
 
 
-def _cost(stored: Stored) -> int:
+def _held(stored: Stored) -> int:
     batch = stored.batch
-    return max(batch.payload_bytes, len(batch.body)) + _EVENT_BYTES * batch.count
+    return max(batch.payload_bytes, len(batch.body)) + _BATCH_BYTES
 
 
 def _end(job: Sequence[Stored]) -> int:
