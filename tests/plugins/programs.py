@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import pytest
 
+import script
 import warm
-from gateway_testkit.daemon import environment
 
 __all__ = [
     "Script",
@@ -107,10 +107,11 @@ class Script:
     def __init__(self, text: str, home: Path, *words: object) -> None:
         home.mkdir()
         self._home = home
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", text, *map(str, words), str(home)],
+        # Its words are where `python -c` has them.
+        text = f"import sys; del sys.argv[1]\n{text}"
+        self.process = warm.start(
+            [sys.executable, script.__file__, text, *words, home],
             stdin=subprocess.DEVNULL,
-            env=environment(),
         )
 
     def lines(self, name: str) -> list[list[str]]:

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from deadlines import run
+import script
+from deadlines import eventually, run
 from programs import Script
 from watched_lake import Watch
 
@@ -40,7 +41,8 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import ParquetSink
 
-data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+_, _, data, batches, deadly, times = sys.argv  # behind the program and its text
+data, batches, times = Path(data), int(batches), int(times)
 SIZE, log = 10, data / "checkpoint" / "events"
 
 def put(name, text):
@@ -117,7 +119,7 @@ class Disk(Lake):
         if last:
             os.kill(os.getpid(), signal.SIGKILL)
 
-with (home / "done").open("a", 1) as said:
+with (home / "done").open("a", 1) as said, (home / "rounds").open("a", 1) as rounds:
     while True:
         try:
             days = [date(2026, 3, 1), date(2026, 3, 2)]
@@ -126,6 +128,7 @@ with (home / "done").open("a", 1) as said:
                 print(done.before, done.after, file=said)
         except Busy:
             pass
+        print(file=rounds)
         time.sleep(0.01)
 """
 
@@ -140,12 +143,21 @@ class Compacting:
         self._scripts: list[Script] = []
 
     def tend(self) -> None:
-        """Start it, if it is dead."""
-        if not self._scripts or self._scripts[-1].process.poll() is not None:
+        """Start it, if it is dead, and wait until it has gone over all once more, or died."""
+        if not self._scripts or self._dead:
             home = self._home / f"compactor-{len(self._scripts)}"
             self._scripts.append(
                 Script(COMPACTOR, home, self._lake, next(self._deaths))
             )
+        newest = self._scripts[-1]
+        seen = len(newest.lines("rounds"))
+        eventually(
+            lambda: self._dead or len(newest.lines("rounds")) > seen + 1, "a round"
+        )
+
+    @property
+    def _dead(self) -> bool:
+        return self._scripts[-1].process.poll() is not None
 
     @property
     def killed(self) -> int:
@@ -178,7 +190,8 @@ def compacting(tmp_path: Path) -> Iterator[Compacting]:
 
 def job(data: Path, batches: int, deadly: str, times: int) -> int:
     """Up to so many batches, killed the *times*th time that it is at a point."""
-    return run(sys.executable, "-c", JOB, data, batches, deadly, times).returncode
+    words = JOB, data, batches, deadly, times
+    return run(sys.executable, script.__file__, *words).returncode
 
 
 @pytest.mark.slow
