@@ -522,7 +522,7 @@ class Opened:
         self.segments: Sequence[Segment] = found.segments
         """All that the journal holds, oldest first."""
         self.unpublished = left = publisher.recover(found.segments)
-        """Those with something to publish."""
+        """From the first on that has something to publish."""
         self.first_lsn = first_lsn
         """The lsn of the next event."""
         self.durable_lsn = judged.durable_lsn

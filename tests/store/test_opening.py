@@ -122,6 +122,22 @@ def test_what_is_published_and_kept_is_needed_too(start: Callable[..., Opened]) 
     assert start("plain").segments != [], "not needed, for nothing remembers"
 
 
+def test_metadata_goes_behind_the_events_before_it(
+    start: Callable[..., Opened],
+) -> None:
+    """A checkpoint is told of segments in their order after a start, too: what is rebuilt
+    of the second alone is a state that takes nothing of the first any more."""
+    opened = start("syslog", remembering=True)
+    for body, count in ((b"a", 0), (b"b", 1), (b"c", 0), (b"d", 1), (b"e", 0)):
+        store(opened, "syslog", body, count=count)
+    again = start("syslog", remembering=True)
+    assert again.unpublished == again.segments[1:]
+    for sealed in again.unpublished[:2]:
+        again.publisher.publish(sealed)
+    again = start("syslog", remembering=True)
+    assert again.unpublished == again.segments[3:]
+
+
 def test_damage_is_no_protocol(
     start: Callable[..., Opened], directories: Directories
 ) -> None:

@@ -102,7 +102,9 @@ class Publisher:
         make of a half-written file a public one."""
 
     def recover(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Finish what a crash left half done; returns what is still to be published."""
+        """Finish what a crash left half done; returns what is still to be published, and
+        what has no events and lies behind that: a memory takes segments in their order.
+        """
         known = {entry.hidden: entry for entry in self._catalog}
         # No sync has covered their times: a power cut may leave others.
         times = {entry.name: entry.modified for entry in self._catalog}
@@ -123,7 +125,13 @@ class Publisher:
                             modified = times[name]
                     self._newest = max(self._newest, modified)
         self._disk.sync_directory(self._spool)
-        return [left for sealed in segments if (left := self._unpublished_part(sealed))]
+        left: list[Segment] = []
+        for sealed in segments:
+            behind = left and not sealed.events
+            part = sealed if behind else self._unpublished_part(sealed)
+            if part is not None:
+                left.append(part)
+        return left
 
     @property
     def published_lsn(self) -> int:
