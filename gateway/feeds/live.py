@@ -6,7 +6,7 @@
 
 Without subscribers it costs an `if`.  No subscriber can slow the journal down: what is
 too much for this process, or for one follower, is skipped, and the follower is told.
-Nothing is made of what is skipped: elements are made only while somebody takes them.
+Little is made of what is skipped: elements are made only while somebody takes them.
 """
 
 from __future__ import annotations

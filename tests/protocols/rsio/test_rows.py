@@ -52,7 +52,7 @@ def _by(kernel: Any, body: bytes) -> Any:
 def test_elements_of_one_stream(
     number: int, elements: list[bytes], kind: str, limit: int
 ) -> None:
-    """With each flaw, and each number of their stream; and what is cut off is an error."""
+    """With each flaw, and each number of their stream."""
     if native.kernel is None:
         lacking("gateway-native is not installed: make native")
     body = _body(number, elements, kind, limit)
