@@ -185,7 +185,25 @@ class Arrivals:
 
     def is_settled(self, name: str) -> bool:
         """See `sdk.arrivals.Arrivals`."""
-        return not (self._waits and self._onward is not None and self._onward.has(name))
+        if not self._waits or self._onward is None:
+            return True
+        return self._is_placed(name) and not self._onward.has(name)
+
+    def _is_placed(self, name: str) -> bool:
+        """Whether the disk has given it that name, which is asked for again."""
+        named = parse_file_name(name)
+        known = None if named is None else self._nodes.get(named.node)
+        if known is None:
+            return True
+        if not known.lock.acquire(blocking=False):
+            return False  # as far as is known
+        try:
+            placing = "" if known.record is None else known.record.placing
+            return not placing or _parsed(placing).public != name or self._place(known)
+        except OSError:
+            return False
+        finally:
+            known.lock.release()
 
     def has(self, node: str) -> bool:
         """Whether that node's files arrive here, or did.  Any thread."""
@@ -248,7 +266,7 @@ class Arrivals:
         self._check(life)
         known = self._known(life.node)
         with known.lock:
-            self._see_where_they_go(life.node)
+            self._see_where_they_go(known)
             record = self._begun(known, life, by)
             if record != known.record:
                 self._disk.make_directory(self._directory)
@@ -270,13 +288,13 @@ class Arrivals:
             if not _INCARNATION.fullmatch(one):
                 raise Unwelcome(422, f"{one!r} is no incarnation")
 
-    def _see_where_they_go(self, node: str) -> None:
+    def _see_where_they_go(self, known: _Node) -> None:
         """Before it is told what is here."""
         if (onward := self._onward) is None:
             return
-        if (why := onward.elsewhere(node)) is not None:
+        if (why := onward.elsewhere(known.name)) is not None:
             raise Unwelcome(403, why)
-        if self._waits and onward.has_of(node):
+        if self._waits and (not self._place(known) or onward.has_of(known.name)):
             raise BlockingIOError(
                 errno.EAGAIN, "what came before is not in the bucket yet (ack: spool)"
             )

@@ -4,6 +4,7 @@ brings them is told when the hub's own senders would be.
 
 from __future__ import annotations
 
+import errno
 import io
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
 from gateway.store.arrivals import Arrivals
 from gateway.store.bucket import BucketError
+from gateway.store.disk import RealDisk
 from gateway.store.spool import uploads
 from gateway_testkit.bucket import MemoryBucket
 
@@ -71,6 +73,30 @@ def test_nobody_is_told_before_it_is_in_the_bucket(
     node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
     assert has(bucket, Sent(1))
     assert arrivals_of(node).bring(Life("edge", A), "shop").last == {A: 3}
+    node.stop()
+
+
+def test_a_file_that_the_disk_gives_no_name(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is on its way to the bucket once it has one, and told then, and by itself."""
+    node = Node(tmp_path, bucket).start()
+    full = True
+    rename = RealDisk.rename
+
+    def renamed(disk: RealDisk, old: Path, new: Path) -> None:
+        if full and new.name == Sent(1).name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        rename(disk, old, new)
+
+    monkeypatch.setattr(RealDisk, "rename", renamed)
+    bring(node, Sent(1))
+    assert not arrivals_of(node).is_settled(Sent(1).name)
+    with pytest.raises(OSError, match="No space"):
+        arrivals_of(node).bring(Life("edge", A), "shop")
+    full = False
+    node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
+    assert has(bucket, Sent(1))
     node.stop()
 
 
