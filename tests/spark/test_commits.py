@@ -58,6 +58,14 @@ pytestmark = [
 
 SIZE = 10
 
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""Here are many plans of few rows: compiling each took a third of the CPU.  What a job has
+compiled commits in `test_earlier_tables.py` and `test_lost_executors.py`."""
+
 
 def lost(_table: Any) -> dict[str, Any]:
     """What a table says whose ledgers somebody's maintenance has removed."""
@@ -107,7 +115,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator
         s3=reached(server),
     )
     more = merged(more, s3a.settings(spool, pyspark.__version__))
-    asked = SimpleNamespace(master="local[2]", driver_memory="1g", ui=False, conf={})
+    asked = SimpleNamespace(
+        master="local[2]", driver_memory="1g", ui=False, conf=INTERPRETED
+    )
     try:
         running = session.start(asked, home / "warehouse", more)
     except Exception as why:
