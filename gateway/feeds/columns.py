@@ -80,13 +80,18 @@ def read(element: bytes) -> pa.RecordBatch:
 
 
 def _cuts(events: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Where elements begin and end: of about as many bytes, if no event has too many."""
     if not events.num_rows:
         return
     sizes = pc.binary_length(events.column("payload")).to_numpy(zero_copy_only=False)
     total = np.cumsum(sizes + _ROW_BYTES)
+    whole, row = int(total[-1]), int(sizes.max()) + _ROW_BYTES
+    most = whole // max(round(whole / _ELEMENT_BYTES), 1) + min(
+        row, _ELEMENT_BYTES // 8
+    )
     begin, before = 0, 0
     while begin < len(total):
-        end = int(np.searchsorted(total, before + _ELEMENT_BYTES, side="right"))
+        end = int(np.searchsorted(total, before + most, side="right"))
         end = max(end, begin + 1)
         yield begin, end
         begin, before = end, int(total[end - 1])
