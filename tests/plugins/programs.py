@@ -7,7 +7,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -107,11 +106,8 @@ class Script:
     def __init__(self, text: str, home: Path, *words: object) -> None:
         home.mkdir()
         self._home = home
-        # Its words are where `python -c` has them.
-        text = f"import sys; del sys.argv[1]\n{text}"
         self.process = warm.start(
-            [sys.executable, script.__file__, text, *words, home],
-            stdin=subprocess.DEVNULL,
+            script.words(text, *words, home), stdin=subprocess.DEVNULL
         )
 
     def lines(self, name: str) -> list[list[str]]:

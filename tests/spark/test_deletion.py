@@ -23,6 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import script
 from deadlines import run
 from gateway.audit import audit
 from gateway.audit.chain import verify_chains
@@ -618,7 +619,7 @@ def test_killed_under_the_eyes_of_a_reader(places: Places, tmp_path: Path) -> No
     try:
         for lsn, deadly in zip(lsns, itertools.cycle(POINTS)):
             reader.look_again()
-            killed = run(sys.executable, "-c", KILLED, tmp_path, lsn, deadly)
+            killed = run(*script.words(KILLED, tmp_path, lsn, deadly))
             assert killed.returncode == -signal.SIGKILL, killed.stderr
         for one in unfinished(places.lake):
             carry_out(places, Lake(), one)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
@@ -21,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import script
 from deadlines import eventually, run
 from gateway.audit import audit
 from gateway.cli import main
@@ -264,7 +264,7 @@ def test_killed_under_the_eyes_of_a_reader(lake: Path, tmp_path: Path) -> None:
             before = len(reader.lines("looks"))
             eventually(lambda n=before: len(reader.lines("looks")) > n, "a look")
             deadly = next(deaths)
-            killed = run(sys.executable, "-c", KILLED, lake, first, deadly)
+            killed = run(*script.words(KILLED, lake, first, deadly))
             assert killed.returncode == -signal.SIGKILL
         list(expire(lake, Lake(), {"events": DAYS[5]}))
         before = len(reader.lines("looks"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,8 +40,7 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import Lake
 from gateway.spark.parquet import ParquetSink
 
-_, _, data, batches, deadly, times = sys.argv  # behind the program and its text
-data, batches, times = Path(data), int(batches), int(times)
+data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 SIZE, log = 10, data / "checkpoint" / "events"
 
 def put(name, text):
@@ -190,8 +188,7 @@ def compacting(tmp_path: Path) -> Iterator[Compacting]:
 
 def job(data: Path, batches: int, deadly: str, times: int) -> int:
     """Up to so many batches, killed the *times*th time that it is at a point."""
-    words = JOB, data, batches, deadly, times
-    return run(sys.executable, script.__file__, *words).returncode
+    return run(*script.words(JOB, data, batches, deadly, times)).returncode
 
 
 @pytest.mark.slow
