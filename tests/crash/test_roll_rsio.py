@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+import script
 from daemons import ROLLING, Daemon, listener, spawn
 from deadlines import eventually, excerpt
 
@@ -85,7 +85,7 @@ class Program:
         }
         self._home, self._life = home, life
         words = [json.dumps(ports), json.dumps(fleets), str(home), str(life)]
-        self.process = spawn([sys.executable, "-c", PROGRAM, *words], home / "log")
+        self.process = spawn(script.words(PROGRAM, *words), home / "log")
 
     def _lines(self, name: str) -> list[str]:
         path = self._home / f"{self._life}.{name}"
