@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import script
 from deadlines import eventually, finish
 from programs import running
 from watched_lake import Watch
@@ -105,14 +105,14 @@ def test_killed_under_the_eyes_of_a_reader(
     with running() as start:
         for point, times in DEATHS:
             put()
-            job = start(sys.executable, "-c", JOB, point, times, *words)
+            job = start(*script.words(JOB, point, times, *words))
             while job.poll() is None:
                 if not spool.names():
                     put()
                 time.sleep(0.2)
             assert job.returncode == -signal.SIGKILL, point
             watch.look_again()
-        job = start(sys.executable, "-c", JOB, "never", 1, *words)
+        job = start(*script.words(JOB, "never", 1, *words))
         eventually(lambda: spool.names() == [], "an empty spool", 120)
         eventually(lambda: compacted(tmp_path / "data" / "lake"), "few files", 120)
         job.send_signal(signal.SIGTERM)
