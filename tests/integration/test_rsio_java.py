@@ -86,14 +86,16 @@ def test_with_a_daemon_that_is_killed(
     free_port: Callable[[], int],
     program: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    """A sender, a reader, a kill -9, and a second sender of that name: all once."""
+    """A sender, a reader over HTTP/2, a kill -9, and a second sender of that name, over
+    HTTP/2, too: all once.
+    """
     where = f"127.0.0.1:{free_port()}"
     daemon = prepare(
         listeners=[{**STREAMS, "listen": f"tcp:{where}"}],
         journal={"commit_interval": "5ms"},
     ).start()
     first = program("Tool", "send", f"tcp://{where}", "meter-17", COUNT)
-    reader = program("Tool", "receive", f"tcp://{where}", "events?from=1", 2 * COUNT)
+    reader = program("Tool", "receive", f"http://{where}", "events?from=1", 2 * COUNT)
 
     def stored() -> int:
         return int(daemon.status()["journal"]["durable_lsn"])
@@ -105,7 +107,7 @@ def test_with_a_daemon_that_is_killed(
     assert first.returncode == 0, errors
     assert output == f"{COUNT} acknowledged\n"
     # Another life of that name follows what the first one has stored.
-    second = program("Tool", "send", f"tcp://{where}", "meter-17", COUNT)
+    second = program("Tool", "send", f"http://{where}", "meter-17", COUNT)
     output, errors = finish(second)
     assert second.returncode == 0, errors
     output, errors = finish(reader)
@@ -122,6 +124,8 @@ WAYS = {
     "tls": ("send", "tls://localhost:{sealed}", {}),
     "ws": ("send", "ws://localhost:{plain}/rsio", {}),
     "wss": ("pack", "wss://localhost:{sealed}/rsio", {}),
+    "http": ("pack", "http://localhost:{plain}/rsio", {}),
+    "https": ("send", "https://localhost:{sealed}/rsio?a=b", {"COMPRESSED": "yes"}),
 }
 
 
@@ -131,8 +135,8 @@ def test_over_every_transport(
     authority: Any,
     program: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    """What goes over TCP in blocks, over TLS and WebSocket, packed too, is stored once
-    and in order; a server whose certificate nobody signed gets nothing.
+    """What goes over TCP in blocks, over TLS, WebSocket and HTTP/2, packed too, is stored
+    once and in order; a server whose certificate nobody signed gets nothing.
     """
     more = {"websocket": {"path": "/rsio"}, "options": {"publish": ["events"]}}
     daemon = start(

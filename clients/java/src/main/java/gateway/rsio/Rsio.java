@@ -19,7 +19,8 @@ import org.reactivestreams.Publisher;
  */
 public final class Rsio {
     private static final int ELEMENT_BYTES = 16 << 20;
-    private static final Set<String> SCHEMES = Set.of("tcp", "tls", "ws", "wss");
+    private static final String PROTOCOL = "rsio/0";
+    private static final Set<String> SCHEMES = Set.of("tcp", "tls", "ws", "wss", "http", "https");
 
     /** What may be chosen; none of it is null but name, token and tls. */
     private record Options(
@@ -34,8 +35,8 @@ public final class Rsio {
     }
 
     /**
-     * @param where {@code tcp://HOST:PORT}, {@code tls://HOST:PORT}, {@code ws://HOST:PORT/PATH} or
-     *     {@code wss://HOST:PORT/PATH}
+     * @param where {@code tcp://HOST:PORT} or {@code tls://…}; {@code ws://HOST:PORT/PATH} or {@code
+     *     wss://…}, a WebSocket; {@code http://HOST:PORT/PATH} or {@code https://…}, HTTP/2
      */
     public static Rsio at(String where) {
         URI uri = URI.create(where);
@@ -43,7 +44,8 @@ public final class Rsio {
         if (!SCHEMES.contains(String.valueOf(uri.getScheme())) || uri.getHost() == null
                 || plain && uri.getPort() < 0) {
             throw new IllegalArgumentException(where
-                    + " is not tcp://HOST:PORT, tls://HOST:PORT, ws://HOST:PORT/PATH or wss://…");
+                    + " is not tcp://HOST:PORT, tls://…, ws://HOST:PORT/PATH, wss://…,"
+                    + " http://HOST:PORT/PATH or https://…");
         }
         return new Rsio(uri, new Options(null, null, null, false, ELEMENT_BYTES));
     }
@@ -112,7 +114,7 @@ public final class Rsio {
 
     Transport open() throws IOException {
         SSLContext tls = options.tls;
-        if (tls == null && (where.getScheme().equals("tls") || where.getScheme().equals("wss"))) {
+        if (tls == null && Set.of("tls", "wss", "https").contains(where.getScheme())) {
             try {
                 tls = SSLContext.getDefault();
             } catch (NoSuchAlgorithmException why) {
@@ -120,8 +122,11 @@ public final class Rsio {
             }
         }
         return switch (where.getScheme()) {
-            case "tcp" -> SocketTransport.open(where.getHost(), where.getPort(), null);
-            case "tls" -> SocketTransport.open(where.getHost(), where.getPort(), tls);
+            case "tcp" -> SocketTransport.open(where.getHost(), where.getPort(), null, PROTOCOL);
+            case "tls" ->
+                SocketTransport.open(where.getHost(), where.getPort(), tls, PROTOCOL);
+            case "http" -> Http2Transport.open(where, null);
+            case "https" -> Http2Transport.open(where, tls);
             default -> WebSocketTransport.open(where, tls);
         };
     }

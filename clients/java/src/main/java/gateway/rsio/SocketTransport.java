@@ -26,8 +26,13 @@ final class SocketTransport implements Transport {
         this.output = socket.getOutputStream();
     }
 
-    /** Connects; with TLS if there is a context, which must prove that it is `host`. */
-    static Transport open(String host, int port, SSLContext tls) throws IOException {
+    /**
+     * Connects; with TLS if there is a context, by which the peer must prove that it is `host`.
+     *
+     * @param protocol is offered within TLS; the peer may choose none, and no other
+     */
+    static Transport open(String host, int port, SSLContext tls, String protocol)
+            throws IOException {
         Socket socket = new Socket();
         try {
             socket.connect(new InetSocketAddress(host, port), CONNECT_MILLISECONDS);
@@ -39,7 +44,7 @@ final class SocketTransport implements Transport {
                     (SSLSocket) tls.getSocketFactory().createSocket(socket, host, port, true);
             SSLParameters parameters = secure.getSSLParameters();
             parameters.setEndpointIdentificationAlgorithm("HTTPS");
-            parameters.setApplicationProtocols(new String[] {"rsio/0"});
+            parameters.setApplicationProtocols(new String[] {protocol});
             secure.setSSLParameters(parameters);
             secure.startHandshake();
             return new SocketTransport(secure);

@@ -343,10 +343,19 @@ class ConnectionTest {
         assertEquals(numbers(3), server.taken());
     }
 
+    /** A port without HTTP/2 is not waited for in silence. */
+    @Test
+    void noHttp2There() throws Exception {
+        Sender sender = Rsio.at("http://127.0.0.1:" + server.port()).sender("events");
+        new Tool.Counting(3, false).subscribe(sender);
+        eventually("it says why", () -> sender.trouble().contains("no HTTP/2 there"));
+        sender.close();
+    }
+
     /** What is no address is refused at once. */
     @Test
     void addresses() {
-        for (String wrong : List.of("gw.example:7400", "http://gw.example", "tcp://gw.example")) {
+        for (String wrong : List.of("gw.example:7400", "ftp://gw.example", "tcp://gw.example")) {
             assertThrows(IllegalArgumentException.class, () -> Rsio.at(wrong), wrong);
         }
     }
