@@ -293,7 +293,7 @@ class TapSource:
             return None
         follower = self._follower
         try:
-            first = follower.gap
+            first = follower.gap(self._begin)
         except Lagged:
             return self.skip() or follower.take(most, self._begin)
         missed = None

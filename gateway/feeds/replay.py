@@ -222,7 +222,7 @@ class ReplaySource:
         if follower is None:
             return False
         try:
-            hole = follower.gap is not None
+            hole = follower.gap(self.lsn) is not None
         except Lagged:
             hole = True
         # The ring does not know of our last event.

@@ -183,46 +183,41 @@ class Follower:
         self._index = 0
         ring.enter(self)
 
-    @property
-    def gap(self) -> int | None:
-        """The lsn that comes next, if events before it are missing.  Raises `Lagged`."""
-        chunk = self._ring.at(self.number)
+    def gap(self, wanted: int) -> int | None:
+        """The lsn that comes next, if events before it are missing.  Raises `Lagged`.
+
+        Behind all chunks that have nothing from lsn *wanted* on.
+        """
+        while (chunk := self._ring.at(self.number)) and chunk.lasts[-1] < wanted:
+            self._pass(chunk)
         first = self._ring.since if chunk is None else chunk.first
         return first if first > self.lsn else None
 
     def take(self, most: int, wanted: int = 0) -> Elements | None:
         """The next elements, *most* at most, of events from lsn *wanted* on.
 
-        None if there are none yet.  Raises `Lagged`.  Does not tell of a `gap`.
+        None if there are none yet.  No `gap` from there on is before them.
         """
         ring = self._ring
-        while True:
-            chunk = ring.at(self.number)
-            if most:
-                ring.wanted(self.number)
-            if chunk is None:
-                break
-            lasts = chunk.lasts
-            begin = bisect_right(lasts, wanted - 1, self._index)
-            if begin == len(lasts):
-                self._pass(chunk)
-                continue
-            if not most:
-                return None
-            if ring.query.format == ARROW and self.lsn < wanted:
-                # It may begin with events that are not wanted.
-                end = begin + 1
-                found = Elements([columns.since(chunk.elements[begin], wanted)])
-            else:
-                end = min(begin + most, len(lasts))
-                found = chunk.cut(begin, end)
-            self._index = end
-            self.lsn = lasts[end - 1] + 1
-            if end == len(lasts):
-                self._pass(chunk)
-            return found
-        self.lsn = max(self.lsn, ring.end)
-        return None
+        ring.wanted(self.number)
+        chunk = ring.at(self.number)
+        if chunk is None:
+            self.lsn = max(self.lsn, ring.end)
+            return None
+        lasts = chunk.lasts
+        begin = bisect_right(lasts, wanted - 1, self._index)
+        if ring.query.format == ARROW and self.lsn < wanted:
+            # It may begin with events that are not wanted.
+            end = begin + 1
+            found = Elements([columns.since(chunk.elements[begin], wanted)])
+        else:
+            end = min(begin + most, len(lasts))
+            found = chunk.cut(begin, end)
+        self._index = end
+        self.lsn = lasts[end - 1] + 1
+        if end == len(lasts):
+            self._pass(chunk)
+        return found
 
     def skip(self) -> tuple[int, int]:
         """Go to the ring's end; the first and last lsn that this leaves out."""

@@ -195,6 +195,29 @@ def test_one_that_left_out_nothing_it_wanted_goes_on(
     assert (tap.lsns, tap.gaps) == ([61, 62, 63, 64, 65, 66], [])
 
 
+@pytest.mark.parametrize("name", ["tap", "events?from=latest"])
+def test_what_is_missing_behind_what_is_from_before_it_began(
+    make_world: Callable[..., Any], name: str
+) -> None:
+    """A tap is told of it, and `events` has it from the files."""
+    world = make_world(ring_bytes=10_000, pending_bytes=4_000)
+    world.subscribe("tap").want(1)
+    for _ in range(3):
+        world.commit(5)
+    late = world.subscribe(name)
+    late.want(1)
+    late.demand = 0  # nothing leaves its connection for a while
+    world.settle()
+    for _ in range(20):
+        world.commit(5)
+        world.settle()
+    late.want(UNBOUNDED)
+    world.settle()
+    told = [lsn for first, last in late.gaps for lsn in range(first, last + 1)]
+    assert [*told, *late.lsns] == list(range(16, 116))
+    assert bool(told) == (name == "tap")
+
+
 def test_a_journal_that_is_too_quick(make_world: Callable[..., Any]) -> None:
     """What can not be decoded in time is skipped, and told; memory stays bounded."""
     world = make_world(pending_bytes=40_000)

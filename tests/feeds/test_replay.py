@@ -404,9 +404,17 @@ STEP = st.one_of(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(st.lists(STEP, max_size=60), st.integers(300, 6000))
+@given(
+    st.lists(STEP, max_size=60),
+    st.integers(300, 6000),
+    st.sampled_from([1500, 6000, 20_000]),
+)
 def test_whatever_happens(
-    make_world: Callable[..., Any], ambush: Any, steps: list[Any], ring_bytes: int
+    make_world: Callable[..., Any],
+    ambush: Any,
+    steps: list[Any],
+    ring_bytes: int,
+    pending_bytes: int,
 ) -> None:
     """Events arrive, files move and expire, subscribers come, dawdle and go.
 
@@ -415,7 +423,7 @@ def test_whatever_happens(
     missing is in a gap.
     """
     ambush.clear()
-    world = make_world(ring_bytes=ring_bytes, pending_bytes=20_000)
+    world = make_world(ring_bytes=ring_bytes, pending_bytes=pending_bytes)
     subscribers: list[Any] = []
     for what, how in steps:
         if what == "commit":
