@@ -96,7 +96,9 @@ class DeltaTable(SharedTable):
         self._read = -1
         """Up to this version all commits were read for ledgers, and …"""
         self._ledgers: dict[str, Words] = {}
-        """… these were the newest."""
+        """… these were the newest, …"""
+        self._set_back = -1
+        """… and this commit set the table back last, if one of them did."""
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
@@ -366,7 +368,7 @@ class DeltaTable(SharedTable):
         if version > self._read >= 0:
             rows = self._since(self._read, version)
             if not any(row.operation == _SET_BACK for row in rows):
-                _take_ledgers(self._ledgers, rows)
+                self._take(self._ledgers, rows)
                 self._read = version
         if version != self._read:  # all is looked at anew
             self._ledgers = self._in_history(numbers)
@@ -376,8 +378,9 @@ class DeltaTable(SharedTable):
     def _in_history(self, numbers: Mapping[str, int]) -> dict[str, Words]:
         """The newest ledgers of the jobs with these *numbers*, as far as they are found."""
         newest: dict[str, Words] = {}
+        self._set_back = -1
         for most in (*_FEW_COMMITS, None):
-            _take_ledgers(newest, self._history(most))
+            self._take(newest, self._history(most))
             if all(
                 job in newest and number_of(newest[job]) >= number
                 for job, number in numbers.items()
@@ -385,19 +388,20 @@ class DeltaTable(SharedTable):
                 break
         return newest
 
-
-def _take_ledgers(newest: dict[str, Words], commits: Sequence[Any]) -> None:
-    """Keep the newest of each job in *newest*, but those of before the table was set back."""
-    set_back = max(
-        (row.version for row in commits if row.operation == _SET_BACK), default=-1
-    )
-    for row in commits:
-        found = ledgers_in(row.userMetadata)
-        # Up to which version the writer of a ledger had looked.
-        take_newest(
-            newest,
-            (one for one in found if one.get("seen", row.version - 1) >= set_back),
-        )
+    def _take(self, newest: dict[str, Words], commits: Sequence[Any]) -> None:
+        """Keep the newest of each job in *newest*, but those of before the table was set
+        back.
+        """
+        set_back = [one.version for one in commits if one.operation == _SET_BACK]
+        self._set_back = max([self._set_back, *set_back])
+        for row in commits:
+            found = ledgers_in(row.userMetadata)
+            # Up to which version the writer of a ledger had looked.
+            seen = row.version - 1
+            take_newest(
+                newest,
+                (one for one in found if one.get("seen", seen) >= self._set_back),
+            )
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")

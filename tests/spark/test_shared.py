@@ -115,6 +115,39 @@ def test_all_commits_of_a_table_that_others_have_begun_are_heeded() -> None:
     assert asked == [3, 3, 1, 3]
 
 
+@pytest.mark.parametrize("looked", [1, 3, 6])
+def test_a_ledger_of_before_a_table_was_set_back(looked: int) -> None:
+    """It counts no more, however often was looked while it was committed: its writer had not
+    seen that."""
+    commits = [
+        ("WRITE", ledger_of("a", 1, seen=-1)),
+        ("WRITE", ledger_of("b", 1, seen=0)),
+        ("RESTORE", None),
+        ("WRITE", ledger_of("a", 2, seen=2)),
+        ("WRITE", ledger_of("b", 2, seen=1)),
+        ("WRITE", ledger_of("a", 3, seen=4)),
+    ]
+    rows = [
+        SimpleNamespace(version=at, operation=what, userMetadata=said)
+        for at, (what, said) in enumerate(commits)
+    ]
+    table: Any = DeltaTable(None, "t", job="a")
+    for there in range(looked, len(rows) + 1):
+        table._now = lambda there=there: (
+            None,
+            SimpleNamespace(version=lambda: there - 1),
+        )
+        table._numbers_in = lambda _: {"a": 3, "b": 2}
+        table._history = lambda most, there=there: rows[:there][::-1][:most]
+        found = table._newest()
+    assert {job: one["sequence"] for job, one in found.items()} == {"a": 3}
+
+
+def ledger_of(job: str, sequence: int, seen: int) -> str:
+    committed = Ranges({job: [(1, sequence)]})
+    return Ledger(committed=committed, sequence=sequence).text(job=job, seen=seen)
+
+
 def test_a_node_is_one_jobs() -> None:
     """Whoever commits second is told, by both names, and commits nothing."""
     words: list[str] = []
