@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attrs import define
+from attrs import define, field
 
 from gateway.sdk.disk import Disk
 from gateway.store.claim import Claim
@@ -31,6 +31,8 @@ class Owners:
     _claim: Claim | None = None
     _arrives: Callable[[str], bool] = lambda _: False
     """Says of a node whether its files are brought here."""
+    _silent: set[str] = field(factory=set, init=False)
+    """Who had a name in the bucket and did not answer."""
 
     def is_ours(self, node: str) -> bool:
         """Whether this daemon removes that node's files: each knows only what its own
@@ -70,4 +72,6 @@ class Owners:
         if self._claim is None:
             return None
         journal = self._directories.journal_of(node)
-        return Claim.by(self._claim.bucket, node, journal, self._disk).served()
+        return Claim.by(self._claim.bucket, node, journal, self._disk).served(
+            self._silent
+        )

@@ -546,7 +546,7 @@ def test_what_is_not_a_gateways_is_said_and_left_alone(
     runs.take()
     open_journal(runs, "5f0c", 7)
     bucket.objects[name_of("gw")] = data
-    for ask in (gateway().take, runs.look, runs.confirm, runs.served):
+    for ask in (gateway().take, runs.look, runs.confirm, lambda: runs.served(set())):
         with pytest.raises(BucketError) as caught:
             ask()
         assert f"{bucket.url}/{name_of('gw')}" in str(caught.value)

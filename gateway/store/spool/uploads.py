@@ -170,9 +170,10 @@ class Uploads:
             self._condition.notify()
 
     def has(self, name: str) -> bool:
-        """Whether that file is not in the bucket yet."""
+        """Whether that file is not in the bucket yet, or stays here."""
         with self._condition:
-            return name in self._waiting
+            stays = self._others.get(_node_of(name)) is not None
+            return stays or name in self._waiting
 
     def has_of(self, node: str) -> bool:
         """Whether any of that node is not."""
@@ -180,8 +181,14 @@ class Uploads:
             return any(_node_of(name) == node for name in self._waiting)
 
     def elsewhere(self, node: str) -> str | None:
-        """Why that node's files stay here.  Blocks; raises `BucketError`."""
-        return self._elsewhere(node)
+        """Why that node's files stay here, as of now: this goes from here on.  Blocks; raises
+        `BucketError`, OSError.
+        """
+        why, before = self._elsewhere(node), self._others.get(node)
+        self._others[node] = why
+        if before is not None and why is None:
+            self.find()
+        return why
 
     def safe_lsn(self, made: int) -> int:
         """Up to which lsn all is in the bucket, when there are files up to lsn *made*."""
