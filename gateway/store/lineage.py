@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from gateway.sdk.disk import Disk
 from gateway.store import digests, incarnation
 from gateway.store.incarnation import Incarnation
-from gateway.store.lake import committed, together
+from gateway.store.lake import committed
 from gateway.store.mark import Mark
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
-from gateway.store.table_words import TablePlace
+from gateway.store.table_words import TablePlace, anybody
 from gateway.store.table_words import last_lsn as last_in_table
 from gateway.store.word import UNDECIDED, Word
 
@@ -85,19 +85,27 @@ class Known:
     """Where it goes on."""
 
 
-def in_tables(node: str, lake: Path) -> int:
-    """The last lsn that the Spark job says it has put into the tables; 0 if unknown."""
+def in_tables(node: str, lake: Path, of: Callable[[str], bool] = anybody) -> int:
+    """The last lsn that the Spark job says it has put into the tables, *of* whom of the
+    node's incarnations; 0 if unknown.
+    """
     with contextlib.suppress(OSError, ValueError):
-        return max(last for _, last in together(committed(lake).get(node, {})))
+        lives = committed(lake).get(node, {}).items()
+        return max(last for by, spans in lives if of(by) for _, last in spans)
     return 0
 
 
-def in_table(node: str, place: TablePlace | None, tell: Callable[[str], None]) -> int:
+def in_table(
+    node: str,
+    place: TablePlace | None,
+    tell: Callable[[str], None],
+    of: Callable[[str], bool] = anybody,
+) -> int:
     """Likewise, by the table's own commits, if it can be seen; *tell* why not."""
     if place is None:
         return 0
     try:
-        return last_in_table(node, place)
+        return last_in_table(node, place, of)
     except (OSError, ValueError) as why:
         tell(
             f"the table at {place.path} can not be read, so this start goes on without"

@@ -52,7 +52,8 @@ from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged
 from gateway.store.spool.writing import Here, Writer
-from gateway.store.table_words import TablePlace
+from gateway.store.table_words import TablePlace, anybody
+from gateway.store.word import UNDECIDED
 
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""
@@ -196,10 +197,7 @@ class _Read:
         self.new_mark = not disk.exists(self.marker.path)
         self.mark, self.damaged_mark = self.marker.read()
         mark = self.mark
-        self.in_tables = max(
-            lineage.in_tables(node, start.directories.lake),
-            lineage.in_table(node, start.table, start.tell_notice),
-        )
+        self.in_tables = self.last_in_tables(anybody, start.tell_notice)
         """The last lsn that is there, as far as can be seen."""
         self.known_lsn = max(mark.published, names.last)
         """The last one of which this directory knows a file."""
@@ -227,6 +225,16 @@ class _Read:
         )
         self.before, self.damaged_id = incarnation.read(journal, disk)
         """Who gave lsns here."""
+
+    def last_in_tables(
+        self, of: Callable[[str], bool], tell: Callable[[str], None] = _ignore
+    ) -> int:
+        """Likewise *of* some incarnations."""
+        start = self.start
+        return max(
+            lineage.in_tables(start.node, start.directories.lake, of),
+            lineage.in_table(start.node, start.table, tell, of),
+        )
 
 
 def _ask(start: Start, mark: Mark, here: int, in_tables: int) -> Asked:
@@ -272,7 +280,14 @@ class _Judged:
         self.left_out = [each for each in read.left_out if each.start != now.start]
         self.left_out += [now] * bool(now)
         known = max(mark.given, mark.published, catalog.read_lsn, names.last)
-        older = read.in_tables > known
+        behind = read.in_tables > known
+        # Or another one had the name meanwhile, without a bucket that would tell.
+        taken = (
+            behind and before is not None and read.last_in_tables(before.knows) <= known
+        )
+        older, fenced = behind and not taken, start.standing.fenced
+        if taken and fenced is None:
+            fenced = UNDECIDED
         forgot, end_is_lost = _forgot(read, self.here_lsn, older=older)
         begun, self.notice = lineage.go_on(
             before,
@@ -280,7 +295,7 @@ class _Judged:
             start.disk,
             catalog,
             self.first_lsn,
-            fenced=start.standing.fenced,
+            fenced=fenced,
             forgot=forgot,
             lost=end_is_lost,
         )
@@ -310,7 +325,7 @@ class _Judged:
             self.repairs.append(
                 lineage.OLDER.format(node=start.node, there=read.in_tables, here=known)
             )
-        if older or strangers or not begun.knows(mark.incarnation):
+        if behind or strangers or not begun.knows(mark.incarnation):
             catalog.doubt()
         self.repairs += _put_back(read)
         self.repairs += strangers
@@ -319,7 +334,7 @@ class _Judged:
 def _forgot(read: _Read, here_lsn: int, *, older: bool) -> tuple[bool, bool]:
     """Whether this journal was farther than it is, and whether nobody knows how far.
 
-    *older*: the tables have more than this directory knows.
+    *older*: the tables have more of it than this directory knows.
     """
     said, before, mark = read.start.standing.said, read.before, read.mark
     if before is None:
@@ -442,8 +457,13 @@ class _Settled:
         settled = read.found.settle()
         # After what was read is synced, before a name is gone that was all that told of a
         # lsn.
+        last = mark
+        if read.found.lost_end and mark.segment not in {
+            one.path.name for one in read.found.segments
+        }:  # that is told, and needs no word more
+            last = msgspec.structs.replace(mark, segment="", synced=0)
         now = msgspec.structs.replace(
-            mark,
+            last,
             given=judged.first_lsn - 1,
             durable=judged.durable_lsn,
             incarnation=self.incarnation.id,

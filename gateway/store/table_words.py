@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,25 +49,31 @@ def local(place: str) -> Path | None:
     return path if path.is_absolute() else None
 
 
-def last_lsn(node: str, place: TablePlace) -> int:
-    """The last lsn of a node that a table says it has; 0 if it says none.
+def anybody(_: str) -> bool:
+    """Whatever incarnation it is."""
+    return True
+
+
+def last_lsn(node: str, place: TablePlace, of: Callable[[str], bool] = anybody) -> int:
+    """The last lsn of a node that a table says it has, *of* whom of its incarnations; 0 if
+    it says none.
 
     Raises OSError, and ValueError for what is no such table's.
     """
     ledgers = kind_of(place.sink).ledgers(place.path)
     try:
-        return max((last_in(ledger, node) for ledger in ledgers), default=0)
+        return max((last_in(ledger, node, of) for ledger in ledgers), default=0)
     except (AttributeError, TypeError, RecursionError) as why:
         raise ValueError(f"{type(why).__name__}: {why}") from None
 
 
-def last_in(ledger: Any, node: str) -> int:
+def last_in(ledger: Any, node: str, of: Callable[[str], bool]) -> int:
     """The last lsn of a node that is committed, by a ledger of any form."""
-    spans = ledger.get("committed", {}).get(node, [])
-    # By incarnation since form 3.
-    if isinstance(spans, dict):
-        spans = [span for each in spans.values() for span in each]
-    return max((int(last) for _, last in spans), default=0)
+    lives = ledger.get("committed", {}).get(node, [])
+    if not isinstance(lives, dict):  # by incarnation since form 3
+        lives = {"": lives}
+    found = (int(last) for by, spans in lives.items() if of(by) for _, last in spans)
+    return max(found, default=0)
 
 
 def numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:

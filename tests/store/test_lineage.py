@@ -77,11 +77,12 @@ def published(data: Path) -> dict[str, str]:
     }
 
 
-def tables(data: Path, last: int) -> None:
-    """The job's ledger says that they have everything up to there."""
+def tables(data: Path, last: int | dict[str, list[list[int]]]) -> None:
+    """The job's ledger says that they have everything up to there, or these by incarnation."""
     path = data / "lake/.gateway/events.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"committed": {"gw": [[1, last]]}, "holes": []}))
+    spans = [[1, last]] if isinstance(last, int) else last
+    path.write_text(json.dumps({"committed": {"gw": spans}, "holes": []}))
 
 
 def test_one_directory_is_one_incarnation(tmp_path: Path) -> None:
@@ -489,6 +490,43 @@ def test_a_lost_end_without_events_is_an_end_too(tmp_path: Path) -> None:
     opened = publish(tmp_path, b"b", killed=True)
     assert [one.events for one in opened.losses] == [0]
     assert current(tmp_path).lost == (before.id,)
+
+
+def test_an_end_is_lost_once(tmp_path: Path) -> None:
+    """A start that is killed at once is no other loss: who goes on is the same from then on."""
+    opened = publish(tmp_path, b"a", killed=True)
+    opened.log.commit([Batch(Origin("plain", "l", "s-1", "[::1]:9"), 1, 0, b"m", 0)])
+    opened.marker.write(opened.mark(1), now=True)
+    before = current(tmp_path)
+    (tmp_path / "journal/gw" / opened.log.synced.name).unlink()
+    opened = start(tmp_path)
+    assert [one.events for one in opened.losses] == [0]
+    after = current(tmp_path)
+    assert after.lost == (before.id,)
+    again = start(tmp_path)
+    assert (again.losses, again.notice) == ([], None)
+    assert current(tmp_path) == after
+
+
+def test_a_disk_that_is_back_has_lost_nothing(tmp_path: Path) -> None:
+    """Another one had its name, and has given the lsns that the tables have behind its own."""
+    data, other = tmp_path / "data", tmp_path / "other"
+    publish(data, b"a", killed=True)
+    before = current(data)
+    tables(other, 1)
+    publish(other, b"b", b"c", killed=True)
+    meanwhile = current(other)
+    tables(data, {before.id: [[1, 1]], meanwhile.id: [[2, 3]]})
+    opened = publish(data, b"d", killed=True)
+    assert opened.first_lsn == 4
+    assert opened.notice is not None
+    assert "another gateway took this node's name over" in opened.notice
+    assert "nobody knows" not in opened.notice
+    after = current(data)
+    assert (after.earlier, after.lost) == ((before.id,), ())
+    report = audit(Directories.under(data), pause=lambda _: None)
+    assert report.unknown == []
+    assert publish(data, b"e").notice is None
 
 
 @pytest.mark.parametrize("killed", [False, True])

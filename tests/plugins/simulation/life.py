@@ -181,7 +181,7 @@ class Life:
     def _start(self) -> None:
         world, settings = self.world, self.world.settings
         # Its ledger lies on the real disk, which is not the simulation's.
-        lineage.in_tables = lambda node, _: world.spark.in_tables(node)
+        lineage.in_tables = lambda node, *_: world.spark.in_tables(node)
         opened = OpenedStorage(
             settings=Settings(
                 node=self.node,
