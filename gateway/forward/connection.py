@@ -201,8 +201,8 @@ class Connection:
     """All that were, by node, …"""
     _positions: dict[str, Position] = field(factory=dict, init=False)
     """… and the answers to the first of each."""
-    _archive: dict[str, list[Waiting]] = field(factory=dict, init=False)
-    """What the archive had after the first look into the spool, by node: of those that the
+    _archive: dict[str, list[str]] = field(factory=dict, init=False)
+    """Names of what the archive had after the first look into the spool, by node: of those that the
     hub was not asked about.  What has come there since, went over from here."""
     _queue: deque[Waiting] = field(factory=deque, init=False)
     """What is next."""
@@ -316,8 +316,8 @@ class Connection:
         # a connection to another hub was there before.
         self._queue = deque(await self._in_spool())
         self._archive = await self._in_thread(files.in_archive)
-        own = self._archive.pop(files.node, [])
-        self._put_before(await self._in_thread(files.lacked, own, position.last))
+        archived = self._archive.pop(files.node, [])
+        self._put_before(await self._in_thread(files.lacked, archived, position.last))
         if self._over is not None:  # meanwhile
             raise self._over
         own = [one for one in self._queue if one.named.node == files.node]

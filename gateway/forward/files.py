@@ -13,7 +13,7 @@ import contextlib
 import errno
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -105,25 +105,27 @@ class ForwardedFiles:
                 turns.append((rank // _IN_TURN, one))
         return [one for _, one in sorted(turns, key=lambda each: each[0])]
 
-    def in_archive(self) -> dict[str, list[Waiting]]:
-        """All that is in the archive, by node.  It may be much: a region has it listed once
-        for all its edges.
+    def in_archive(self) -> dict[str, list[str]]:
+        """The names of all that is in the archive, by node and in order.  They may be
+        millions: a region has them listed once for all its edges, and keeps nothing else.
         """
-        found: dict[str, list[Waiting]] = {}
-        for one in self._waiting(self._directories.archive):
-            found.setdefault(one.named.node, []).append(one)
+        found: dict[str, list[str]] = {}
+        for name, named in self._ours(self._directories.archive):
+            found.setdefault(named.node, []).append(name)
         return found
 
-    def lacked(
-        self, archived: Iterable[Waiting], last: Mapping[str, int]
-    ) -> list[Waiting]:
+    def lacked(self, archived: Iterable[str], last: Mapping[str, int]) -> list[Waiting]:
         """Those of a node's that a hub lacks which has these."""
-        least = min(last.values(), default=0)
+        least, archive = min(last.values(), default=0), self._directories.archive
+        found = (
+            Waiting(archive / name, named)
+            for name in archived
+            if (named := parse_file_name(name)) is not None and named.last > least
+        )
         return [
             one
-            for one in archived
-            if one.named.last > least
-            and one.named.last > last.get(self._given_by(one) or "", 0)
+            for one in found
+            if one.named.last > last.get(self._given_by(one) or "", 0)
         ]
 
     def _given_by(self, waiting: Waiting) -> str | None:
@@ -149,7 +151,13 @@ class ForwardedFiles:
         return Life(node, own.id, own.earlier[-_MOST_EARLIER:])
 
     def _waiting(self, directory: Path) -> list[Waiting]:
-        found: list[Waiting] = []
+        found = [
+            Waiting(directory / name, named) for name, named in self._ours(directory)
+        ]
+        return sorted(found, key=lambda one: one.named)
+
+    def _ours(self, directory: Path) -> Iterator[tuple[str, Named]]:
+        """By name, and so those of one node in order of lsn."""
         ours: dict[str, bool] = {}
         for name in self._disk.names(directory):
             if (named := parse_file_name(name)) is None:
@@ -157,8 +165,7 @@ class ForwardedFiles:
             if named.node not in ours:
                 ours[named.node] = self._is_ours(named.node)
             if ours[named.node]:
-                found.append(Waiting(directory / name, named))
-        return sorted(found, key=lambda one: one.named)
+                yield name, named
 
     def look_at(self, waiting: Waiting, *, doubted: bool = False) -> Outgoing | None:
         """What is to be said of it; None if it is gone.  Raises `Unreadable`.

@@ -5,6 +5,7 @@ once, under their names, in the same bytes.
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from edges import Hub, Pair
 from forwarded import A, B, Sent
 from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
+from gateway.store.names import file_name
 
 
 class Region(Pair):
@@ -189,6 +191,24 @@ def test_the_archive_is_listed_once(region: Region) -> None:
     assert listed.count(region.edge.archive) == 1
 
 
+def test_the_archive_is_held_as_names(region: Region) -> None:
+    """A thousand edges have millions of files there in a day."""
+    edges, each = [f"shop-{number}" for number in range(20)], 500
+    region.names.update(edges)
+    names = [
+        file_name(node, first, first) for node in edges for first in range(1, each + 1)
+    ]
+    region.disk.names = lambda _: names.copy()  # type: ignore[method-assign]
+    tracemalloc.start()
+    try:
+        archived = region.forwarder._files.in_archive()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(map(len, archived.values())) == len(names)
+    assert held < 32 * len(names), "beside the names themselves"
+
+
 def test_a_name_that_begins_as_another(region: Region) -> None:
     """Of a hub that comes back older each of the two gets its own."""
     other = files("shop-2")
@@ -197,7 +217,7 @@ def test_a_name_that_begins_as_another(region: Region) -> None:
     for sent in (*SHOP, *other):
         (region.edge.spool / sent.name).rename(region.edge.archive / sent.name)
     archived = region.forwarder._files.in_archive()
-    assert [one.path.name for one in archived["shop"]] == [*as_bytes(*SHOP)]
+    assert archived["shop"] == [*as_bytes(*SHOP)]
     region.forwarder.start(0)
     region.run(10)
     assert region.hub.files() == as_bytes(*SHOP, *other)
