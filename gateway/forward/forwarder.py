@@ -36,6 +36,8 @@ from gateway.store.names import Named
 _LOOK_SECONDS = 10.0
 _SEE_SECONDS = 60.0
 """Between two looks at all that waits while the hub is away: they take their time."""
+_SET_SECONDS = 60.0
+"""By so much a clock is set that the hub is told anew what it shows."""
 _NO_FILE = 422
 _HELD_SECONDS = 60.0
 """Files of another node that the hub refuses wait so long, while all others go on, …"""
@@ -121,6 +123,8 @@ class Forwarder:
         """Which of the hubs has the files, or is tried."""
         self._inquiries: list[tuple[Inquiry, Deferred[Any]]] = []
         self._asked_at = self._seen_at = self._reactor.seconds()
+        self._ahead = 0.0
+        """By how much the wall's clock was ahead when the hub was told what it shows."""
         self.node = ""
         """The name of the hub that was connected last."""
         self._running = False
@@ -205,7 +209,7 @@ class Forwarder:
 
     def _begin(self) -> None:
         self._timer = None
-        settings = self._settings
+        settings, self._ahead = self._settings, self._ahead_now
         self._connection = connection = Connection(
             self._hello,
             settings.rate,
@@ -220,6 +224,11 @@ class Forwarder:
             self._connect, self._reactor, self._to, settings, connection
         )
         self._connecting.addErrback(self._failed, connection)
+
+    @property
+    def _ahead_now(self) -> float:
+        seconds: float = self._reactor.seconds()
+        return self._wall_clock() - seconds
 
     @property
     def _to(self) -> str:
@@ -284,6 +293,9 @@ class Forwarder:
         self.certificate_ends = None if own is None else end_of(own)
         if self._connection is not None:
             self._connection.look()
+        if self._connected and abs(self._ahead_now - self._ahead) > _SET_SECONDS:
+            assert self._connection is not None
+            self._connection.end(Lost("the clock of this machine was set"))
         seen = self._reactor.seconds() - self._seen_at
         if not self._connected and seen >= _SEE_SECONDS:
             self._see_who_waits()

@@ -66,6 +66,22 @@ def test_a_file_that_a_look_misses(
     assert [*pair.hub.files()] == pair.archived() == both
 
 
+def test_a_clock_that_is_set(pair: Pair) -> None:
+    """The hub says that it is off as long as that is so, on whatever connection."""
+    pair.forwarder.start(0)
+    pair.run(20)
+    assert pair.hub.troubles == []
+    pair.ahead = -3600.0
+    pair.run(20)
+    assert ["1.0 h behind" in one for one in pair.hub.troubles] == [True]
+    pair.ahead = 2.0
+    pair.run(20)
+    assert pair.hub.troubles == []
+    assert pair.forwarder.hub.connected
+    pair.run(60)
+    assert len(pair.lines) == 3
+
+
 def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
     """A hub that has it and could not say so: it stays, and is not sent again."""
     pair.cuts = iter([(float("inf"), 150)])

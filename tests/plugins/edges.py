@@ -35,6 +35,10 @@ FILES = [Sent(1, 200), Sent(201), Sent(204, 2), Sent(206, 500)]
 ALL = {one.name: one.data for one in FILES}
 
 
+_THEN = 1.8e9
+"""What wall clocks show at the beginning."""
+
+
 class Line:
     """A connection between the two, which may be cut after so many bytes from the edge, or
     from the hub.
@@ -167,6 +171,13 @@ class Hub:
             settings(Options, **self.options), "hub", arrivals, self.clock, set(), int,
             Turns(maybeDeferred),
         )  # fmt: skip
+        self.listener.wall_clock = lambda: _THEN + self.clock.seconds()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What it says of those who are connected."""
+        found = (one.trouble for one in self.listener.connections)
+        return [one for one in found if one is not None]
 
     def files(self) -> dict[str, bytes]:
         spool = self.directories.spool
@@ -207,6 +218,8 @@ class Pair:
         self.names = {"edge"}
         """Those that it has, and had."""
         self.clock = Clock()
+        self.ahead = 0.0
+        """Of the edge's wall clock, in seconds."""
         self.hub = Hub(folder / "hub", self.clock)
         self.edge = Directories.under(folder / "edge")
         for directory in (self.edge.spool, self.edge.archive):
@@ -245,6 +258,7 @@ class Pair:
             self.clock,
             self.in_thread,
             self._connect,
+            lambda: _THEN + self.ahead + self.clock.seconds(),
         )
 
     def _connect(
