@@ -80,8 +80,8 @@ class Arrivals(Protocol):
     """… and events."""
 
     def open(self) -> None:
-        """Before any are taken: no other gateway takes some into this spool.  Blocks; raises
-        `sdk.protocol.Unusable`, OSError.
+        """Before any are taken: no other gateway takes some into this spool.  Idempotent.
+        Blocks; raises `sdk.protocol.Unusable`, OSError.
         """
 
     @property

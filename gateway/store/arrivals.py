@@ -148,6 +148,8 @@ class Arrivals:
 
     def open(self) -> None:
         """See `sdk.arrivals.Arrivals`."""
+        if self._spool_lock is not None:
+            return
         self._disk.make_directory(self._directories.spool)
         try:
             self._spool_lock = lock_file(
