@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gateway.event import Decode
     from gateway.protocols.forward.options import Options
-    from gateway.protocols.forward.server import ForwardServer
+    from gateway.protocols.forward.server import ForwardListener, ForwardServer
     from gateway.protocols.forward.turns import Turns
     from gateway.sdk.protocol import Configuration, Listener
     from gateway.sdk.section import Section
@@ -80,6 +80,7 @@ class _Service(Service):
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._accepting: set[ForwardListener] = set()
         self._connections: set[ForwardServer] = set()
         self._refused = 0
         self._turns: Turns | None = None
@@ -93,27 +94,31 @@ class _Service(Service):
         if self._turns is None:
             context.arrivals.open()
             self._turns = Turns(self._in_thread)
-        yield Port(
-            accept=accept(
-                listener,
-                context.node,
-                context.arrivals,
-                context.reactor,
-                self._connections,
-                self._count_refused,
-                self._turns,
-            ),
-            alpn=[ALPN],
-            subprotocols=[SUBPROTOCOL],
-            mixed=True,
+        accepting = accept(
+            listener,
+            context.node,
+            context.arrivals,
+            context.reactor,
+            self._connections,
+            self._count_refused,
+            self._turns,
         )
+        self._accepting.add(accepting)
+        yield Port(
+            accept=accepting, alpn=[ALPN], subprotocols=[SUBPROTOCOL], mixed=True
+        )
+
+    def retired(self, port: Port) -> None:
+        """Nobody who came to it is there any more."""
+        self._accepting = {one for one in self._accepting if one is not port.accept}
 
     def reload(self) -> None:
         """Tokens are asked for again, of connections that are open, too."""
         options = {one.name: one.options for one in self._context.listeners}
-        for each in tuple(self._connections):
-            if (now := options.get(each.listener)) is not None:
-                each.look_again(now)
+        for each in self._accepting:  # some may have said nothing yet
+            each.options = options.get(each.name, each.options)
+        for one in tuple(self._connections):
+            one.look_again()
 
     def _in_thread(self, do: Callable[[], Any]) -> Deferred[Any]:
         from twisted.internet.threads import deferToThreadPool

@@ -163,11 +163,6 @@ class ForwardServer(Closing):
         listener.greetings.watch(self)
 
     @property
-    def listener(self) -> str:
-        """The name of the listener that it came to."""
-        return self._listener.name
-
-    @property
     def trouble(self) -> str | None:
         """What is wrong with who is there, and stops no event."""
         if abs(self.ahead_seconds) < _AHEAD_SECONDS:
@@ -227,9 +222,9 @@ class ForwardServer(Closing):
             # The line may be dead, and nobody know: what came goes on with the next one.
             self._write()
 
-    def look_again(self, options: Options) -> None:
-        """These are the listener's from now on: a token that is taken away ends this."""
-        if not self._is_proved(options):
+    def look_again(self) -> None:
+        """The listener's options are others: a token that is taken away ends this."""
+        if not self._is_proved():
             self._refuse(Unwelcome(401, f"{_UNPROVED}: it was taken away"))
 
     # What comes
@@ -300,7 +295,7 @@ class ForwardServer(Closing):
             self.ahead_seconds = hello.time - listener.wall_clock()
         if listener.options.tokens:
             owners = (None, name, f"CN={name}")  # as a certificate may say it
-            if origin.principal not in owners or not self._is_proved(listener.options):
+            if origin.principal not in owners or not self._is_proved():
                 self._refuse(Unwelcome(401, _UNPROVED), wrong_credentials=True)
                 return
             origin.principal = name
@@ -310,8 +305,8 @@ class ForwardServer(Closing):
         listener.words.watch(self)
         self._connection.write(encode(Welcome(forwarding.VERSION, listener.node)))
 
-    def _is_proved(self, options: Options) -> bool:
-        hello = self._hello
+    def _is_proved(self) -> bool:
+        hello, options = self._hello, self._listener.options
         return hello is not None and proved(options, hello.name, hello.token)
 
     def _brings(self, node: str, found: Bringing) -> None:

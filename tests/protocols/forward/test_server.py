@@ -408,13 +408,15 @@ def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
     edge.heard()
     now = options_of(Options, tokens={"shop": "new"})
     [server] = hub.connections
-    server.look_again(options_of(Options, tokens={"shop": "secret", "ship": "other"}))
+    more = {"shop": "secret", "ship": "other"}
+    hub.listener.options = options_of(Options, tokens=more)
+    server.look_again()
     assert edge.connection.refused is None
-    server.look_again(now)
+    hub.listener.options = now
+    server.look_again()
     assert edge.refusal() == Refused(
         401, "no such name and token (options.tokens): it was taken away"
     )
-    hub.listener.options = now
     assert hub.connect(encode(Hello(0, "shop", "secret"))).refusal().code == 401
     again = hub.connect(encode(Hello(0, "shop", "new")), LIFE)
     _, position = again.heard()
@@ -425,9 +427,11 @@ def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
 
 
 def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
-    """Of who is there: also where none was asked for before, and not of other listeners."""
+    """Of who is there: also where none was asked for before, and not of other listeners; and
+    of who has come before, and says its name after it.
+    """
     daemon = FakeDaemon(protocol, tmp_path, options={"tokens": {"shop": "secret"}})
-    edge = Edge(daemon.connect())
+    edge, late = Edge(daemon.connect()), Edge(daemon.connect())
     edge.say(encode(Hello(0, "shop", "secret")))
     daemon.service.reload()
     assert edge.heard() == [Welcome(0, "node")]
@@ -438,6 +442,10 @@ def test_a_reload_asks_for_tokens_again(tmp_path: Path) -> None:
     daemon.context.listeners.append(listener_of(protocol, tmp_path, options, {}))
     daemon.service.reload()
     assert edge.refusal().code == 401
+    late.say(encode(Hello(0, "shop", "secret")))
+    assert late.refusal().code == 401
+    daemon.service.retired(daemon.port)
+    assert daemon.service._accepting == set()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
