@@ -78,7 +78,11 @@ def test_a_clock_that_is_set(pair: Pair) -> None:
     pair.run(20)
     assert pair.hub.troubles == []
     assert pair.forwarder.hub.connected
+    pair.hub.ahead = -3600.0
+    assert ["1.0 h ahead" in one for one in pair.hub.troubles] == [True]
+    pair.hub.ahead = 0.0
     pair.run(60)
+    assert pair.hub.troubles == []
     assert len(pair.lines) == 3
 
 

@@ -151,6 +151,8 @@ class Hub:
         self.directories = Directories.under(folder)
         self.directories.spool.mkdir(parents=True, exist_ok=True)
         self.clock = clock
+        self.ahead = 0.0
+        """Of its wall clock, in seconds."""
         self.full: str | None = None
         self.options: dict[str, Any] = {}
         self.restart()
@@ -171,7 +173,7 @@ class Hub:
             settings(Options, **self.options), "hub", arrivals, self.clock, set(), int,
             Turns(maybeDeferred),
         )  # fmt: skip
-        self.listener.wall_clock = lambda: _THEN + self.clock.seconds()
+        self.listener.wall_clock = lambda: _THEN + self.ahead + self.clock.seconds()
 
     @property
     def troubles(self) -> list[str]:

@@ -123,8 +123,8 @@ class ForwardServer(Closing):
     """One connection.  Implements `interfaces.Server`."""
 
     __slots__ = ("_bringing", "_by", "_control", "_draining", "_file", "_frames",
-                 "_gathered", "_hello", "_left", "_listener", "_node", "_resting", "_taken",
-                 "_telling", "_timer", "_untold", "_why", "ahead_seconds")  # fmt: skip
+                 "_gathered", "_hello", "_left", "_listener", "_node", "_resting", "_shown",
+                 "_taken", "_telling", "_timer", "_untold", "_why")  # fmt: skip
 
     _log = Logger()
 
@@ -136,8 +136,8 @@ class ForwardServer(Closing):
         """Who it is; None: it has not said."""
         self._hello: Hello | None = None
         """How it said so, …"""
-        self.ahead_seconds = 0.0
-        """… and by how much its clock was ahead of ours then."""
+        self._shown: float | None = None
+        """… and what its clock showed, behind the reactor's; None: it did not say."""
         self._bringing: Bringing | None = None
         """Whose node's files come, …"""
         self._node = ""
@@ -165,12 +165,17 @@ class ForwardServer(Closing):
     @property
     def trouble(self) -> str | None:
         """What is wrong with who is there, and stops no event."""
-        if abs(self.ahead_seconds) < _AHEAD_SECONDS:
+        if self._shown is None:
             return None
-        way = "ahead of" if self.ahead_seconds > 0 else "behind"
+        listener = self._listener
+        # One of the two may have been set meanwhile: an edge says so by another hello.
+        ahead = self._shown + listener.clock.seconds() - listener.wall_clock()
+        if abs(ahead) < _AHEAD_SECONDS:
+            return None
+        way = "ahead of" if ahead > 0 else "behind"
         return (
             f"the clock of {self._by}, which forwards to this gateway, is "
-            f"{abs(self.ahead_seconds) / 3600:,.1f} h {way} the one here, and so is "
+            f"{abs(ahead) / 3600:,.1f} h {way} the one here, and so is "
             "received_at of its events, with the day in the tables that spark.retention "
             "goes by: set it there, and keep it with NTP"
         )
@@ -292,7 +297,7 @@ class ForwardServer(Closing):
         listener, origin = self._listener, self._connection.origin
         name, self._hello = hello.name, hello
         if hello.time:
-            self.ahead_seconds = hello.time - listener.wall_clock()
+            self._shown = hello.time - listener.clock.seconds()
         if listener.options.tokens:
             owners = (None, name, f"CN={name}")  # as a certificate may say it
             if origin.principal not in owners or not self._is_proved():
