@@ -390,12 +390,13 @@ class DeltaTable(SharedTable):
 
     def _take(self, newest: dict[str, Words], commits: Sequence[Any]) -> None:
         """Keep the newest of each job in *newest*, but those of before the table was set
-        back.
+        back: what these had committed may be gone, and whose nodes are whose is as it was.
         """
         set_back = [one.version for one in commits if one.operation == _SET_BACK]
         self._set_back = max([self._set_back, *set_back])
         for row in commits:
             found = ledgers_in(row.userMetadata)
+            self._heed(found)
             # Up to which version the writer of a ledger had looked.
             seen = row.version - 1
             take_newest(

@@ -643,17 +643,16 @@ def test_what_rows_do_not_say_is_in_the_copy(
         assert sink.ledger.holes == ()
 
 
-def set_back(world: World, name: str) -> None:
-    """To its first commit."""
+def set_back(world: World, name: str, to: int = 0) -> None:
+    """To its first commit, or to one behind it."""
     if world.config.spark.sink == "delta":
-        world.spark.sql(f"RESTORE TABLE delta.`{name}` TO VERSION AS OF 0")
+        world.spark.sql(f"RESTORE TABLE delta.`{name}` TO VERSION AS OF {to}")
         return
-    first = world.spark.sql(
-        f"SELECT snapshot_id FROM {name}.history ORDER BY made_current_at LIMIT 1"
-    ).collect()[0][0]
+    history = f"SELECT snapshot_id FROM {name}.history ORDER BY made_current_at"
+    wanted = world.spark.sql(history).collect()[to][0]
     catalog, _, table = name.partition(".")
     world.spark.sql(
-        f"CALL {catalog}.system.rollback_to_snapshot('{table}', {first})"
+        f"CALL {catalog}.system.rollback_to_snapshot('{table}', {wanted})"
     ).collect()
 
 
@@ -678,6 +677,34 @@ def test_a_table_that_was_set_back_stops_the_job(world: World) -> None:
     world.logs.lose()
     world.run(1, files=3)
     world.check_complete()
+
+
+def test_a_table_of_several_jobs_that_was_set_back(world: World, beside: World) -> None:
+    """Each job goes on with what the table has of its own nodes, whichever starts first: it
+    takes no other's rows for its own, and what is put back into the spool is there again.
+    """
+    both = world, beside
+    for each in both:
+        each.run(1)
+    events = world.events().name
+    whole = world.spark.sql(
+        f"DESCRIBE HISTORY delta.`{events}`"
+        if world.config.spark.sink == "delta"
+        else f"SELECT * FROM {events}.history"
+    ).count()
+    for each in both:
+        each.run(2)
+    set_back(world, events, whole - 1)
+    for each in both:
+        for table in each.kind.tables(each.config, each.spark):
+            if table.name != events:
+                set_back(each, table.name)
+    for each in both:
+        with pytest.raises(Broken, match=r"older than .*lacks 1 files"):
+            each.sink().recover()
+        each.logs.lose()
+        each.run(1, files=3)
+    check_both(world, beside)
 
 
 def test_a_table_that_was_set_back_to_a_compaction(world: World) -> None:
