@@ -425,7 +425,8 @@ def test_a_chain_begins_behind_files_of_earlier_versions(
     with pq.ParquetFile(old) as file:
         table = file.read().replace_schema_metadata(None)
     pq.write_table(table, old)
-    (node.journal / "catalog").unlink()
+    for unknown_to_them in ("catalog", "incarnation"):
+        (node.journal / unknown_to_them).unlink()
     system.node().publish(count=4)
     status, out, _ = gateway("audit", "--chain")
     assert status == 0, out

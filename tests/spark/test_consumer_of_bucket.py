@@ -70,7 +70,9 @@ class Gateway:
         self.made.path.mkdir()
         settings = config.load(self.file)
         self.consumers = Consumers(lambda name: marks_of(settings, name), ["mine"])
-        self._expiry = BucketExpiry(self.bucket, "gw", self.consumers, -1.0, time.time)
+        self._expiry = BucketExpiry(
+            self.bucket, lambda: ["gw"], self.consumers, -1.0, time.time
+        )
 
     def put(self, first: int) -> None:
         path = self.made.events("gw", first, 10)
