@@ -228,9 +228,8 @@ def test_who_had_a_nodes_name_and_is_silent_is_asked_once(
     gone = Holder.here(tmp_path / "edge", A)
     bucket.create(name_of("edge"), encode(Word(gone)))
     bring(node, Sent(1))
-    node.reactor.run(lambda: has(bucket, Sent(1)))
     asked = bucket.read(name_of("edge"))
-    bring(node, Sent(1))
+    node.reactor.run(lambda: bring_when_settled(node, Sent(1)))
     assert bucket.read(name_of("edge")) == asked
     bucket.replace(name_of("edge"), encode(Word(Holder.here(tmp_path / "other", B))))
     bring(node, Sent(1))
