@@ -41,9 +41,11 @@ def environment() -> dict[str, str]:
     return found
 
 
-def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
-    """A leader of its own session, beside its log and with its output at the end of it."""
-    return daemon.spawn(command, log, environment(), session=True)
+def spawn(command: list[str], log: Path, **more: str) -> subprocess.Popen[bytes]:
+    """A leader of its own session, beside its log and with its output at the end of it;
+    *more* is in its environment, too.
+    """
+    return daemon.spawn(command, log, {**environment(), **more}, session=True)
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Gateway:
     `beats`.  *stall* names a file: while it exists, the daemon's calls named by
     *stall_calls* wait (see _stalled.py).  *syncs* names a file for the seconds of each
     sync (see _timed.py), *viewed* one for what the live page costs (see _viewed.py).
+    Without *kernel* it leaves `gateway-native` out, where that is installed.
     """
 
     home: Path
@@ -86,6 +89,7 @@ class Gateway:
     stall_calls: str = "fdatasync,fsync"
     syncs: Path | None = None
     viewed: Path | None = None
+    kernel: bool = True
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
@@ -126,7 +130,8 @@ class Gateway:
         """Run it until `/readyz` says 200; returns the seconds that took."""
         self.data.mkdir(exist_ok=True)
         begin = time.monotonic()
-        self.process = spawn(self._command(), self.log)
+        more = {} if self.kernel else {"GATEWAY_NATIVE": "no"}
+        self.process = spawn(self._command(), self.log, **more)
         try:
             self._wait_ready(begin + timeout)
         except BaseException:

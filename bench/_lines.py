@@ -167,7 +167,7 @@ def table(record: Mapping[str, Mapping[str, Any]]) -> str:
 
 _BEATS = (
     "--case top,sustained,sustained-tls,sustained-small,sustained-documents,"
-    "sustained-ids,latency,go-lumber,go-lumber-documents"
+    "sustained-ids,sustained-python,latency,go-lumber,go-lumber-documents"
 )
 _BRIEFLY = "--filling 5 --lasting 7 --backlog 256MiB --warm-up 1.5 --seconds 3"
 MEASUREMENTS = {
@@ -301,6 +301,11 @@ LINES = [
         **_peer("sustained-documents"),
     ),
     _beats("ids", "windows of 2048 of ids and free text, 450 B", "sustained-ids"),
+    _beats(
+        "python",
+        "the first of these lines without the kernel in C (`gateway-native`)",
+        "sustained-python",
+    ),
     _latency(
         "ack",
         "whole window to acknowledgement, at half of the sustained rate",

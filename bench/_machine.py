@@ -20,6 +20,8 @@ from typing import Any
 
 from _windows import build
 
+from gateway.sdk import native
+
 __all__ = [
     "Floors", "best", "cores", "fdatasync_seconds", "floors", "machine",
     "processor_seconds",
@@ -46,6 +48,7 @@ def machine(directory: Path) -> dict[str, str]:
             facts[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             facts[package] = "from the source tree" if package == "gateway" else "none"
+    facts["gateway-native"] = native.said
     return facts
 
 

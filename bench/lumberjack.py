@@ -15,6 +15,8 @@ ids        like top, events that deflate can do little with
 sustained, sustained-tls, sustained-small, sustained-documents, sustained-ids
            like these, for --lasting seconds, and never more than --backlog of journal and
            spool that wait: rates that last, where those above are rates of a burst
+sustained-python
+           like sustained, without the kernel in C (gateway-native)
 latency    like top, at half of the rate of the case sustained (or --rate)
 go-lumber, go-lumber-documents
            like top and documents, but sent to go-lumber's own server, which stores
@@ -70,6 +72,7 @@ class Case:
     shape: dict[str, Any]
     tls: bool = False
     lasting: bool = False
+    kernel: bool = True
 
 
 CASES = {
@@ -83,6 +86,7 @@ CASES = {
     "sustained-small": Case(_SMALL, lasting=True),
     "sustained-documents": Case(_DOCUMENTS, lasting=True),
     "sustained-ids": Case(_IDS, lasting=True),
+    "sustained-python": Case(_LARGE, lasting=True, kernel=False),
     "latency": Case(_LARGE),
 }
 PEERS = {"go-lumber": Case(_LARGE), "go-lumber-documents": Case(_DOCUMENTS)}
@@ -106,7 +110,7 @@ def ours(home: Path, name: str, options: argparse.Namespace, rate: float) -> Run
     if case.lasting:
         spool["max_bytes"] = options.backlog
     settings = {"listeners": [listener], "spool": spool}
-    with Gateway(place, settings) as gateway:
+    with Gateway(place, settings, kernel=case.kernel) as gateway:
         return through(
             gateway,
             "beats",
