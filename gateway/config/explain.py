@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, get_args, get_origin
@@ -33,6 +34,9 @@ _ELSEWHERE = {
     "type": "protocol",
 }
 _MAX_MESSAGE = 400
+
+#: One of those that pydantic says it expected.
+_LITERAL = re.compile("'(.+?)'")
 
 #: Steps in pydantic's places that are not in the file.
 _NOT_THERE = {OF_ONE, OF_SEVERAL, "[key]"}
@@ -85,7 +89,7 @@ def _sentence(detail: Any, place: Place, file: object) -> str:
         case "extra_forbidden":
             return _unknown(place, file)
         case "literal_error":
-            return _none_of(value, _literals(place, file))
+            return _none_of(value, _LITERAL.findall(context["expected"]))
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"must be {_mapping(place, file)}, not {_shown(value)}"
         case "list_type":
@@ -119,7 +123,7 @@ def _unknown(place: Place, file: object) -> str:
     if close := difflib.get_close_matches(key, known, n=1):
         return f"unknown key; did you mean {close[0]!r}?"
     if homes := _homes().get(key):
-        return f"unknown key; it belongs in {' or '.join(homes)}"
+        return f"unknown key; it belongs in {' or '.join(dict.fromkeys(homes))}"
     return f"unknown key; allowed: {', '.join(known)}"
 
 
@@ -146,11 +150,6 @@ def _field_at(place: Place, file: object) -> Any:
 def _description(place: Place, file: object) -> str:
     field = _field_at(place, file)
     return str(field.description) if field else "no default"
-
-
-def _literals(place: Place, file: object) -> list[str]:
-    field = _field_at(place, file)
-    return [str(value) for value in get_args(field.annotation)] if field else []
 
 
 def _section_at(place: Place, file: object) -> type[Section] | None:

@@ -161,7 +161,7 @@ class Listener(Section):
         """Some protocols' clients need WebSocket, or other limits, and do not say so."""
         if not isinstance(value, dict):
             return value
-        known = plugins.installed().protocols.get(value.get("protocol") or "")
+        known = plugins.installed().protocols.get(str(value.get("protocol")))
         if known is None:
             return value
         limits = value.get("limits") or {}

@@ -47,10 +47,13 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
-ORIGIN = re.compile(r"https?://[^/\s?#@]+", re.ASCII)
+_PORT = r":(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+WEB = rf"https?://(?:[^/\s?#@:\[\]]+|\[[0-9A-Za-z:.%]+\])(?:{_PORT})?"
+"""A server's scheme, host and port, as a pattern."""
+ORIGIN = re.compile(WEB, re.ASCII)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
-_HOST_AND_PORT = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
-_ADMIN_PORT = re.compile(r"https?://[^/\s?#@]+/?|unix:/[!-9;-~]+")
+_HOST_AND_PORT = re.compile(rf"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]){_PORT}")
+_ADMIN_PORT = re.compile(rf"{WEB}/?|unix:/[!-9;-~]+")
 _URL_PATH = re.compile(r"/[!-~]*", re.ASCII)
 
 

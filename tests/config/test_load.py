@@ -362,6 +362,12 @@ def test_where_pravega_clients_are_sent(
          "last (line 1)")),
         ("spark: {conf: {a: [1]}}", ("spark.conf.a: must be text, a number or a boolean, "
          "not [1] (line 1)")),
+        ("admin: {peers: ['https://gw-2:80800']}",
+         ("admin.peers[0]: must be like https://gw-2.example.org:8080, or "
+         "unix:/run/gateway/admin.sock, not 'https://gw-2:80800' (line 1)")),
+        ("spool: {s3: {endpoint: 'http://s3:port'}}",
+         ("spool.s3.endpoint: must be like https://s3.example.org:9000, not "
+         "'http://s3:port' (line 1)")),
         ("spark: {driver_memory: 1}", "spark.driver_memory: must be text, not 1 (line 1)"),
         ("spark: {driver_memory: 1GiB}", ("spark.driver_memory: must be like 512m or 2g, "
          "not '1GiB' (line 1)")),
@@ -420,6 +426,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        ("protocol: [lumberjack]", "must be text, not ['lumberjack']"),
         ("protocol: kafka", ("protocol 'kafka' is not installed; installed: "
          f"{INSTALLED}.  Install the package that brings it")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
@@ -447,6 +454,8 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
         ("options: {pairs: 0}", "must be between 1 and"),
         ("options: {xyz: 0}", "unknown key; allowed: stall_timeout, keepalive_interval"),
         ("options: {subscribe: [a, b, a]}", "has 'a' twice: its events would be doubled"),
+        ("options: {publish: [tap, evnts], subscribe: []}",
+         "options.publish[1]: must be tap or events, not 'evnts'; did you mean events?"),
         ("options: {subscribe: [" + 256 * "x" + "]}", "is longer than 255 bytes"),
     ],
 )  # fmt: skip
@@ -681,6 +690,11 @@ def test_options_are_those_of_the_protocol(
         ("{profiles: {a: java}}", "profiles.a: must be one of js, pinus, c, c2, py"),
         ("{routes: no.json}", "routes: no such file"),
         ("{routes: 7}", "must be a list, a mapping or the path of a JSON file, not 7"),
+        ("{authenticate: 'http://[/game'}", "authenticate: must be like https://login"),
+        (
+            "{backends: [{routes: [a], url: 'http://h:x/'}]}",
+            "url: must be like https://",
+        ),
         ("{jwt: {}}", "jwt.key: is required: The shared secret"),
         ("{outbox: yes-please}", "outbox: must be a mapping of directory, retention"),
         ("{outbox: {directory: spool/x}}", "overlaps with spool.directory"),

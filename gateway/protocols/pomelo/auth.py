@@ -85,19 +85,34 @@ def _verifier(about: Jwt) -> Callable[[str], tuple[str, float]]:
         raise Unavailable(
             "options.jwt needs PyJWT: pip install 'pyjwt[crypto]'"
         ) from None
+    key, fit = about.key.get_secret_value(), False
+    for name in about.algorithms:
+        try:
+            jwt.get_algorithm_by_name(name).prepare_key(key)
+            fit = True
+        except NotImplementedError:
+            raise Unavailable(
+                f"options.jwt.algorithms: {name!r} is none that PyJWT knows here"
+            ) from None
+        except (jwt.PyJWTError, TypeError, ValueError):
+            continue
+    if not fit:
+        raise Unavailable(
+            f"options.jwt.key: is no key for {' or '.join(about.algorithms)}"
+        )
 
     def verify(token: str) -> tuple[str, float]:
         try:
             claims = jwt.decode(
                 token,
-                about.key.get_secret_value(),
+                key,
                 algorithms=list(about.algorithms),
                 audience=about.audience,
                 issuer=about.issuer,
                 leeway=about.leeway,
                 options={"require": ["exp", about.claim]},
             )
-        except jwt.PyJWTError as why:
+        except (jwt.PyJWTError, ValueError) as why:
             raise Denied(f"token: {why}") from None
         subject = checked_uid(claims[about.claim])
         if subject is None:

@@ -12,6 +12,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 from gateway.protocols.pomelo.text import ascii_json
 from gateway.sdk.fields import (
     SHARED_BY_LISTENERS,
+    WEB,
     AdminPort,
     ByteCount,
     Definition,
@@ -31,7 +32,7 @@ KiB = 2**10
 MiB = 2**20
 
 #: The families of clients: `handshake.PROFILES`.
-_SERVICE = re.compile(r"https?://[^/\s#@]+(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
+_SERVICE = re.compile(rf"{WEB}(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
 _NEAR = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)")
 _PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
 

@@ -93,6 +93,20 @@ def test_either_will_do() -> None:
         admit({"token": "neither"})
 
 
+@pytest.mark.parametrize(
+    ("algorithms", "why"),
+    [
+        (["HS265"], "algorithms: 'HS265' is none that PyJWT knows"),
+        (["none"], "is no key for none"),
+        (["RS256", "ES256"], "is no key for RS256 or ES256"),
+    ],
+)
+def test_signatures_that_none_can_have(algorithms: list[str], why: str) -> None:
+    """Else everybody would be refused, and nobody who starts the gateway told."""
+    with pytest.raises(Unavailable, match=why):
+        admission(None, Jwt(key=_KEY, algorithms=algorithms))
+
+
 def test_without_pyjwt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only who asks for JWT needs the library, and is told which."""
     monkeypatch.setitem(sys.modules, "jwt", None)
