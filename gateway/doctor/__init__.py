@@ -50,6 +50,11 @@ _ALL: tuple[Callable[[Config], Iterator[Look]], ...] = (
     damage.examine,
 )
 
+_ADVICE: dict[type[Exception], str] = {
+    PermissionError: "is it another user's?  Run this as the user of the daemon, or as root",
+    NotADirectoryError: "a file is where a directory belongs: move it away",
+}
+
 
 def examine(config: Config) -> Iterator[Look]:
     """All looks, in order.  Raises nothing: a look that can not be made has failed."""
@@ -59,9 +64,5 @@ def examine(config: Config) -> Iterator[Look]:
         except Exception as why:  # the other looks are to be made
             name = part.__module__.rpartition(".")[2]
             text = f"{type(why).__name__}: {why}"
-            advice = (
-                "is it another user's?  Run this as the user of the daemon, or as root"
-            )
-            if not isinstance(why, PermissionError):
-                advice = "please report this"
+            advice = _ADVICE.get(type(why), "please report this")
             yield fail(name, f"can not be looked at: {text}", advice)

@@ -54,8 +54,8 @@ def _catalog(config: Config, places: Directories) -> Iterator[Look]:
     path = places.journal_of(config.node) / CATALOG[0]
     try:
         lines = catalog_lines.parse(path.read_bytes())
-    except FileNotFoundError:
-        return
+    except (FileNotFoundError, NotADirectoryError):
+        return  # that a file is where a directory belongs, segments will say
     except OSError as why:
         advice = "the disk does not give it back: `dmesg`; put back a copy"
         yield fail("catalog", f"{path}: {why.strerror}", advice)

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred, DeferredList, DeferredLock
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
-from gateway.sdk.command import printable, reason, say
+from gateway.sdk.command import WrongUse, printable, reason, say
 from gateway.sdk.outgoing import PIPE_ENDED
 from gateway.sdk.sender import Unacknowledged
 from gateway.sdk.source import Events, Generated, Lines, Sample, source
@@ -98,7 +98,11 @@ class Sending(ABC):
         """Send everything; return when it is acknowledged or hopeless."""
         totals, started = self.totals, time.monotonic()
         if self.args.acked is not None:
-            self._acked = self.args.acked.open("a")
+            try:
+                self._acked = self.args.acked.open("a")
+            except OSError as why:
+                words = (why.strerror or str(why)).lower()
+                raise WrongUse(f"--acked {self.args.acked}: {words}") from None
         self.reactor.callWhenRunning(self.begin)
         self.reactor.addSystemEventTrigger("before", "shutdown", self._halt)
         with _progress() as show:

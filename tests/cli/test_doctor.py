@@ -39,6 +39,9 @@ def test_something_fails(config: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert main(["doctor", "--config", str(config)]) == 1
     out = capsys.readouterr().out
     assert f"fail  data directory  — {data} is no directory; set data_dir to one" in out
+    assert "directory belongs: move it away" in out
+    assert "report this" not in out
+    assert "dmesg" not in out
     assert main(["doctor", "--config", str(config), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["ok"] is False

@@ -156,6 +156,8 @@ def test_its_last_words_agree(totals: Totals, end: str) -> None:
         (["gw:5044", "--tls", "--key", __file__], "--key needs --cert"),
         (["gw:5044", "--file", "/no/such/file"], "no such file: /no/such/file"),
         (["gw:5044", "--file", "/"], "/ is a directory"),
+        (["gw:5044", "--acked", "/no/such/file"], "/no/such/file: no such file"),
+        (["gw:5044", "--acked", "/"], "--acked /: is a directory"),
         (["gw:5044", "--file", "a", "--stdin"], "not allowed with"),
         (["unix:relative"], "not HOST:PORT"),
         ([], "HOST:PORT, unix:PATH or --stdio is missing"),
