@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -133,6 +134,9 @@ def run(args: argparse.Namespace) -> int:
                 raise WrongUse(
                     f"--data-dir {args.data_dir}: with --{form}, say all of it"
                 )
+    mounted = filter(None, (args.data_dir, args.certificate, args.key))
+    if args.compose and (odd := [one for one in mounted if ":" in str(one)]):
+        raise WrongUse(f"{odd[0]}: no path with a colon can be mounted (--compose)")
     if (args.certificate is None) is not (args.key is None):
         raise WrongUse("--certificate and --key need each other")
     for path in filter(None, (args.certificate, args.key)):
@@ -219,7 +223,7 @@ def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
             version=__version__,
             node=settings["node"],
             ports="[" + ", ".join(f'"{each}"' for each in opened) + "]",
-            kept=args.data_dir or "data",
+            kept=(args.data_dir or "data").replace("$", "$$"),
             state=_STATE,
             owner=_OWNER,
             mounts=_mounts(args),
@@ -270,7 +274,10 @@ def _mounts(args: argparse.Namespace) -> str:
     if args.certificate is None:
         return ""
     pairs = (args.certificate, _CERTIFICATE), (args.key, _KEY)
-    return "".join(f"\n    - {one.absolute()}:{there}:ro" for one, there in pairs)
+    return "".join(
+        f"\n    - {str(one.absolute()).replace('$', '$$')}:{there}:ro"
+        for one, there in pairs
+    )
 
 
 def listener(protocol: str, host: str) -> dict[str, Any]:
@@ -319,13 +326,14 @@ def _unit(text: str, args: argparse.Namespace) -> str:
 
 
 def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
+    made, typed = (shlex.quote(str(one)) for one in (args.data_dir, file))
     yield ""
     if args.systemd or args.compose:
         yield _who_may_come(args)
     if args.compose:
         yield "Next: compose.yaml says how to build the images, and to make the page's token"
         if args.data_dir is not None:
-            yield f"Before that, once: install -d -o {_OWNER} -g {_OWNER} {args.data_dir}"
+            yield f"Before that, once: install -d -o {_OWNER} -g {_OWNER} {made}"
         if not file.stat().st_mode & stat.S_IROTH:
             yield f"The containers run as {_OWNER}, who may not read {file}: chmod a+r it,"
             yield f"or, with secrets in it, chown it to {_OWNER}"
@@ -333,12 +341,12 @@ def _next(args: argparse.Namespace, file: Path) -> Iterator[str]:
     if args.systemd:
         yield "Next: the first lines of gateway.service, as root, in the folder with these files"
         if args.data_dir is not None:
-            yield f"Before that, once: install -d -o gateway -g gateway {args.data_dir}"
+            yield f"Before that, once: install -d -o gateway -g gateway {made}"
         yield "Sockets that stay over a restart: docs/reload.md, conf/gateway.socket"
         return
     yield "Next, each in a terminal of its own:"
-    yield f"  gateway run --config {file}"
+    yield f"  gateway run --config {typed}"
     first = args.protocols[0]
     if dict(installed().each("sender")).get(first) is not None:
         yield f"  gateway send {first} --help"
-    yield f"  gateway table --config {file}"
+    yield f"  gateway table --config {typed}"

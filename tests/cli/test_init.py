@@ -240,16 +240,16 @@ def test_compose_with_a_directory_of_this_machine(
     """It is mounted where the images have theirs, and whose it must be is said: what is
     kept would be gone with the container elsewhere.
     """
-    words = ("lumberjack", "--compose", "--data-dir", "/srv/gateway")
+    words = ("lumberjack", "--compose", "--data-dir", "/srv/$gateway")
     loaded = config.load(init(tmp_path, *words))
     assert loaded.data_dir == Path("/var/lib/gateway")
     compose = yaml.safe_load((tmp_path / "compose.yaml").read_text())
     services = compose["services"]
-    assert services["gateway"]["volumes"][0] == "/srv/gateway:/var/lib/gateway"
+    assert services["gateway"]["volumes"][0] == "/srv/$$gateway:/var/lib/gateway"
     assert services["spark"]["volumes"] == services["gateway"]["volumes"]
     assert "volumes" not in compose
     said = capsys.readouterr().out
-    assert "install -d -o 10001 -g 10001 /srv/gateway" in said
+    assert "install -d -o 10001 -g 10001 '/srv/$gateway'" in said
     assert "\nUSER 10001:10001\n" in (ROOT / "Dockerfile").read_text()
 
 
@@ -267,7 +267,7 @@ def test_units_for_another_directory(
     words = ("lumberjack", "--systemd", "--data-dir")
     loaded = config.load(init(tmp_path / "srv", *words, "/srv/100% mine"))
     assert loaded.data_dir == Path("/srv/100% mine")
-    assert "-g gateway /srv/100% mine" in capsys.readouterr().out
+    assert "-g gateway '/srv/100% mine'" in capsys.readouterr().out
     init(tmp_path / "home", *words, "/home/me/gateway")
     monkeypatch.setattr(sys, "base_prefix", str(Path("/root") / "python-3.12"))
     init(tmp_path / "python", "lumberjack", "--systemd")
@@ -302,6 +302,10 @@ def test_compose_where_files_are_for_their_owner(
     [
         (("--compose", "--data-dir", "data"), "with --compose, say all of it"),
         (("--systemd", "--data-dir", "data"), "with --systemd, say all of it"),
+        (
+            ("--compose", "--data-dir", "/srv/a:b"),
+            "no path with a colon can be mounted",
+        ),
         (("--compose", "--systemd", "--data-dir", "/srv"), "one of --systemd and"),
     ],
 )
