@@ -280,10 +280,10 @@ def test_a_gateway_that_stood_still_is_fenced(
         eventually(lambda: held, "a request that is under way")
         os.kill(first.pid, signal.SIGSTOP)
         stack.callback(os.kill, first.pid, signal.SIGCONT)
-        before = _ids(ours)
         server.before = lambda method, path: None
         second, port = in_bucket(prepare, free_port, server.url, "50ms", "second")
         assert "it is taken over" in second.log
+        before = _ids(ours)  # the sender has long read what was on its way to it
         with sending(port, theirs, "--rate", "1000", "--window", "7") as sender:
             finish(sender)
         going_on.set()

@@ -156,7 +156,7 @@ def test_certificates_end(tmp_path: Path) -> None:
         eventually(
             lambda: "its certificate is not valid here" in edge.log, "the edge says why"
         )
-        assert "The certificate of listener edges ended" in hub.status()["sentence"]
+        says(hub, "The certificate of listener edges ended")
         authority.issue("hub")
         arrives(hub, 4)
         edge.settled()
@@ -287,16 +287,20 @@ def test_the_clock_of_an_edge_is_a_month_off(
             ),
             "the hub says so",
         )
-        assert hub.status()["freshness"]["age_seconds"] == 0
-        eventually(
-            lambda: edge.status()["freshness"]["age_seconds"] == 0, "it is fresh"
-        )
+        for one in (hub, edge):
+            eventually(
+                lambda one=one: one.status()["freshness"]["age_seconds"] == 0,
+                "it is fresh",
+            )
         edge.set_clock(timedelta())
         edge.kill()
         edge.start()
         sends(edge, 4)
         arrives(hub, 4)
-        assert len([*edge.archive.glob("events-edge-*")]) == 4
+        eventually(
+            lambda: len([*edge.archive.glob("events-edge-*")]) == 4,
+            "the edge has heard of it",
+        )
         files = [*hub.archive.glob("events-edge-*")]
         assert len(files) == 4
         now = time.time()

@@ -57,6 +57,8 @@ def test_an_edge_starts_and_forwards_without_spark(tmp_path: Path) -> None:
         eventually(
             lambda: hub.status()["arrivals"]["events"] == 200, "all gets to the hub"
         )
+        # Which is counted before the last file has its name there.
+        eventually(lambda: not [*edge.spool.glob("events-*")], "all has left the edge")
     for one in (hub, edge):
         assert "somebody wants Spark" not in one.log
     assert sum(row["node"] == "edge" for row in hub.rows()) == 200

@@ -70,9 +70,16 @@ def test_a_gateway_on_the_way(tmp_path: Path) -> None:
         eventually(
             lambda: not [*region.spool.glob("events-edge-*")], "none is on the way"
         )
-        said = region.status()["forward"]
-        assert said["nodes"]["edge"] == edge.status()["forward"]["arrived_lsn"]
-        assert [*said["hub"]] == ["hub"]
+
+        def known() -> dict[str, int]:
+            """What each has noted, which is after it has moved the file."""
+            at_region = region.status()["forward"]["nodes"]
+            at_edge = edge.status()["forward"]["arrived_lsn"]
+            return {"region": at_region.get("edge", 0), "edge": at_edge}
+
+        everything = {"region": 700, "edge": 700}
+        eventually(lambda: known() == everything, "both know how far all is")
+        assert [*region.status()["forward"]["hub"]] == ["hub"]
         assert archived(region) == archived(edge)
     rows = [row for row in hub.rows() if row["node"] == "edge"]
     assert [row["lsn"] for row in rows] == [*range(1, 701)]

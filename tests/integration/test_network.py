@@ -75,7 +75,7 @@ def test_a_proxy_header_of_a_stranger_is_refused(
     daemon = start(listeners=beats(proxy_protocol={"trusted": ["127.0.0.9/32"]}))
     stranger = from_afar(connect, daemon)
     assert stranger.rest() == b""
-    assert "proxy_protocol.trusted" in daemon.log
+    daemon.eventually(lambda: "proxy_protocol.trusted" in daemon.log, "it is told")
     assert daemon.status()["journal"]["durable_lsn"] == 0
 
 
