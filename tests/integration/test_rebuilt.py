@@ -8,8 +8,9 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.dataset as ds
@@ -17,13 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from daemons import Daemon, listener
-from deadlines import eventually, run
+from deadlines import environment, eventually, run
 from gateway.audit.acknowledged import event_id, read_ids
+from gateway.config import model
 from gateway.spark.reading import files
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.word import Word, read
 from gateway_testkit.seaweed import Seaweed
+from gateway_testkit.settings import options_of
+from one_java import one_java
 from seaweeds import bucket_at, settings_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.spark]
@@ -34,8 +38,15 @@ NEXT_TO_NOTHING = {"roll_interval": "50ms"}
 class Site:
     """A gateway on a machine of its own, a job on another, and what clients have heard."""
 
-    def __init__(self, daemon: Daemon, port: int, home: Path, spool: Any) -> None:
-        self.daemon, self.port, self._home = daemon, port, home
+    def __init__(
+        self,
+        daemon: Daemon,
+        port: int,
+        home: Path,
+        spool: Any,
+        java: Mapping[str, str],
+    ) -> None:
+        self.daemon, self.port, self._home, self._java = daemon, port, home, java
         elsewhere = "s3" in spool
         there = ("--gateway", daemon.admin), ("--config", daemon.config)
         self._other: tuple[Any, ...] = there[0] if elsewhere else there[1]
@@ -66,7 +77,7 @@ class Site:
 
     def take(self) -> str:
         """The job reads all that is there; what it said."""
-        return self._command("spark", "--once", "--config", self.job)
+        return self._command("spark", "--once", "--config", self.job, env=self._java)
 
     def rows(self) -> Counter[str]:
         """How often each event that clients have heard of is in the table."""
@@ -107,23 +118,39 @@ class Site:
         """All acknowledged ids, as arguments of the audit."""
         return ["--acknowledged", *self._heard]
 
-    def _command(self, *words: Any, status: int = 0) -> str:
+    def _command(
+        self,
+        *words: Any,
+        status: int = 0,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         command = [sys.executable, "-m", "gateway.cli", *map(str, words)]
-        done = run(*command, cwd=self._home)
+        done = run(*command, cwd=self._home, env=environment() | env)
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
 
 
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    """The environment of all jobs: one Java, a session for each."""
+    asked = options_of(model.Spark, driver_memory="1g")
+    with one_java(asked, tmp_path_factory.mktemp("java")) as found:
+        yield found
+
+
 @pytest.fixture
 def in_a_directory(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+    prepare: Callable[..., Daemon],
+    free_port: Callable[[], int],
+    tmp_path: Path,
+    java: Mapping[str, str],
 ) -> Site:
     """The spool is a directory that gateway and job share; the rest is each one's own."""
     shared = {"directory": str(tmp_path / "spool"), **NEXT_TO_NOTHING}
     port = free_port()
     beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
     daemon = prepare(spool=shared, listeners=[beats]).start()
-    return Site(daemon, port, tmp_path, shared)
+    return Site(daemon, port, tmp_path, shared, java)
 
 
 @pytest.fixture
@@ -132,6 +159,7 @@ def in_a_bucket(
     free_port: Callable[[], int],
     tmp_path: Path,
     seaweed: Seaweed,
+    java: Mapping[str, str],
 ) -> Callable[[str], Site]:
     """The spool is a bucket of SeaweedFS; made with what `ack` is to be."""
 
@@ -144,7 +172,7 @@ def in_a_bucket(
         }
         beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
         daemon = prepare(ack=ack, spool=spool, listeners=[beats]).start()
-        return Site(daemon, port, tmp_path, spool)
+        return Site(daemon, port, tmp_path, spool, java)
 
     return make
 

@@ -2,6 +2,7 @@
 
 The earlier version is commit a1343e3, the last one whose ledger and tables had no
 incarnations; its code runs in a process of its own, with the Spark of this environment.
+The jobs of a test are sessions of one Java.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,12 @@ import pytest
 
 from deadlines import ROOT, environment, finish
 from gateway.audit import audit
+from gateway.config import model
 from gateway.sinks import delta, iceberg
 from gateway.store.directories import Directories
 from gateway.store.lake import committed
+from gateway_testkit.settings import options_of
+from one_java import one_java
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +58,15 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def java(sink: str, tmp_path: Path) -> Iterator[Mapping[str, str]]:
+    """The environment of the jobs: a Java that has the jars of the format."""
+    format_ = "parquet" if ":" in sink else sink
+    asked = options_of(model.Spark, sink=format_, driver_memory="1g")
+    with one_java(asked, tmp_path / "data") as found:
+        yield found
+
+
 def lines(first: int, count: int, word: str) -> list[bytes]:
     return [
         b'{"message":"%b %d"}' % (word.encode(), n) for n in range(first, first + count)
@@ -72,6 +85,7 @@ def lines(first: int, count: int, word: str) -> list[bytes]:
 def test_tables_of_an_earlier_version_go_on(
     sink: str,
     earlier: Path,
+    java: Mapping[str, str],
     spool: Any,
     settings_file: Callable[..., Path],
     tmp_path: Path,
@@ -90,7 +104,7 @@ def test_tables_of_an_earlier_version_go_on(
 
     def once(code: Path | None) -> None:
         paths = [str(tmp_path), *([str(code)] if code else [])]
-        home = {**environment(), "PYTHONPATH": os.pathsep.join(paths)}
+        home = {**environment(), **java, "PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-m", "gateway.cli", "spark", "--once"]
         run = subprocess.Popen(
             [*command, "--config", str(config)],
