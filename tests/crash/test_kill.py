@@ -280,12 +280,11 @@ def test_kill_the_daemon_and_the_spark_job(
             everyone_is_heard(writers)
         assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
         eventually(lambda: job.has_said(b'"running"'), "its last life runs", 300)
+        eventually(lambda: not [*daemon.spool.glob("events-*")], "it takes all", 300)
         assert job.stop() == 0, job.said[-5000:]
     finally:
         job.kill()
         print(job.said[-5000:])
-    done = gateway_command("spark", "--config", daemon.config, "--once")
-    assert done.returncode == 0, done.stderr[-5000:]
 
     report = audited(gateway_command, daemon, writers)
     (node,) = report["nodes"]
