@@ -64,5 +64,10 @@ def examine(config: Config) -> Iterator[Look]:
         except Exception as why:  # the other looks are to be made
             name = part.__module__.rpartition(".")[2]
             text = f"{type(why).__name__}: {why}"
-            advice = _ADVICE.get(type(why), "please report this")
+            other = (
+                "mend what it names"
+                if isinstance(why, OSError)
+                else "please report this"
+            )
+            advice = _ADVICE.get(type(why), other)
             yield fail(name, f"can not be looked at: {text}", advice)

@@ -31,8 +31,8 @@ _PREFIX = ".gateway-doctor-"
 
 def examine(config: Config) -> Iterator[Look]:
     """See `gateway.doctor`."""
-    if nowhere := list(_links(config)):
-        yield from nowhere
+    if wrong := [*_links(config), *_misplaced(config)]:
+        yield from wrong
         return
     root = config.data_dir
     there = _nearest(root)
@@ -53,6 +53,21 @@ def _links(config: Config) -> Iterator[Look]:
         if path.is_symlink() and not path.exists():
             detail = f"{path} is a link to {path.readlink()}, and nothing is there"
             yield fail("data directory", detail, "mount it, or make that directory")
+
+
+def _misplaced(config: Config) -> Iterator[Look]:
+    """Files where directories of ours belong, and a directory where the lock does."""
+    places, node = Directories.of(config), config.node
+    folders = (
+        *(places.journal_of(node), places.state_of(node), places.spool, places.archive),
+        *(places.retained, places.arrivals, places.lake),
+    )
+    every = {one for folder in folders for one in (folder, folder.parent)}
+    for path in sorted(every - {places.root}):
+        if path.exists() and not path.is_dir():
+            yield fail("data directory", f"{path} is no directory", "move it away")
+    if (lock := places.root / "lock").is_dir():
+        yield fail("data directory", f"{lock} is a directory", "move it away")
 
 
 def _nearest(path: Path) -> Path:

@@ -24,7 +24,7 @@ from twisted.internet.tcp import makeBinding
 from gateway import config
 from gateway.net.sends import Sends
 from gateway.net.transport import address_text
-from gateway.net.twisted_internals import adopt_unix_port
+from gateway.net.twisted_internals import UnixPort, adopt_unix_port
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 
 _BACKLOG = 1024
@@ -143,7 +143,8 @@ def _unix(reactor: Any, path: Path, factory: IProtocolFactory) -> IListeningPort
     _remove_stale(path)
     before = os.umask(0o117)
     try:
-        port = reactor.listenUNIX(str(path), factory, backlog=_BACKLOG, mode=0o660)
+        port = UnixPort(os.fsencode(path), factory, _BACKLOG, 0o660, reactor)
+        port.startListening()
     finally:
         os.umask(before)
     return cast(IListeningPort, port)

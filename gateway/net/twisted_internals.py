@@ -7,7 +7,8 @@ and a test says which of them another release lacks.
 Sockets: Twisted asks the kernel whether a socket can be written to before it sends;
 `AcceptedSocket` sends first (`gateway.net.sends`, ADR 11).
 
-Ports: Twisted would remove a unix socket that systemd has handed over.
+Ports: Twisted would remove a unix socket that systemd has handed over, or one of somebody else's
+that took the place of ours.
 
 The loop: Twisted makes a log context for every read, for log calls of the old kind that do
 not say who logs: six calls, a tenth of what it costs to take a small message and answer it.
@@ -18,6 +19,7 @@ log (`gateway.daemon.logs`) never writes what the context would say, `system`.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from select import EPOLLIN
 from typing import Any, Protocol, cast
@@ -27,6 +29,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.interfaces import IAddress, IProtocolFactory
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 PRIVATE: Mapping[str, tuple[str, ...]] = {
     "twisted.internet.tcp.Server": (
@@ -240,6 +243,30 @@ def _rest(pieces: Iterable[bytes | memoryview], sent: int) -> Iterator[memoryvie
     for piece in pieces:
         yield memoryview(piece)[sent:]
         sent = max(0, sent - len(piece))
+
+
+class UnixPort(unix.Port):
+    """Removes the file of its socket at its end, and no other.
+
+    Twisted would not close where that is gone already, and remove what has its place.
+    """
+
+    def startListening(self) -> None:
+        """See IListeningPort."""
+        super().startListening()
+        self.made = self._there()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Close it."""
+        if self._there() != self.made:
+            self._bindPath = b"\0"  # as if in no file system
+        super().connectionLost(reason)
+
+    def _there(self) -> tuple[int, ...] | None:
+        with contextlib.suppress(FileNotFoundError):
+            found = os.lstat(self._bindPath)
+            return found.st_dev, found.st_ino, found.st_mtime_ns
+        return None
 
 
 def adopt_unix_port(

@@ -229,3 +229,22 @@ def test_files_that_the_journal_writes_over_are_room(
     monkeypatch.setattr(os, "statvfs", lambda path: Stat())
     [look] = directories._room(config, data)
     assert look.state == state
+
+
+@pytest.mark.parametrize("name", ["spool", "journal/gw-1", "state", "lake"])
+def test_a_file_where_a_directory_of_ours_belongs(
+    make: Make, data: Path, name: str
+) -> None:
+    """What keeps the daemon, or its job, from starting is told before that."""
+    file = data / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("")
+    look = the(examine(make()), "data directory")
+    assert (look.state, look.detail) == ("fail", f"{file} is no directory")
+
+
+def test_a_directory_where_the_lock_belongs(make: Make, data: Path) -> None:
+    """Nobody could take it."""
+    (data / "lock").mkdir()
+    look = the(examine(make()), "data directory")
+    assert (look.state, look.detail) == ("fail", f"{data / 'lock'} is a directory")
