@@ -110,12 +110,14 @@ long:
 	@echo "Starting the lowest Spark once, so that each test's starts quickly (half a minute) …"
 	@.venv-lowest/bin/python tests/plugins/quick_java.py
 
-# Each format's jars one Spark has from its start: it has its tests in one process.
+# First what pyarrow writes and Spark 4.1 reads; then what has jars that fit no newer Spark.
+#  tests/spark/commits/conftest.py lays each format's
+# tests together: two workers begin with one each.
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
 		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
-	@.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup tests/spark/test_commits.py \
+	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/commits \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
 		tests/spark/test_consumer_of_bucket.py \
 		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \

@@ -1,0 +1,73 @@
+"""A job's inbox, whose bucket and whose tables a test plays."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.spark.inbox import Inbox, by_threads
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
+from gateway.store.incarnation import KEY
+from gateway.store.names import file_name
+from gateway_testkit.bucket import MemoryBucket
+
+
+class World:
+    """A bucket, and a job that has committed what the test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.bucket = MemoryBucket()
+        self.folder = root / "inbox"
+        self.committed = Ranges()
+        self.holes: tuple[Hole, ...] = ()
+
+    def inbox(
+        self,
+        *,
+        archived: bool = True,
+        most_bytes: int = 1000,
+        threads: bool = False,
+        tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None,
+        whole: bool = True,
+    ) -> Inbox:
+        found = Inbox(
+            self.bucket,
+            self.folder,
+            Lake(),
+            lambda: Ledger(committed=self.committed, holes=self.holes),
+            archived=archived,
+            most_bytes=most_bytes,
+            at_once=by_threads if threads else map,
+            tell_behind=tell_behind,
+            whole=whole,
+        )
+        found.recover()
+        return found
+
+    def put(self, first: int, last: int, node: str = "gw") -> str:
+        name = file_name(node, first, last)
+        self.bucket.objects[name] = b"x" * 100
+        return name
+
+    def commit(self, name: str, incarnation: str = "") -> None:
+        """As the job does: into the tables, and out of its directory."""
+        file = SpoolFile.parse(name)
+        assert file is not None
+        self.committed.add(Life(file.node, incarnation), file.first, file.last)
+        (self.folder / name).unlink(missing_ok=True)
+
+    def here(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+def by(incarnation: str) -> bytes:
+    """A file that says who published it."""
+    table = pa.table({"lsn": [1]}).replace_schema_metadata({KEY: incarnation})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()

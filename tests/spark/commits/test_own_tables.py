@@ -1,0 +1,144 @@
+"""Columns, partitions and catalogs as a user wants them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from format_tables import (
+    MARKS,
+    ONLY_DELTA,
+    ONLY_ICEBERG,
+    SIZE,
+    World,
+)
+from gateway.config.columns import Column
+from gateway.spark import job
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Broken
+
+pytestmark = MARKS
+
+
+def test_columns_of_ones_own(world: World) -> None:
+    """Called as SQL's own words, and without one that a compaction would sort by."""
+    names = ("null", "order", "text", "current_date")
+    world.config.spark.columns = {name: Column(path=name) for name in names}
+    world.config.spark.columns["host"] = None
+    world.spool.put("gw", 1 + 3 * SIZE, [b'{"null": "a", "order": "b", "text": "c"}'])
+    world.run(1)
+    world.run(2)
+    world.run(1 + 3)
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
+    world.check_complete()
+    (row,) = world.events().rows().where(f"lsn = {1 + 3 * SIZE}").collect()
+    assert [row[name] for name in names] == ["a", "b", "c", None]
+    assert "host" not in row.asDict()
+
+
+def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
+    """A day a commit, while the job goes on; what else is in these rows stays, the ledger
+    is carried on, and the audit is complete.  Columns must be named, and keep their type."""
+    world.spool.put(
+        "gw", 31, [b'{"status": 200, "message": "m"}', b"{"], flaws={1: "bad"}
+    )
+    sink = world.sink()
+    sink.recover()
+    world.run(4, sink=sink)
+    before = {row.lsn: row.asDict() for row in world.events().rows().collect()}
+    world.config.spark.columns = {"status": Column(path="status", type="int")}
+
+    def backfill(*names: str) -> list[str]:
+        return list(world.kind.backfill(world.config, world.spark, Lake(), names))
+
+    assert len(backfill("status")) == 1
+    world.spool.put("gw", 33, [b'{"status": 404}'])
+    world.run(5, sink=sink)
+    world.check_complete()
+    after = {row.lsn: row.asDict() for row in world.events().rows().collect()}
+    assert {lsn: after[lsn]["status"] for lsn in (1, 31, 32)} == {
+        1: None,
+        31: 200,
+        32: None,
+    }
+    for lsn, row in before.items():
+        assert row.items() <= after[lsn].items()
+    world.logs.lose()
+    world.run(1, files=5)
+    world.check_complete()
+    with pytest.raises(Broken, match="say which columns"):
+        backfill()
+    world.config.spark.columns = {"status": Column(path="status", type="string")}
+    with pytest.raises(Broken, match=r"status of .* is int and stays so"):
+        backfill("status")
+
+
+def test_partitions_and_filters_of_ones_own(world: World) -> None:
+    """As the configuration has them when the table begins; filters also later."""
+    asked = world.config.spark
+    asked.partition_by = ["date", "host"]
+    if asked.sink == "iceberg":
+        asked.partition_by = ["date", "hours(event_time)", "bucket(4, host)"]
+    world.run(1)
+    asked.partition_by = ["protocol", "date"]
+    asked.bloom_filters = ["agent_id"]
+    world.run(3)
+    world.check_complete()
+    if asked.sink == "iceberg":
+        table = world.events()._table()
+        found = [str(one.name()) for one in table.spec().fields()]
+        assert found == ["date", "event_time_hour", "host_bucket"]
+        key = "write.parquet.bloom-filter-enabled.column.agent_id"
+        assert table.properties().get(key) == "true"
+    else:
+        name = world.events().name
+        detail = world.spark.sql(f"DESCRIBE DETAIL delta.`{name}`").collect()[0]
+        assert detail["partitionColumns"] == ["date", "host"]
+
+
+@ONLY_DELTA
+def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
+    """Least and greatest of these columns, and of no others, which cost to find."""
+    world.run(1)
+    table = Path(world.events().name.removeprefix("file://"))
+    log = (table / "_delta_log" / f"{0:020}.json").read_text().splitlines()
+    [stats] = [json.loads(line)["add"]["stats"] for line in log if "add" in line[:6]]
+    found = json.loads(stats)
+    assert set(found["nullCount"]) == {"event_time", "received_at", "lsn"}
+    assert (found["minValues"]["lsn"], found["maxValues"]["lsn"]) == (1, SIZE)
+
+
+@ONLY_ICEBERG
+def test_a_catalog_of_ones_own(world: World) -> None:
+    """By plain Spark configuration, here JDBC with SQLite."""
+    world.config.spark.table = "sqlite.company.events"
+    job.run(world.config, world.spark, available_now=True)
+    world.check_complete()
+    list(world.kind.maintain(world.config, world.spark, Lake(), 7))
+    world.check_complete()
+
+
+@ONLY_ICEBERG
+def test_a_catalog_that_is_away(world: World) -> None:
+    """A start and a batch fail with its reason, and change nothing; once it answers
+    again, all goes on."""
+    world.config.spark.table = "sqlite.away.events"
+    world.run(1)
+    sink = world.sink()
+    sink.recover()
+    uri = world.spark.conf.get("spark.sql.catalog.sqlite.uri")
+    other = sqlite3.connect(uri.removeprefix("jdbc:sqlite:"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")  # nobody else is answered
+    try:
+        with pytest.raises(Exception, match=r"locked|SQLITE_BUSY|Failed to"):
+            world.run(2, sink=sink)
+        with pytest.raises(Exception, match=r"locked|SQLITE_BUSY|Failed to"):
+            world.sink().recover()
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+    world.run(3)
+    world.check_complete()

@@ -1,0 +1,14 @@
+"""A bucket, and a job that has committed what the test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from inboxes import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
