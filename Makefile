@@ -110,13 +110,17 @@ long:
 	@echo "Starting the lowest Spark once, so that each test's starts quickly (half a minute) …"
 	@.venv-lowest/bin/python tests/plugins/quick_java.py
 
-# First what pyarrow writes and Spark 4.1 reads; then what has jars that fit no newer Spark.
-#  tests/spark/commits/conftest.py lays each format's
+# First what pyarrow writes and Spark 4.1 reads, of the spool's tests those alone; then what
+# has jars that fit no newer Spark.  tests/spark/commits/conftest.py lays each format's
 # tests together: two workers begin with one each.
 lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
-		tests/store/spool tests/protocols/pravega/test_history.py $(ARGS)
+		tests/store/spool/test_decoding.py tests/store/spool/test_pandas.py \
+		tests/store/spool/test_parquet.py tests/store/spool/test_publisher.py \
+		tests/store/spool/test_processes.py::test_the_file_is_the_one_that_the_daemon_would_write \
+		tests/store/spool/test_processes.py::test_one_that_has_nothing_to_do_gives_its_memory_back \
+		tests/protocols/pravega/test_history.py $(ARGS)
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/commits \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
 		tests/spark/test_consumer_of_bucket.py \
