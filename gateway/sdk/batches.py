@@ -343,7 +343,6 @@ class BatchServer(Closing, Yielding):
             self._connection.hold(0)
 
     def _forget(self) -> None:
-        self._closed = True
         self._valve.close()
         self._drop_session()
         pending, self._pending = self._pending, None

@@ -20,17 +20,22 @@ class Closing:
 
     def closed(self) -> None:
         """See `interfaces.Server`."""
-        self._forget()
+        self._over()
+
+    def _over(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._forget()
 
     def _forget(self) -> None:
-        """Let go of all there is of the connection, which is over."""
+        """Let go of all there is of the connection, which is over.  Called once."""
         raise NotImplementedError
 
     def _hang_up(self) -> None:
         if self._closed:
             return
         refusal = self._refusal
-        self._forget()
+        self._over()
         self._refusal = None
         if refusal is None:
             self._connection.close()

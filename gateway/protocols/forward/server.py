@@ -196,7 +196,6 @@ class ForwardServer(Closing):
             self._stop()
 
     def _forget(self) -> None:
-        self._closed = True
         listener = self._listener
         listener.greetings.forget(self)
         listener.words.forget(self)

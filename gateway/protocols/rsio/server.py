@@ -7,18 +7,16 @@ sent beyond the peer's demand, or while the transport would only buffer it (`pub
 
 from __future__ import annotations
 
-from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.ingest import Ingest
 from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.offsets import SOURCE, Offsets
-from gateway.protocols.rsio.options import Options
+from gateway.protocols.rsio.offsets import SOURCE
+from gateway.protocols.rsio.outbound import State
 from gateway.protocols.rsio.publishing import Publishing
-from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.shared import Shared
 from gateway.protocols.rsio.signals import (
     Announced,
@@ -37,10 +35,8 @@ from gateway.sdk import interfaces
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.deadlines import Deadlines
-from gateway.sdk.interfaces import Connection, Journal, Refusal, Yielding
+from gateway.sdk.interfaces import Connection, Refusal, Yielding
 from gateway.sdk.pressure import Valve
-from gateway.sdk.protocol import Settings
-from gateway.sdk.publisher import Publishers
 
 _NAME_BYTES = 255
 _SUBSCRIBE = 20.0
@@ -57,7 +53,7 @@ _COSTLY = frozenset((SubscribeReceived, Announced))
 
 
 class RsioListener(Shared):
-    """A listener: makes the server of each of its connections."""
+    """A listener: makes the server of each of its connections, as `interfaces.Accept`."""
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -185,7 +181,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
     def closed(self) -> None:
         """See `interfaces.Server`."""
         if not self._closed:  # it said no goodbye: it sends again what it is unsure of
-            self._forget()
+            self._over()
             self._ingest.withdraw()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
@@ -423,9 +419,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         self._hang_up()
 
     def _forget(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
         self._valve.close()
         listener = self._listener
         for deadlines in (listener.greetings, listener.goodbyes, listener.silences):
@@ -442,22 +435,3 @@ def _printable(data: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return name if name.isprintable() and 0 < len(data) <= _NAME_BYTES else None
-
-
-def accept(
-    settings: Settings[Options],
-    journal: Journal,
-    clock: IReactorTime,
-    *,
-    publishers: Publishers | None = None,
-    offsets: Offsets | None = None,
-) -> RsioListener:
-    """Makes the servers of a listener's connections: an `interfaces.Accept`.
-
-    *publishers* are what peers may subscribe to; *offsets*, how far named senders are
-    stored, is shared by all listeners of a daemon.
-    """
-    known = Publishers() if publishers is None else publishers
-    if settings.options.check_publishers:
-        known = known.with_(check_publishers(clock))
-    return RsioListener(settings, journal, clock, known, offsets or Offsets())
