@@ -114,7 +114,7 @@ def test_arrow_is_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
         output += data
         shown.append(events)
     data, events = form.shown([element(["f", "g", "h"])] * 2, 4)
-    assert (form.node, form.last) == ("x", 1)
+    assert form.last == (1, "x", None)
     output += data + form.end()
     assert [*shown, events] == [2, 1, 3, 4]
     with pa.ipc.open_stream(output) as reader:

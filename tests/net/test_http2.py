@@ -33,7 +33,7 @@ from wsproto.events import BytesMessage
 
 from gateway.net.reading import READ_BYTES
 from gateway.protocols.rsio.options import Options
-from gateway.protocols.rsio.server import accept as rsio
+from gateway.protocols.rsio.server import RsioListener
 from gateway.sdk.interfaces import Publishing, Refusal, Yielding
 from gateway.testing import ManualJournal
 from gateway_testkit.settings import settings as settings_of
@@ -734,7 +734,7 @@ def test_a_subscriber_of_rsio_that_opens_no_window_is_heard(make_net: Make) -> N
     """
     net = make_net(None, PORT)
     checked = settings_of(Options, check_publishers=True)
-    net.listener.accept = rsio(checked, ManualJournal(), net.clock)
+    net.listener.accept = RsioListener(checked, ManualJournal(), net.clock)
     peer = net.peer()
     client = client_of(peer)
     client.ask()

@@ -104,7 +104,7 @@ def test_unix(with_reactor: Callable[..., dict[str, Any]]) -> None:
     """A socket in the file system, real server: greeted and asked for events."""
     result = with_reactor("""
         from gateway.protocols.rsio.options import Options
-        from gateway.protocols.rsio.server import accept as rsio
+        from gateway.protocols.rsio.server import RsioListener as rsio
         from gateway.testing import ManualJournal
         from gateway_testkit.settings import settings
 
@@ -135,7 +135,7 @@ def test_a_subscriber_that_does_not_read_is_heard(
     """We hold little for it, hear its cancel, and what it reads later is whole."""
     result = with_reactor("""
         from gateway.protocols.rsio.options import Options
-        from gateway.protocols.rsio.server import accept as rsio
+        from gateway.protocols.rsio.server import RsioListener as rsio
         from gateway.testing import ManualJournal
         from gateway_testkit.settings import settings
 
@@ -188,7 +188,7 @@ def test_curl_speaks_it_over_http2(
         """
         import subprocess
         from gateway.protocols.rsio.options import Options
-        from gateway.protocols.rsio.server import accept as rsio
+        from gateway.protocols.rsio.server import RsioListener as rsio
         from gateway.testing import ManualJournal
         from gateway_testkit.settings import settings
 

@@ -107,18 +107,18 @@ class _Service(Service):
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
         from gateway.protocols.rsio.messages import ALPN, CONTENT_TYPE, SUBPROTOCOL
-        from gateway.protocols.rsio.server import accept
+        from gateway.protocols.rsio.server import RsioListener
         from gateway.sdk.publisher import Publishers
 
         context = self._context
         feeds = {str(name): context.feeds[name] for name in listener.options.publish}
         yield Port(
-            accept=accept(
+            accept=RsioListener(
                 listener,
                 context.journal,
                 context.reactor,
-                publishers=Publishers(feeds),
-                offsets=self._offsets,
+                Publishers(feeds),
+                self._offsets,
             ),
             alpn=[ALPN],
             subprotocols=[SUBPROTOCOL],

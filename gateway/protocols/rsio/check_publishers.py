@@ -17,129 +17,78 @@ others refuse one (E416).
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 
+from attrs import define
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.sdk.publisher import Elements, Fault, Finished, Publisher, Request, Source
 
 _LARGEST = 1 << 24
+_ENDLESS = range((1 << 63) - 1)
 _AT_ONCE = 256
 """Elements that a source gives at most in one call."""
 _TICK_SECONDS = 0.1
 
 
+@define(eq=False)
 class _Numbers:
-    """The numbers from 0 on; then the end, or *fault*."""
+    """An element for each number; then the end, or *fault*."""
 
-    def __init__(
-        self,
-        numbers: range | None,
-        size: int = 0,
-        fault: Fault | None = None,
-        offset: int | None = None,
-    ) -> None:
-        first = offset or 0
-        if numbers is not None and first > len(numbers):
-            raise Fault(416, f"offset {first} of {len(numbers)} elements")
-        self.size = size
-        self._numbers = iter(count(first) if numbers is None else numbers[first:])
-        self._left = None if numbers is None else len(numbers) - first
-        self._fault = fault
-
-    def take(self, most: int) -> Elements | None:
-        if self._left == 0:
-            raise self._fault or Finished
-        most = min(most, _AT_ONCE if self._left is None else min(self._left, _AT_ONCE))
-        if self._left is not None:
-            self._left -= most
-        numbers = [next(self._numbers) for _ in range(most)]
-        if self.size:
-            spelled = [(n % (1 << 8 * self.size)).to_bytes(self.size) for n in numbers]
-        else:
-            spelled = [b"%d" % n for n in numbers]
-        return Elements(spelled)
-
-    def close(self) -> None:
-        pass
-
-
-class _Large:
-    """Large elements, which are sent in parts."""
-
-    size = 0
-
-    def __init__(self, number: int, octets: int) -> None:
-        self._left = number
-        self._octets = octets
+    _left: range
+    _spell: Callable[[int], bytes] = lambda number: b"%d" % number
+    _at_once: int = _AT_ONCE
+    size: int = 0
+    _fault: Fault | None = None
 
     def take(self, most: int) -> Elements | None:
         if not self._left:
-            raise Finished
-        if not most:
-            return None
-        self._left -= 1
-        return Elements([b"x" * self._octets])
+            raise self._fault or Finished
+        most = min(most, self._at_once)
+        some, self._left = self._left[:most], self._left[most:]
+        return Elements([self._spell(number) for number in some])
 
     def close(self) -> None:
         pass
 
 
-class _Slow:
+class _Slow(_Numbers):
     """One number per tick, requested or not; those not requested wait."""
-
-    size = 0
 
     def __init__(
         self, clock: IReactorTime, number: int, wake: Callable[[], None]
     ) -> None:
+        super().__init__(range(number))
         self._clock = clock
         self._wake = wake
-        self._there = self._given = 0
-        self._number = number
+        self._to_come, self._there = number, 0
         self._tick = clock.callLater(_TICK_SECONDS, self._next)
 
     def _next(self) -> None:
         self._there += 1
-        if self._there < self._number:
+        self._to_come -= 1
+        if self._to_come > 0:
             self._tick = self._clock.callLater(_TICK_SECONDS, self._next)
         self._wake()
 
     def take(self, most: int) -> Elements | None:
-        if self._given == self._number:
-            raise Finished
-        first, self._given = self._given, min(self._there, self._given + most)
-        return Elements([b"%d" % number for number in range(first, self._given)])
+        most = min(most, self._there)
+        self._there -= most
+        return super().take(most)
 
     def close(self) -> None:
         if self._tick.active():
             self._tick.cancel()
 
 
-class _Never:
-    """No element, and no end."""
-
-    size = 0
-
-    def take(self, most: int) -> Elements | None:
-        return None
-
-    def close(self) -> None:
-        pass
-
-
+@define(eq=False)
 class _Made:
-    """A publisher whose sources are made by a function."""
+    """A publisher whose sources are made by a function.
 
-    def __init__(
-        self,
-        make: Callable[[Request, Callable[[], None]], Source],
-        *,
-        resumes: bool = False,
-    ) -> None:
-        """*resumes*: *make* takes care of `Request.offset`."""
-        self._make = make
-        self._resumes = resumes
+    *resumes*: that takes care of `Request.offset`.
+    """
+
+    _make: Callable[[Request, Callable[[], None]], Source]
+    _resumes: bool = False
 
     def subscribe(self, request: Request, wake: Callable[[], None]) -> Source:
         if request.offset and not self._resumes:
@@ -150,37 +99,48 @@ class _Made:
 def check_publishers(clock: IReactorTime) -> dict[str, Publisher]:
     """All of them, by name."""
 
+    def counting(request: Request, _: object) -> Source:
+        size = _number(request, "size", 0, most=8)
+        if not size:
+            return _Numbers(_from(request))
+        return _Numbers(
+            _from(request),
+            lambda number: (number % (1 << 8 * size)).to_bytes(size),
+            size=size,
+        )
+
+    def endless(request: Request, _: object) -> Source:
+        return _Numbers(_ENDLESS[request.offset or 0 :])
+
+    def failing(request: Request, _: object) -> Source:
+        return _Numbers(_from(request), fault=Fault(500, "as asked"))
+
     def slow(request: Request, wake: Callable[[], None]) -> Source:
         return _Slow(clock, _number(request, "n", 1), wake)
 
+    def silent(request: Request, _: object) -> Source:
+        return _Numbers(_ENDLESS, at_once=0)
+
+    def large(request: Request, _: object) -> Source:
+        number, octets = _number(request, "n", 1), _number(request, "octets", 1 << 17)
+        return _Numbers(range(number), lambda _: b"x" * octets, at_once=1)
+
     return {
-        "check/count": _Made(
-            lambda request, _: _Numbers(
-                range(_number(request, "n", 0)),
-                _number(request, "size", 0, most=8),
-                offset=request.offset,
-            ),
-            resumes=True,
-        ),
-        "check/endless": _Made(
-            lambda request, _: _Numbers(None, offset=request.offset), resumes=True
-        ),
-        "check/fail": _Made(
-            lambda request, _: _Numbers(
-                range(_number(request, "n", 0)),
-                fault=Fault(500, "as asked"),
-                offset=request.offset,
-            ),
-            resumes=True,
-        ),
+        "check/count": _Made(counting, resumes=True),
+        "check/endless": _Made(endless, resumes=True),
+        "check/fail": _Made(failing, resumes=True),
         "check/slow": _Made(slow),
-        "check/never": _Made(lambda request, _: _Never()),
-        "check/large": _Made(
-            lambda request, _: _Large(
-                _number(request, "n", 1), _number(request, "octets", 1 << 17)
-            )
-        ),
+        "check/never": _Made(silent),
+        "check/large": _Made(large),
     }
+
+
+def _from(request: Request) -> range:
+    """The numbers that are left of the first *n* at its offset."""
+    numbers, offset = range(_number(request, "n", 0)), request.offset or 0
+    if offset > len(numbers):
+        raise Fault(416, f"offset {offset} of {len(numbers)} elements")
+    return numbers[offset:]
 
 
 def _number(request: Request, key: str, default: int, *, most: int = _LARGEST) -> int:

@@ -146,9 +146,7 @@ class Consumer:
         try:
             joined = self._unfinished.add(stream, part.element, part.data, last=last)
         except LimitExceeded as why:
-            return self._violated(
-                stream, Refusal(why.rule, limit=why.limit, key=why.key)
-            )
+            return self._violated(stream, why)
         if joined is None:
             return None
         stream.arrived += 1

@@ -103,23 +103,19 @@ class Run:
     """Their onNext messages as they came, or one onNextPacked."""
 
 
+@define(eq=False)
 class Overrun:
     """The next element exceeds the demand: drop its stream, or end the connection."""
 
-    __slots__ = ("stream",)
-
-    def __init__(self, stream: Consumed) -> None:
-        self.stream = stream
+    stream: Consumed
 
 
+@define(eq=False)
 class Oversized:
     """The next element exceeds `limits.element_bytes`: drop its stream."""
 
-    __slots__ = ("size", "stream")
-
-    def __init__(self, stream: Consumed, size: int) -> None:
-        self.stream = stream
-        self.size = size
+    stream: Consumed
+    size: int
 
 
 Token: TypeAlias = Run | Overrun | Oversized | Message

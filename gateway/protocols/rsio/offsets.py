@@ -157,31 +157,29 @@ class Claim:
         self._evicted(self)
 
 
+@define(eq=False, weakref_slot=False)
 class _Progress:
     """How far one key is, and which life of its sender has it."""
 
-    __slots__ = ("broken", "claim", "durable", "instance", "number", "pending",
-                 "recorded", "recording", "waiting")  # fmt: skip
+    durable: int
+    recorded: bytes | None = None
+    """The instance whose record is in the journal."""
+    number: int = 0
+    """The number of that record."""
+    instance: bytes | None = field(init=False)
+    """Of the life that has the name; None: no sender ever said one."""
+    pending: int = 0
+    """Elements on their way to the disk."""
+    broken: bool = False
+    """One of those could not be stored: the others do not count."""
+    claim: Claim | None = None
+    waiting: bool = False
+    """The claim has begun, and starts when nothing is pending."""
+    recording: int = 0
+    """Records on their way to the journal."""
 
-    def __init__(
-        self, durable: int, instance: bytes | None = None, number: int = 0
-    ) -> None:
-        self.durable = durable
-        self.pending = 0
-        """Elements on their way to the disk."""
-        self.broken = False
-        """One of those could not be stored: the others do not count."""
-        self.claim: Claim | None = None
-        self.waiting = False
-        """The claim has begun, and starts when nothing is pending."""
-        self.instance = instance
-        """Of the life that has the name; None: no sender ever said one."""
-        self.recorded = instance
-        """The instance whose record is in the journal."""
-        self.number = number
-        """The number of that record."""
-        self.recording = 0
-        """Records on their way to the journal."""
+    def __attrs_post_init__(self) -> None:
+        self.instance = self.recorded
 
     def start(self) -> None:
         if self.waiting and self.claim is not None:

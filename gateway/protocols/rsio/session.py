@@ -36,8 +36,6 @@ from gateway.protocols.rsio.signals import (
 from gateway.sdk.costs import REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
-__all__ = ["Session", "State"]
-
 _PART_MOVES = 64
 """Bytes of a part that count as much as an element: tiny parts are control messages."""
 

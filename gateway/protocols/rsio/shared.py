@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hmac
 
-from attrs import define
+from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
+from gateway.protocols.rsio.check_publishers import check_publishers
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
 from gateway.protocols.rsio.offsets import Key, Offsets
@@ -30,11 +31,15 @@ class Shared:
     _settings: Settings[Options]
     journal: Journal
     clock: IReactorTime
-    publishers: Publishers
-    offsets: Offsets
+    publishers: Publishers = field(factory=Publishers)
+    """What peers may subscribe to."""
+    offsets: Offsets = field(factory=Offsets)
+    """How far named senders are stored; shared by all listeners of a daemon."""
 
     def __attrs_post_init__(self) -> None:
         limits, options = self._settings.limits, self._settings.options
+        if options.check_publishers:
+            self.publishers = self.publishers.with_(check_publishers(self.clock))
         self.limits = Limits(
             declared_bytes=limits.message_bytes,
             element_bytes=min(options.element_bytes, limits.message_bytes),

@@ -80,14 +80,8 @@ class Served:
         self.granted = saturating_add(self.granted, more)
 
 
-class LimitExceeded(Exception):
+class LimitExceeded(Refusal):
     """A stream's split elements exceed a limit: the stream is to be cancelled."""
-
-    def __init__(self, rule: str, limit: int, key: str | None = None) -> None:
-        super().__init__(rule)
-        self.rule = rule
-        self.limit = limit
-        self.key = key
 
 
 class Reassembly:
@@ -150,17 +144,19 @@ class Reassembly:
         if size > self._limits.element_bytes:
             raise LimitExceeded(
                 f"element of {size} octets or more",
-                self._limits.element_bytes,
-                "options.element_bytes",
+                limit=self._limits.element_bytes,
+                key="options.element_bytes",
             )
 
     def _check_all(self) -> None:
         limits = self._limits
         if self.elements > limits.unfinished_elements:
             raise LimitExceeded(
-                f"{self.elements} unfinished elements", limits.unfinished_elements
+                f"{self.elements} unfinished elements",
+                limit=limits.unfinished_elements,
             )
         if self.octets > limits.unfinished_bytes:
             raise LimitExceeded(
-                f"{self.octets} octets of unfinished elements", limits.unfinished_bytes
+                f"{self.octets} octets of unfinished elements",
+                limit=limits.unfinished_bytes,
             )

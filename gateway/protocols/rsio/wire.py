@@ -21,18 +21,6 @@ from gateway.protocols.rsio.messages import INSTANCE_BYTES, Code, Form, Message
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.varint import SMALL, varint
 
-__all__ = [
-    "MESSAGES",
-    "Incomplete",
-    "block",
-    "encode",
-    "on_next",
-    "on_next_packed",
-    "parse",
-    "read_varint",
-    "varint",
-]
-
 _GREATEST = 2**64 - 1
 _MOST_OCTETS = 10
 

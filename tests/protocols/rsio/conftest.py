@@ -13,7 +13,7 @@ from gateway.protocols.rsio.decoder import Decoder, Run, elements
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.offsets import Offsets
 from gateway.protocols.rsio.options import Options
-from gateway.protocols.rsio.server import accept
+from gateway.protocols.rsio.server import RsioListener
 from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.streams import Consumed
 from gateway.sdk.interfaces import Refusal
@@ -37,7 +37,7 @@ class Gate(OneConnection):
     def __init__(self, **changes: Any) -> None:
         self.offsets = changes.pop("offsets_known", None) or Offsets()
         asked = settings(**{"check_publishers": True} | changes)
-        super().__init__(accept, asked, offsets=self.offsets)
+        super().__init__(RsioListener, asked, offsets=self.offsets)
         self.publishers = self.listener.publishers
 
     def say(self, *said: Any) -> None:

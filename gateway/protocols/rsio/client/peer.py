@@ -17,7 +17,8 @@ from gateway.protocols.rsio.client.subscription import Subscription
 from gateway.protocols.rsio.decoder import Run
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.session import Session, State
+from gateway.protocols.rsio.outbound import State
+from gateway.protocols.rsio.session import Session
 from gateway.protocols.rsio.signals import (
     Cancelled,
     DemandAdded,

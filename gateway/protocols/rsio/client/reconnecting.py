@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
+from attrs import define
+
 from gateway.protocols.rsio.client.outbox import Outbox
 from gateway.protocols.rsio.client.peer import Peer
 from gateway.protocols.rsio.client.publishing import Publishing
@@ -23,6 +25,7 @@ from gateway.protocols.rsio.client.runtime import (
 from gateway.sdk.backoff import Backoff, Unacknowledged
 
 
+@define(eq=False, slots=False)
 class Reconnecting:
     """What is not acknowledged is sent again on the next connection.
 
@@ -35,25 +38,21 @@ class Reconnecting:
     cancelled: ClassVar[type[BaseException]]
     """What a coroutine of this event loop raises when it is cancelled."""
 
-    def __init__(
-        self,
-        connect: Callable[[], AbstractAsyncContextManager[Peer]],
-        publisher: str,
-        runtime: Runtime,
-        size: int,
-    ) -> None:
-        """*connect* makes a connection; *size* is in bytes, 0 if elements differ."""
+    _connect: Callable[[], AbstractAsyncContextManager[Peer]]
+    """Makes a connection."""
+    _publisher: str
+    _runtime: Runtime
+    _size: int
+    """In bytes; 0 if elements differ."""
+
+    def __attrs_post_init__(self) -> None:
         self.connections = 0
         """How many were opened so far."""
         self.trouble = ""
         """Why the last connection ended or none could be made; "" while publishing."""
-        self._connect = connect
-        self._publisher = publisher
-        self._runtime = runtime
-        self._size = size
         self._outbox = Outbox()
         self._publishing: Publishing | None = None
-        self._changed = Condition(runtime)
+        self._changed = Condition(self._runtime)
         self._stopping = False
         self._over: Exception | None = None
         self._backoff = Backoff()

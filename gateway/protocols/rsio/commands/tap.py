@@ -8,7 +8,7 @@ import re
 import sys
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from gateway.sdk import command
@@ -87,15 +87,21 @@ def run(args: argparse.Namespace) -> int:
     return _Tapping(args, publisher, _token(args)).run()
 
 
-def _publisher(
-    args: argparse.Namespace,
-    first: int | None = None,
-    node: str | None = None,
-    incarnation: str | None = None,
-) -> str:
-    """What to subscribe to; from lsn *first* of *node* on, if these are not None, behind
-    the one that *incarnation* gave.
-    """
+class _Place(NamedTuple):
+    """Of an event."""
+
+    lsn: int | None = None
+    node: str | None = None
+    """Lsns of others are other events."""
+    incarnation: str | None = None
+    """Who gave the lsn, if it is known."""
+
+
+_NOTHING = _Place()
+
+
+def _publisher(args: argparse.Namespace, shown: _Place = _NOTHING) -> str:
+    """What to subscribe to; what follows the last event that was *shown*, if there is."""
     given = {name: getattr(args, name) for name in _FILTERS}
     if args.publisher is not None:
         if args.first or args.last or any(given.values()):
@@ -107,9 +113,9 @@ def _publisher(
     if args.last and not args.first:
         raise WrongUse("--to needs --from")
     asked = {
-        "node": node,
-        "incarnation": incarnation,
-        "from": first or args.first,
+        "node": shown.node,
+        "incarnation": shown.incarnation,
+        "from": args.first if shown.lsn is None else shown.lsn + 1,
         "to": args.last,
         **given,
     }
@@ -148,16 +154,8 @@ class _Form(Protocol):
     """How elements are shown."""
 
     @property
-    def last(self) -> int | None:
-        """The lsn of the last event that was shown."""
-
-    @property
-    def node(self) -> str | None:
-        """The node that it is an event of: lsns of others are other events."""
-
-    @property
-    def incarnation(self) -> str | None:
-        """Who gave that lsn, if it is known."""
+    def last(self) -> _Place:
+        """Of the last event that was shown."""
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         """The output for *elements*, and how many events that is, *most* at most."""
@@ -174,22 +172,14 @@ class _Lines:
         self._element: bytes | None = None
 
     @property
-    def last(self) -> int | None:
-        lsn = self._found("lsn")
-        return lsn if isinstance(lsn, int) else None
-
-    @property
-    def node(self) -> str | None:
-        node = self._found("node")
-        return node if isinstance(node, str) else None
-
-    @property
-    def incarnation(self) -> str | None:
-        incarnation = self._found("incarnation")
-        return incarnation if isinstance(incarnation, str) else None
-
-    def _found(self, key: str) -> object:
-        return json.loads(self._element or b"{}").get(key)
+    def last(self) -> _Place:
+        found = json.loads(self._element or b"{}")
+        lsn, node, incarnation = map(found.get, _Place._fields)
+        return _Place(
+            lsn if isinstance(lsn, int) else None,
+            node if isinstance(node, str) else None,
+            incarnation if isinstance(incarnation, str) else None,
+        )
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         gaps = sum(element.startswith(b'{"gap":') for element in elements)
@@ -233,9 +223,7 @@ class _Arrow:
         self._read = pa.ipc.open_stream
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, SCHEMA)
-        self.last: int | None = None
-        self.node: str | None = None
-        self.incarnation: str | None = None
+        self.last = _NOTHING
 
     def shown(self, elements: list[bytes], most: int | None) -> tuple[bytes, int]:
         events = 0
@@ -246,10 +234,12 @@ class _Arrow:
                     some = batch if most is None else batch.slice(0, most - events)
                     if some.num_rows:
                         self._writer.write_batch(some)
-                        self.last = some.column("lsn")[-1].as_py()
-                        self.node = some.column("node")[-1].as_py()
                         own = (reader.schema.metadata or {}).get(_INCARNATION)
-                        self.incarnation = None if own is None else own.decode()
+                        self.last = _Place(
+                            some.column("lsn")[-1].as_py(),
+                            some.column("node")[-1].as_py(),
+                            None if own is None else own.decode(),
+                        )
                         events += some.num_rows
         return self._written(), events
 
@@ -326,7 +316,7 @@ class _Tapping:
 
     def _tell_what_it_waits_for(self) -> None:
         """Whoever looks at an empty screen is told why it is; until something comes."""
-        if self._over or self._form.last is not None:
+        if self._over or self._form.last.lsn is not None:
             return
         waits = waiting_for(self._args, opened=self._opened)
         if waits != self._waits:
@@ -406,16 +396,15 @@ class _Tapping:
             return False
         if not stopping and (isinstance(why, StreamFailed) or _CODE.match(text)):
             return False
-        if last is None:  # the latest would be another one by now
+        if last.lsn is None:  # the latest would be another one by now
             return bool(self._args.first != "latest")
-        form = self._form
-        self._publisher = _publisher(self._args, last + 1, form.node, form.incarnation)
+        self._publisher = _publisher(self._args, last)
         return True
 
     @property
     def _done(self) -> bool:
         """The last one that was asked for has been shown."""
-        last, end = self._form.last, str(self._args.last or "")
+        last, end = self._form.last.lsn, str(self._args.last or "")
         return last is not None and end.isdecimal() and last >= int(end)
 
     def _tell(self, why: str) -> None:
@@ -446,7 +435,7 @@ class _Tapping:
                 ": no gateway listens there for RS.io; it needs a listener with "
                 "protocol: rsio and options: {publish: [tap, events]}"
             )
-        last = self._form.last
+        last = self._form.last.lsn
         if last is None or not self._args.first:
             return ""
         return f"; --from {last + 1} goes on"
