@@ -29,7 +29,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.apart import Apart
-from gateway.protocols.pomelo.push.membership import Asked, Membership, membership_of
+from gateway.protocols.pomelo.push.row import Asked, Membership, membership_of
 from gateway.protocols.pomelo.text import text
 from gateway.sdk.fair import FairQueue
 from gateway.sdk.http_client import (
@@ -50,30 +50,22 @@ _MOST_NUMBER = 2**1000
 OUTCOMES = ("answered", "late", "failed", "refused")
 
 
+@define(eq=False)
 class Question:
-    """A request that waits for its answer."""
+    """A request that waits for its answer.
 
-    __slots__ = ("_tell", "asked_at", "body", "client", "open", "said")
+    *tell* is called once, with the JSON of the answer, or with None if there is none.
+    """
 
-    def __init__(
-        self,
-        said: dict[str, Any],
-        body: bytes,
-        tell: Callable[[Question, bytes | None], None],
-        client: str = "",
-    ) -> None:
-        """*said* is what the service is told beside *body*; *tell* is called once, with
-        the JSON of the answer, or with None if there is none.
-
-        *client* is whose it is, of those who share the service (`feeds.shares`).
-        """
-        self.said = said
-        self.client = client
-        self.body = body
-        self._tell = tell
-        self.asked_at = 0.0
-        self.open = True
-        """It is not answered yet."""
+    said: dict[str, Any]
+    """What the service is told beside the body."""
+    body: bytes
+    _tell: Callable[[Question, bytes | None], None]
+    client: str = ""
+    """Whose it is, of those who share the service (`feeds.shares`)."""
+    asked_at: float = 0.0
+    open: bool = True
+    """It is not answered yet."""
 
     def close(self, answer: bytes | None) -> bool:
         """Answer it, unless that was done."""

@@ -123,21 +123,18 @@ class _Cached(NamedTuple):
     """Definitions of any version."""
 
 
+@define(eq=False, slots=False)
 class Terms:
     """What a connection was sent in its handshake, and is encoded by from then on."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        definitions: Definitions,
-        heartbeat: int,
-        backed: Collection[str] = (),
-        user: bytes | None = None,
-    ) -> None:
-        self.profile = profile
-        self._backed = backed
-        self._user = user
-        self.heartbeat = heartbeat
+    profile: Profile
+    _definitions: Definitions
+    heartbeat: int
+    _backed: Collection[str] = ()
+    _user: bytes | None = None
+
+    def __attrs_post_init__(self) -> None:
+        profile, definitions = self.profile, self._definitions
         self._dictionary = definitions.dictionary if profile.dictionary else None
         self._protos = definitions.protos if profile.protos else None
         self._codes: dict[str, int] = {}

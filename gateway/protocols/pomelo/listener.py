@@ -18,7 +18,8 @@ from gateway.protocols.pomelo.handshake import Handshaker, refused
 from gateway.protocols.pomelo.hook import Hook
 from gateway.protocols.pomelo.options import Backend as BackendOptions
 from gateway.protocols.pomelo.options import Options
-from gateway.protocols.pomelo.push.membership import Membership
+from gateway.protocols.pomelo.protobuf import Unusable
+from gateway.protocols.pomelo.push.row import Membership
 from gateway.protocols.pomelo.questions import Questions
 from gateway.protocols.pomelo.rates import Rates
 from gateway.protocols.pomelo.registry import Client, Registry
@@ -188,7 +189,7 @@ class Pomelo:
         for load in (self._load_definitions, self._load_groups):
             try:
                 load()
-            except routes.Unusable as why:
+            except Unusable as why:
                 self._log.error("not reloaded: {why}", why=str(why))
                 problems.append(str(why))
         return "; ".join(problems) or None

@@ -333,7 +333,8 @@ def mute_routes(listener: Listener[Options]) -> list[str]:
     """Routes whose responses can not say whether a request is stored, and that no
     backend answers; none where the definitions can not be used.
     """
-    from gateway.protocols.pomelo.routes import Unusable, load
+    from gateway.protocols.pomelo.protobuf import Unusable
+    from gateway.protocols.pomelo.routes import load
 
     options = listener.options
     try:

@@ -37,14 +37,6 @@ _MESSAGE_VALUES = 8
 """As many a message within counts, which takes longer than a number."""
 
 _INT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
-_UNSIGNED = frozenset(("uInt32", "uInt64"))
-_SIGNED = frozenset(("int32", "sInt32", "sInt64"))
-_WIRE = {
-    **dict.fromkeys(_UNSIGNED | _SIGNED | {"bool"}, _INT),
-    "double": _DOUBLE,
-    "float": _FLOAT,
-    "string": _BYTES,
-}
 _OPTIONS = frozenset(("required", "optional", "repeated"))
 _F32 = struct.Struct("<f")
 _F64 = struct.Struct("<d")
@@ -73,8 +65,8 @@ class _Field:
     packed: bool
     """Its elements share one key."""
     message: _Message | None = None
-    read: Callable[[bytes, int, int], tuple[Any, int]] | None = None
-    write: Callable[[Any], bytes] | None = None
+    read: _Read | None = None
+    write: _Write | None = None
 
     @property
     def values(self) -> int:
@@ -185,21 +177,21 @@ class Schema:
         where: str,
     ) -> None:
         kind, option = about["type"], about["option"]
-        wire = _WIRE.get(kind, _BYTES)
+        wire, read, write = _KINDS.get(kind, (_BYTES, None, None))
         repeated = option == "repeated"
         tag = about["tag"] << 3 | wire
         one = _Field(
             name, kind, repeated, option == "required", varint(tag),
             packed=repeated and wire != _BYTES,
         )  # fmt: skip
-        if kind in _WIRE:
-            one.read = _reader(kind)
-            one.write = self._encode_text if kind == "string" else _writer(kind)
+        if kind in _KINDS:
+            one.read = read
+            one.write = self._encode_text if kind == "string" else write
         else:
             inner = nested.get(kind) or self._roots.get(kind)
             if inner is None:
                 known = ", ".join(
-                    sorted({*_WIRE, *nested, *self._roots}, key=str.lower)
+                    sorted({*_KINDS, *nested, *self._roots}, key=str.lower)
                 )
                 raise Unusable(
                     f"{where}: {option} {kind} {name}: the type must be one of {known}, "
@@ -339,16 +331,6 @@ def _surrogates(value: str) -> bytes:
     return varint(len(data)) + data
 
 
-def _writer(kind: str) -> Callable[[Any], bytes]:
-    if kind in _UNSIGNED:
-        return _unsigned
-    if kind in _SIGNED:
-        return _signed
-    if kind == "bool":
-        return _boolean
-    return _F32.pack if kind == "float" else _F64.pack
-
-
 def _unsigned(value: Any) -> bytes:
     return varint(int(value))
 
@@ -412,14 +394,15 @@ def _read_text(body: bytes, at: int, stop: int) -> tuple[str, int]:
     return text(body[at : at + size]), at + size
 
 
-def _reader(kind: str) -> Callable[[bytes, int, int], tuple[Any, int]]:
-    if kind in _UNSIGNED:
-        return _read_varint
-    if kind in _SIGNED:
-        return _read_signed
-    return {
-        "bool": _read_bool,
-        "float": _read_float,
-        "double": _read_double,
-        "string": _read_text,
-    }[kind]
+_Read = Callable[[bytes, int, int], tuple[Any, int]]
+_Write = Callable[[Any], bytes]
+
+_KINDS: Mapping[str, tuple[int, _Read, _Write]] = {
+    **dict.fromkeys(("uInt32", "uInt64"), (_INT, _read_varint, _unsigned)),
+    **dict.fromkeys(("int32", "sInt32", "sInt64"), (_INT, _read_signed, _signed)),
+    "bool": (_INT, _read_bool, _boolean),
+    "double": (_DOUBLE, _read_double, _F64.pack),
+    "float": (_FLOAT, _read_float, _F32.pack),
+    "string": (_BYTES, _read_text, _utf8),
+}
+"""Wire type, reader and writer of what is no message."""

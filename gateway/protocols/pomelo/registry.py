@@ -7,12 +7,13 @@ counts what became of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, Self
 
 import msgspec
+from attrs import define, field
 
 from gateway.event import Origin
 from gateway.protocols.pomelo.groups import Groups
@@ -85,34 +86,24 @@ class Pushed:
     """Clients that it was not written to, as they read too slowly (options.push_bytes)."""
 
 
+@define(eq=False)
 class Delivery:
     """A push on its way: encoded, and written to some of its clients so far; or what else
     was asked for, and is done.
     """
 
-    __slots__ = ("_did", "_members", "_outcomes", "_packages", "_share", "pushed")
-
-    def __init__(
-        self,
-        members: list[Member],
-        packages: Mapping[Terms, bytes],
-        outcomes: dict[str, int],
-        share: float = 1.0,
-    ) -> None:
-        self._members = iter(members)
-        self._packages = packages
-        self._outcomes = outcomes
-        self._share = share
-        self._did: Mapping[str, int] | None = None
-        self.pushed = Pushed()
-        """What became of it so far."""
+    _members: Iterator[Member]
+    _packages: Mapping[Terms, bytes]
+    _outcomes: dict[str, int]
+    _share: float = 1.0
+    _did: Mapping[str, int] | None = None
+    pushed: Pushed = field(factory=Pushed)
+    """What became of it so far."""
 
     @classmethod
     def done(cls, **did: int) -> Self:
         """Nothing is left to deliver; to how many it was done, and what."""
-        found = cls([], {}, {})
-        found._did = did
-        return found
+        return cls(iter(()), {}, {}, did=did)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -230,7 +221,7 @@ class Registry:
             self.outcomes["refused"] += 1
             raise
         self.outcomes["nobody"] += not members
-        return Delivery(members, packages, self.outcomes, PRIORITIES[priority])
+        return Delivery(iter(members), packages, self.outcomes, PRIORITIES[priority])
 
     def _judge(self, route: str, body: bytes) -> None:
         """Raises ValueError if no listener's clients could be sent this."""

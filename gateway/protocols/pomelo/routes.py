@@ -25,21 +25,6 @@ from gateway.protocols.pomelo.protobuf import (
     parse,
 )
 
-__all__ = [
-    "NOT_STORED",
-    "STORED",
-    "Definitions",
-    "Dictionary",
-    "Protos",
-    "Unusable",
-    "carries_code",
-    "changed",
-    "js_json",
-    "load",
-    "value_of",
-    "where",
-]
-
 STORED: Mapping[str, Any] = {"code": 200}
 NOT_STORED: Mapping[str, Any] = {"code": 500, "msg": "not stored"}
 """What responses say."""

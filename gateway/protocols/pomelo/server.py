@@ -180,7 +180,7 @@ class PomeloServer(Closing, Yielding):
         for pending in self._pending:
             if pending.ready.ids:
                 self._listener.journal.withdraw(pending.batch)
-        self._forget()
+        self._over()
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
@@ -488,9 +488,6 @@ class PomeloServer(Closing, Yielding):
         super()._hang_up()
 
     def _forget(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
         if self._valve is not None:
             self._valve.close()
         self._session.discard()

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, cast
 
 from gateway.protocols.pomelo.admin import groups_page, sessions_page
 from gateway.protocols.pomelo.auth import Unavailable
-from gateway.protocols.pomelo.figures import Figures
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.lobby.taken import Taken
 from gateway.protocols.pomelo.options import Options
 from gateway.protocols.pomelo.options import Outbox as OutboxOptions
+from gateway.protocols.pomelo.protobuf import Unusable as UnusableDefinitions
 from gateway.protocols.pomelo.push.folder import Folder
-from gateway.protocols.pomelo.push.kick import kick
-from gateway.protocols.pomelo.push.membership import change
 from gateway.protocols.pomelo.push.outbox import Outbox
 from gateway.protocols.pomelo.push.page import page, parse
 from gateway.protocols.pomelo.push.pushed import PushedNames
+from gateway.protocols.pomelo.push.row import change, kick
 from gateway.protocols.pomelo.registry import Registry
-from gateway.protocols.pomelo.routes import Unusable as UnusableDefinitions
-from gateway.protocols.pomelo.statistics import Parts, statistics
+from gateway.protocols.pomelo.statistics import Figures, statistics
 from gateway.sdk.protocol import (
     Context,
     Port,
@@ -171,17 +169,14 @@ class PomeloService(Service):
 
     def statistics(self) -> Iterator[Statistics]:
         """What became of all pushes, wherever they came from."""
-        services = {s for one in self._servers for s in one.services.values()}
         yield statistics(
-            Parts(
-                registry=self.registry,
-                figures=Figures.of(self._servers, self._retired),
-                hooks=[one.hook for one in self._servers if one.hook is not None],
-                services=list(services),
-                outboxes=self._outboxes,
-                lobby=self.lobby,
-                taken=self._taken,
-            )
+            self.registry,
+            Figures.of(self._servers, self._retired),
+            [one.hook for one in self._servers if one.hook is not None],
+            {service for one in self._servers for service in one.services.values()},
+            self._outboxes,
+            self.lobby,
+            self._taken,
         )
 
 

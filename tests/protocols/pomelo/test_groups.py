@@ -17,8 +17,8 @@ from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.admin import groups_page, sessions_page
 from gateway.protocols.pomelo.lobby.lobby import Lobby
 from gateway.protocols.pomelo.options import Backend as BackendOptions
-from gateway.protocols.pomelo.push.membership import change
 from gateway.protocols.pomelo.push.page import page, parse
+from gateway.protocols.pomelo.push.row import change
 from gateway.protocols.pomelo.registry import Registry
 
 Make = Callable[..., Any]

@@ -27,12 +27,16 @@ from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES
 from gateway.protocols.pomelo.lobby.taken import Taken
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
 from gateway.protocols.pomelo.options import Options
-from gateway.protocols.pomelo.push.addressee import Addressee
-from gateway.protocols.pomelo.push.answer import AnswerRow
-from gateway.protocols.pomelo.push.kick import Kick, kick
-from gateway.protocols.pomelo.push.membership import Membership, change
-from gateway.protocols.pomelo.push.message import Push
 from gateway.protocols.pomelo.push.page import page, parse
+from gateway.protocols.pomelo.push.row import (
+    Addressee,
+    AnswerRow,
+    Kick,
+    Membership,
+    Push,
+    change,
+    kick,
+)
 from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.http_client import Backend
 from gateway.sdk.limits import Limits

@@ -13,8 +13,8 @@ from gateway.protocols.pomelo import events, wire
 from gateway.protocols.pomelo.admin import sessions_page
 from gateway.protocols.pomelo.auth import Admitted
 from gateway.protocols.pomelo.lobby.lobby import Lobby
-from gateway.protocols.pomelo.push.kick import kick
 from gateway.protocols.pomelo.push.page import page
+from gateway.protocols.pomelo.push.row import kick
 
 Make = Callable[..., Any]
 

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gateway.protocols.pomelo.push.addressee import Addressee
-from gateway.protocols.pomelo.push.answer import AnswerRow
-from gateway.protocols.pomelo.push.kick import Kick
-from gateway.protocols.pomelo.push.membership import Membership
-from gateway.protocols.pomelo.push.message import Push, Rejected
-from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.push.row import (
+    Addressee,
+    AnswerRow,
+    Kick,
+    Membership,
+    Push,
+    Rejected,
+    Row,
+)
 from gateway.protocols.pomelo.registry import PRIORITIES
 
 

@@ -24,8 +24,7 @@ from gateway.protocols.pomelo.lobby.call import call
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES, Neighbour
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
 from gateway.protocols.pomelo.push.delivery import Slices
-from gateway.protocols.pomelo.push.membership import Membership
-from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.push.row import Membership, Row
 from gateway.protocols.pomelo.registry import Registry
 from gateway.sdk.http_client import Backend, Unreachable
 from gateway.sdk.outgoing import certificates

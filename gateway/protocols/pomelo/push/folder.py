@@ -36,7 +36,8 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
-from gateway.protocols.pomelo.push.rows import Row, Unreadable, read
+from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.push.rows import Unreadable, read
 from gateway.sdk.disk import Disk
 
 _SPARK_METADATA = "_spark_metadata"

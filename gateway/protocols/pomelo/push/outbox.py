@@ -20,7 +20,8 @@ from twisted.logger import Logger
 from gateway.protocols.pomelo.lobby.lobby import Lobby, portions
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.push.folder import File, Folder
-from gateway.protocols.pomelo.push.rows import Row, Unreadable
+from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.push.rows import Unreadable
 from gateway.sdk.interfaces import Journal
 
 _POLL_SECONDS = 0.2

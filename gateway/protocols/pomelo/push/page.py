@@ -20,9 +20,12 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo.lobby.lobby import Lobby, total
-from gateway.protocols.pomelo.push.addressee import Addressee, Given, addressee
-from gateway.protocols.pomelo.push.message import Push, push
-from gateway.protocols.pomelo.push.row import Row
+from gateway.protocols.pomelo.push.row import (
+    Given,
+    Push,
+    Row,
+    push,
+)
 from gateway.sdk.protocol import Answer, Post
 
 
@@ -57,17 +60,16 @@ def parse(request: bytes) -> Push:
         if any(getattr(asked, name) is not None for name in _To.__struct_fields__):
             raise ValueError("more than one addressee: in to, and beside it")
         to = asked.to
-    body = bytes(asked.body)
-    return push(asked.route, body, _addressee(to), asked.ttl, asked.priority)
+    return push(asked.route, bytes(asked.body), _given(to), asked.ttl, asked.priority)
 
 
-def _addressee(to: _To) -> Addressee:
+def _given(to: _To) -> Given:
     everyone, attributes = to.all, to.attributes
     if isinstance(everyone, dict):
         if attributes is not None:
             raise ValueError("more than one addressee: all, and attributes")
         everyone, attributes = None, everyone
-    return addressee(Given(to.session, to.uid, to.group, attributes, everyone))
+    return Given(to.session, to.uid, to.group, attributes, everyone)
 
 
 def page(lobby: Lobby, parse: Callable[[bytes], Row]) -> Post:

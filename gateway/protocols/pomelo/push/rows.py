@@ -9,7 +9,7 @@ file can have millions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any, BinaryIO
 
@@ -17,13 +17,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.protocols.pomelo.push.addressee import Given, addressee
-from gateway.protocols.pomelo.push.answer import answer_row
-from gateway.protocols.pomelo.push.membership import membership
-from gateway.protocols.pomelo.push.message import Rejected, push, seconds_of
-from gateway.protocols.pomelo.push.row import Row
-
-__all__ = ["Row", "Unreadable", "read"]
+from gateway.protocols.pomelo.push.row import (
+    Given,
+    Rejected,
+    Row,
+    answer_row,
+    membership,
+    push,
+)
 
 _LINES = (".json", ".ndjson", ".jsonl")
 _REQUIRED = ("route", "body")
@@ -84,7 +85,7 @@ def _line(number: int, line: bytes) -> Row:
     try:
         found = _LINE.decode(line)
         if found.join is not None or found.leave is not None:
-            return _change(found.join, found.leave, found, found.ttl)
+            return _made(membership, found.join, found.leave, found, found.ttl)
         body = bytes(found.body)
         answers = found.route is None and found.id is not None
         if not body or (found.route is None and not answers):
@@ -94,29 +95,14 @@ def _line(number: int, line: bytes) -> Row:
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as why:
         raise Unreadable(f"line {number}: {why}") from None
     if found.route is None:
-        return _answer(found.session, found.id, body, found.ttl)
-    return _row(found.route, body, found, found.ttl, found.priority)
+        return _made(answer_row, found.session, found.id, body, found.ttl)
+    return _made(push, found.route, body, found, found.ttl, found.priority)
 
 
-def _change(
-    join: str | int | None, leave: str | int | None, to: Given, ttl: object
-) -> Row:
+def _made(make: Callable[..., Row], *given: Any) -> Row:
+    """What is asked for; one that is for nobody is rejected, and the next ones are read."""
     try:
-        return membership(join, leave, to, seconds_of(ttl))
-    except ValueError as why:
-        return Rejected(str(why))
-
-
-def _answer(session: str | None, number: object, body: bytes, ttl: object) -> Row:
-    try:
-        return answer_row(session, number, body, seconds_of(ttl))
-    except ValueError as why:
-        return Rejected(str(why))
-
-
-def _row(route: str, body: bytes, to: Given, ttl: object, priority: object) -> Row:
-    try:
-        return push(route, body, addressee(to), ttl, priority)
+        return make(*given)
     except ValueError as why:
         return Rejected(str(why))
 
@@ -177,7 +163,7 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
     except msgspec.ValidationError as why:
         raise Unreadable(f"row {number}: {why}") from None
     if join is not None or leave is not None:
-        return _change(join, leave, found, ttl)
+        return _made(membership, join, leave, found, ttl)
     if not isinstance(route, str) and (route is not None or answers is None):
         raise Unreadable(f"row {number}: route must be a string")
     if body is None:
@@ -187,5 +173,5 @@ def _columns(number: int, columns: dict[str, Any], body: Any) -> Row:
     elif not isinstance(body, bytes):
         body = msgspec.json.encode(body)
     if route is None:
-        return _answer(found.session, answers, body, ttl)
-    return _row(route, body, found, ttl, priority)
+        return _made(answer_row, found.session, answers, body, ttl)
+    return _made(push, route, body, found, ttl, priority)

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.protocols.pomelo.push.addressee import Addressee
 from gateway.protocols.pomelo.push.folder import Folder
-from gateway.protocols.pomelo.push.message import Push
+from gateway.protocols.pomelo.push.row import Addressee, Push
 from gateway.store.disk import RealDisk
 
 ONE = Push("r", b"{}", Addressee(uid="a"))

@@ -11,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.protocols.pomelo.push.addressee import Addressee
-from gateway.protocols.pomelo.push.answer import AnswerRow
-from gateway.protocols.pomelo.push.membership import Membership
-from gateway.protocols.pomelo.push.message import Push, Rejected
+from gateway.protocols.pomelo.push.row import (
+    Addressee,
+    AnswerRow,
+    Membership,
+    Push,
+    Rejected,
+)
 from gateway.protocols.pomelo.push.rows import Unreadable, read
 
 
