@@ -159,10 +159,16 @@ def one(data: bytes) -> None:
     run = _Run()
     session: Session | DraftSession
     if how & 0x80:
-        session = DraftSession(run.state, _LIMITS)
+        session = DraftSession(run.state, _LIMITS, lambda *_: None)
     else:
         ids = iter(range(1 << 30))
-        session = Session(run.state, _LIMITS, lambda: f"{next(ids):032x}")
+        session = Session(
+            run.state,
+            _LIMITS,
+            lambda: f"{next(ids):032x}",
+            lambda *_: None,
+            lambda segment: segment.start,
+        )
         begin = [SetupAppend(1, _W, _SEGMENT), SetupAppend(2, _W[::-1], _TRANSACTION)]
         run.take(session, session.received(b"".join(map(encode, begin)), 1))
     try:

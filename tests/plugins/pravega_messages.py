@@ -11,9 +11,9 @@ __all__ = ["decode", "new"]
 
 def new(name: str, /, **fields: Any) -> Any:
     """Make a message; messages in it may be dictionaries."""
-    return messages.MESSAGES[name](**fields)
+    return getattr(messages, name)(**fields)
 
 
 def decode(name: str, raw: bytes) -> Any:
     """Decode a message; raises `Undecodable`."""
-    return messages.decode(messages.MESSAGES[name], raw)
+    return messages.decode(getattr(messages, name), raw)

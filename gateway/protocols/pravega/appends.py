@@ -27,16 +27,16 @@ from gateway.protocols.pravega.errors import (
     Sealed,
     SegmentNotFound,
     TooLarge,
+    of_writer,
 )
 from gateway.protocols.pravega.events import MOST_EVENTS, STEP_COST, EventScan
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.names_in_logs import of_writer
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.tokens import (
     TokenCheck,
-    allow_all,
     check_token,
     denied_reply,
 )
@@ -55,7 +55,6 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SetupAppend,
 )
-from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 _PADDING, _PARTIAL = -1, -2
@@ -92,7 +91,7 @@ class Appends:
 
     _state: Segments
     _limits: Limits
-    _check: TokenCheck = allow_all
+    _check: TokenCheck
 
     def __attrs_post_init__(self) -> None:
         self._writers: dict[bytes, Writer] = {}

@@ -1,6 +1,7 @@
 """Encodes and decodes the wire commands that `wire` declares as annotated dataclasses.
 
-`request`, `reply` or `both` makes a class a command.  Its fields are in the order of the
+`request`, `reply` or `both` makes a class a command; what a client's asks for of the segment
+that it names is said with it.  Its fields are in the order of the
 wire, annotated with the types below.  Fields with a default were added by later
 versions: older peers do not send them.  Bytes after the last known field are skipped,
 as newer peers may send more.
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_type_hints
 
 from gateway.protocols.pravega import modified_utf8
 from gateway.protocols.pravega.frames import pieces
+from gateway.protocols.pravega.need import Need
 from gateway.sdk.interfaces import Refusal
 
 _T = TypeVar("_T")
@@ -232,24 +234,30 @@ _STEPS: dict[type[Message], list[_Step]] = {}
 REQUESTS: dict[int, type[Message]] = {}
 REPLIES: dict[int, type[Message]] = {}
 
+NEEDS: dict[type[Message], Need | None] = {}
+"""What each of the former asks for; None: nothing, as it names no segment, or is part of a
+block, or is checked with the token and segment of its writer's setup."""
+
 
 def _message(
-    code: int, *directions: dict[int, type[Message]]
+    code: int, *directions: dict[int, type[Message]], need: Need | None = None
 ) -> Callable[[type[_T]], type[_T]]:
     def make(cls: type[_T]) -> type[_T]:
         made: Any = dataclass(slots=True)(cls)
         _CODES[made] = code
         for direction in directions:
             direction[code] = made
+        if any(each is REQUESTS for each in directions):
+            NEEDS[made] = need
         return made  # type: ignore[no-any-return]
 
     return make
 
 
 @dataclass_transform()
-def request(code: int) -> Callable[[type[_T]], type[_T]]:
-    """Declare the command of type *code*, sent by clients."""
-    return _message(code, REQUESTS)
+def request(code: int, need: Need | None) -> Callable[[type[_T]], type[_T]]:
+    """Declare the command of type *code*, sent by clients, and what it asks for."""
+    return _message(code, REQUESTS, need=need)
 
 
 @dataclass_transform()

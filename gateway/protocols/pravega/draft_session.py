@@ -15,18 +15,22 @@ from collections.abc import Iterator, Sequence
 
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.draft_block import DraftBlock, Reassembly
-from gateway.protocols.pravega.errors import Denied, SegmentError
+from gateway.protocols.pravega.errors import (
+    NAME_IN_LOGS,
+    Denied,
+    SegmentError,
+    of_writer,
+)
 from gateway.protocols.pravega.events import begins, count_rows
 from gateway.protocols.pravega.frames import HEADER_BYTES, RAW, Frames, frame
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS, of_writer
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segment import is_internal, is_staged
 from gateway.protocols.pravega.segments import Change, Segments
 from gateway.protocols.pravega.session import Step
-from gateway.protocols.pravega.tokens import TokenCheck, allow_all
+from gateway.protocols.pravega.tokens import TokenCheck
 from gateway.protocols.pravega.wire import NEVER
-from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 _END_HEADER = wire.block(wire.END_BLOCK, b"\0" * 16, 0, 0)[:HEADER_BYTES]
@@ -39,9 +43,7 @@ _REPLY_BYTES = 1 << 18
 class DraftSession:
     """One connection of the 2016 draft."""
 
-    def __init__(
-        self, state: Segments, limits: Limits, check: TokenCheck = allow_all
-    ) -> None:
+    def __init__(self, state: Segments, limits: Limits, check: TokenCheck) -> None:
         """*check* is asked with empty tokens, as the draft has none."""
         self._state = state
         self._check = check
@@ -138,13 +140,11 @@ class DraftSession:
             last = at + _REPLY_BYTES >= len(data)
             replies.append(
                 wire.segment_read(
-                    wire.SegmentRead(
-                        read.segment,
-                        read.offset + at,
-                        last and answer.at_tail,
-                        last and answer.end,
-                        data[at : at + _REPLY_BYTES],
-                    )
+                    read.segment,
+                    read.offset + at,
+                    data[at : at + _REPLY_BYTES],
+                    at_tail=last and answer.at_tail,
+                    end=last and answer.end,
                 )
             )
         return replies

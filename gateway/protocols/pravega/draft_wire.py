@@ -68,24 +68,9 @@ class ReadSegment(Struct):
     length: int
 
 
-class SegmentRead(Struct):
-    """A SegmentRead message; a read may be answered with several."""
-
-    segment: str
-    offset: int
-    at_tail: bool
-    end: bool
-    data: bytes | memoryview
-
-
 def event(data: bytes) -> bytes:
     """Encode an Event message."""
     return frame(EVENT, data)
-
-
-def partial(which: int, data: bytes) -> bytes:
-    """A PartialMessage."""
-    return frame(PARTIAL, bytes((which,)), data)
 
 
 def setup_append(writer: bytes, segment: str) -> bytes:
@@ -108,20 +93,12 @@ def data_appended(writer: bytes, level: int) -> bytes:
     return frame(DATA_APPENDED, _LEVEL.pack(writer, level))
 
 
-def read_segment(segment: str, offset: int, length: int) -> bytes:
-    """Encode a ReadSegment message."""
-    return frame(READ_SEGMENT, _name(segment), _READ.pack(offset, length))
-
-
-def segment_read(found: SegmentRead) -> bytes:
-    """Encode a SegmentRead message."""
-    flags = found.at_tail * _TAIL | found.end * _ENDED
-    return frame(
-        SEGMENT_READ,
-        _name(found.segment),
-        _FOUND.pack(found.offset, flags),
-        found.data,
-    )
+def segment_read(
+    segment: str, offset: int, data: bytes | memoryview, *, at_tail: bool, end: bool
+) -> bytes:
+    """Encode a SegmentRead message; a read may be answered with several."""
+    found = _FOUND.pack(offset, at_tail * _TAIL | end * _ENDED)
+    return frame(SEGMENT_READ, _name(segment), found, data)
 
 
 def decode_setup_append(payload: bytes) -> tuple[bytes, str]:
@@ -158,15 +135,6 @@ def decode_read_segment(payload: bytes) -> ReadSegment:
     segment, rest = _named(payload)
     _check(rest, _READ.size, exactly=True)
     return ReadSegment(segment, *_READ.unpack(rest))
-
-
-def decode_segment_read(payload: bytes) -> SegmentRead:
-    """Decode a SegmentRead."""
-    segment, rest = _named(payload)
-    _check(rest, _FOUND.size)
-    offset, flags = _FOUND.unpack_from(rest)
-    data = rest[_FOUND.size :]
-    return SegmentRead(segment, offset, bool(flags & _TAIL), bool(flags & _ENDED), data)
 
 
 def _name(segment: str) -> bytes:

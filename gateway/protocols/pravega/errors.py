@@ -1,8 +1,18 @@
-"""Errors of segments and tables: `Segments` raises them, sessions reply with them."""
+"""Errors of segments and tables: `Segments` raises them, sessions reply with them; and how
+segments and writers are named in logs and refusals.
+"""
 
 from __future__ import annotations
 
 from gateway.sdk.interfaces import Refusal
+
+NAME_IN_LOGS = 100
+"""Segment names, which may have 64 KiB, are cut to so many characters in logs."""
+
+
+def of_writer(what: str, writer: bytes, segment: str) -> str:
+    """*what* with whose it is: `append block of writer 6d…2f to 'demo/events/0'`."""
+    return f"{what} of writer {writer.hex()} to {segment[:NAME_IN_LOGS]!r}"
 
 
 class SegmentError(Exception):

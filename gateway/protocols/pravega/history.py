@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Protocol
 
 import pyarrow.parquet as pq
-from attrs import frozen
+from attrs import define, frozen
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pravega.journal_runs import JournalRun, JournalRuns
@@ -66,24 +66,21 @@ class _Piece(Protocol):
         """Decodes what comes next in the channel; None if that is done, or has no room."""
 
 
+@define(eq=False, slots=False)
 class History:
     """Implements `gateway.protocols.pravega.container.Reader`."""
 
-    def __init__(
-        self,
-        files: Files,
-        *,
-        protocol: str,
-        lookups: Lookups,
-    ) -> None:
+    _files: Files
+    _protocol: str
+    _lookups: Lookups
+
+    def __attrs_post_init__(self) -> None:
         self.first_lsn = 0
         """What lies before it is in no file any more, as of the last look."""
-        self._files = files
-        self._lookups = lookups
         self._lock = threading.Lock()
         self._no_files = True
-        self._published = _Published(files, protocol)
-        self._journal = _Journal(protocol)
+        self._published = _Published(self._files, self._protocol)
+        self._journal = _Journal(self._protocol)
         self._hints: Shared[int] = Shared(_HINTS)
         """By channel and offset: the lsn from which on to look, later than a mark's."""
         self.refresh()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.protocols.pravega.errors import NAME_IN_LOGS
 from gateway.protocols.pravega.frames import MAX_LENGTH
-from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
 from gateway.sdk.interfaces import Refusal
 
 

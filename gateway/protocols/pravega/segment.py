@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -123,6 +125,10 @@ class StagedData(Struct, eq=False, gc=False):
             return bytes(view[offset : offset + size])
 
 
+Marks: TypeAlias = "array[int] | tuple[int, ...]"
+"""Of a segment that has none, nothing but the empty tuple: there may be 100 000."""
+
+
 class Segment(Struct, eq=False, gc=False):
     """State of one segment.  Only `Segments` changes it.
 
@@ -158,11 +164,11 @@ class Segment(Struct, eq=False, gc=False):
     staged: StagedData | None = None
     kept: KeptData | None = None
     """Of an internal segment."""
-    mark_offsets: array[int] | None = None
+    mark_offsets: Marks = ()
     """Offset of each mark, ascending."""
-    mark_lsns: array[int] | None = None
+    mark_lsns: Marks = ()
     """The lsn of each mark."""
-    mark_times: array[int] | None = None
+    mark_times: Marks = ()
     """When what lies before each was written at the latest, in milliseconds since the
     epoch; of marks of earlier versions, when the mark was made, which is later."""
     marked_at: int = 0
@@ -195,9 +201,7 @@ class Segment(Struct, eq=False, gc=False):
     def needed_lsn(self) -> int | None:
         """The lsn from which on its rows are needed; any thread may ask."""
         lsns = self.mark_lsns
-        if lsns is None or self.head >= self.readable:
-            return None
-        return lsns[0] if lsns else None
+        return lsns[0] if lsns and self.head < self.readable else None
 
     def offset_before(self, time: int) -> int:
         """An offset before which everything was written before *time*; as far as known.
@@ -206,17 +210,14 @@ class Segment(Struct, eq=False, gc=False):
         """
         if self.written_at < time:
             return self.readable
-        if self.mark_times is None or self.mark_offsets is None:
-            return self.start
         found = bisect_left(self.mark_times, time) - 1
         return max(self.start, self.mark_offsets[found]) if found >= 0 else self.start
 
     def offset_since(self, time: int) -> int:
         """An offset from which on nothing was written before *time*; the first known."""
-        if self.mark_times is not None and self.mark_offsets is not None:
-            found = bisect_left(self.mark_times, time)
-            if found < len(self.mark_offsets):
-                return max(self.start, self.mark_offsets[found])
+        found = bisect_left(self.mark_times, time)
+        if found < len(self.mark_offsets):
+            return max(self.start, self.mark_offsets[found])
         return self.readable
 
     def number_of(self, writer: bytes) -> int:
@@ -262,31 +263,34 @@ class Segment(Struct, eq=False, gc=False):
     def truncated(self, offset: int) -> None:
         """The truncation at *offset* is durable: forget marks that are no use any more."""
         self.head = max(self.head, offset)
-        if self.mark_offsets is not None:
-            self._drop_marks(bisect_right(self.mark_offsets, offset) - 1)
+        self._drop_marks(bisect_right(self.mark_offsets, offset) - 1)
+
+    @property
+    def _marks(self) -> Iterator[array[int]]:
+        for each in (self.mark_offsets, self.mark_lsns, self.mark_times):
+            assert isinstance(each, array), "there are marks"
+            yield each
 
     def _drop_marks(self, count: int) -> None:
         if count > 0:
-            for each in (self.mark_offsets, self.mark_lsns, self.mark_times):
-                assert each is not None
+            for each in self._marks:
                 del each[:count]
 
     def mark(self, offset: int, lsn: int) -> None:
         """The event at *offset* has this lsn: mark it if the last mark is far enough."""
         if self.staged is not None or self.kept is not None:
             return
-        if self.mark_offsets is None or self.mark_lsns is None:
+        if self.mark_offsets == ():
             self.mark_offsets, self.mark_lsns = array("q"), array("q")
             self.mark_times = array("q")
-        assert self.mark_times is not None
         last = self.mark_offsets[-1] if self.mark_offsets else -MARK_BYTES
         late = self.modified >= self.marked_at + MARK_MS and offset > last
         first = self.head >= offset > last  # no file with what is before it is needed
         if late or first or offset >= last + MARK_BYTES:
-            self.mark_offsets.append(offset)
-            self.mark_lsns.append(lsn)
             nothing_before = first or offset == 0
-            self.mark_times.append(self.modified if nothing_before else self.stored_at)
+            time = self.modified if nothing_before else self.stored_at
+            for each, value in zip(self._marks, (offset, lsn, time), strict=True):
+                each.append(value)
             self.marked_at = self.modified
             if first:
                 self._drop_marks(len(self.mark_offsets) - 1)
@@ -297,40 +301,30 @@ class Segment(Struct, eq=False, gc=False):
 
     def _thin_marks(self) -> None:
         """Drop every second mark of the older half; never the first."""
-        for each in (self.mark_offsets, self.mark_lsns, self.mark_times):
-            assert each is not None
+        for each in self._marks:
             half = len(each) // 2
             each[:half] = each[:half:2]
 
     def drop_marks_before(self, lsn: int) -> None:
         """Drop the marks of events before *lsn*, whose files are deleted."""
-        if self.mark_lsns is not None:
-            self._drop_marks(bisect_left(self.mark_lsns, lsn) - 1)
+        self._drop_marks(bisect_left(self.mark_lsns, lsn) - 1)
 
     def lsn_near(self, offset: int) -> int | None:
         """The lsn of the last mark at or before *offset*; None if there is none."""
-        if self.mark_offsets is None or self.mark_lsns is None:
-            return None
         found = bisect_right(self.mark_offsets, offset) - 1
         return self.mark_lsns[found] if found >= 0 else None
 
     def first_offset_from(self, lsn: int) -> int:
         """The offset of the first mark at *lsn* or later; else the durable end."""
-        if self.mark_offsets is None or self.mark_lsns is None:
-            return self.readable
         found = bisect_left(self.mark_lsns, lsn)
-        return (
-            self.mark_offsets[found]
-            if found < len(self.mark_offsets)
-            else self.readable
-        )
+        there = found < len(self.mark_offsets)
+        return self.mark_offsets[found] if there else self.readable
 
     def event_boundary(self, offset: int) -> int:
         """The offset of the first mark at *offset* or later; else the durable end."""
-        if self.mark_offsets is not None:
-            found = bisect_left(self.mark_offsets, offset)
-            if found < len(self.mark_offsets):
-                return max(self.mark_offsets[found], self.start)
+        found = bisect_left(self.mark_offsets, offset)
+        if found < len(self.mark_offsets):
+            return max(self.mark_offsets[found], self.start)
         return self.readable
 
 

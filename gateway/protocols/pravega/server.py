@@ -22,7 +22,7 @@ from gateway.protocols.pravega.origins import Origins
 from gateway.protocols.pravega.reads import Answer, Found, Read
 from gateway.protocols.pravega.segments import Change
 from gateway.protocols.pravega.session import Session, Step
-from gateway.protocols.pravega.tokens import TokenCheck, allow_all
+from gateway.protocols.pravega.tokens import TokenCheck
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BYTE, ControlBudget, Turn
 from gateway.sdk.interfaces import Connection, Refusal, Yielding
@@ -62,10 +62,6 @@ names that tokens prove.
 """
 
 
-def _allow_all(principal: str | None, proved: Callable[[str], object]) -> TokenCheck:
-    return allow_all
-
-
 class _Session(Protocol):
     """The session of either protocol version."""
 
@@ -100,7 +96,7 @@ class PravegaListener:
         self,
         settings: Settings[Options],
         container: Container,
-        checks: TokenChecks = _allow_all,
+        checks: TokenChecks,
     ) -> None:
         """*checks* gives what is asked about each request and append of a client, by the
         name that its certificate proves.
@@ -398,9 +394,6 @@ class PravegaServer(Closing, Yielding):
         self.flush()
 
     def _forget(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
         self._valve.close()
         self._connection.hold(0)
         self._container.forget_submitter(self)

@@ -9,28 +9,28 @@ No I/O, no clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
 from typing import Any, TypeAlias
 
 from gateway.protocols.pravega import reads
 from gateway.protocols.pravega.appends import LARGE, Appends
 from gateway.protocols.pravega.codec import (
+    NEEDS,
     REQUESTS,
     Message,
     decode,
     encode,
     encode_in_pieces,
 )
-from gateway.protocols.pravega.errors import SegmentError
+from gateway.protocols.pravega.errors import SegmentError, of_writer
 from gateway.protocols.pravega.events import STEP_COST
 from gateway.protocols.pravega.frames import HEADER_BYTES, Frames
 from gateway.protocols.pravega.limits import Limits
-from gateway.protocols.pravega.names_in_logs import of_writer
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.reads import Answer, Read
 from gateway.protocols.pravega.requests import Requests, error_reply, sources, subject
 from gateway.protocols.pravega.segment import Segment
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tokens import TokenCheck, allow_all, check_token
+from gateway.protocols.pravega.tokens import TokenCheck, check_token
 from gateway.protocols.pravega.wire import (
     OLDEST,
     VERSION,
@@ -44,7 +44,6 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SegmentIsTruncated,
 )
-from gateway.protocols.pravega.wire_permissions import WIRE, Need
 from gateway.protocols.pravega.wire_segments import (
     MergeSegments,
     MergeSegmentsBatch,
@@ -98,8 +97,8 @@ class Session:
         state: Segments,
         limits: Limits,
         new_id: Callable[[], str],
-        check: TokenCheck = allow_all,
-        head: Callable[[Segment], int] = attrgetter("start"),
+        check: TokenCheck,
+        head: Callable[[Segment], int],
     ) -> None:
         """*check* is asked about tokens; for *new_id* and *head* see `Requests`."""
         self._state = state
@@ -250,7 +249,7 @@ class Session:
         return _HELLO
 
     def _check_tokens(self, message: Any) -> None:
-        need = WIRE[type(message)]
+        need = NEEDS[type(message)]
         if need is None:
             return
         if isinstance(message, TruncateSegment) and self._is_kept(message.segment):

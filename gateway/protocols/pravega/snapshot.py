@@ -325,13 +325,13 @@ def _saved(segment: Segment) -> _Segment:
         segment.writers,
         segment.idle,
         None if table is None else _Table(table.key_bytes, table.position, []),
-        b"" if segment.mark_offsets is None else segment.mark_offsets.tobytes(),
-        b"" if segment.mark_lsns is None else segment.mark_lsns.tobytes(),
+        array("q", segment.mark_offsets).tobytes(),
+        array("q", segment.mark_lsns).tobytes(),
         segment.marked_at,
         None
         if segment.kept is None
         else (segment.kept.begin, bytes(segment.kept.data)),
-        b"" if segment.mark_times is None else segment.mark_times.tobytes(),
+        array("q", segment.mark_times).tobytes(),
         segment.written_at,
     )
 
@@ -353,15 +353,11 @@ def _restored(saved: _Segment) -> Segment:
     if saved.kept is not None:
         segment.kept = KeptData(*saved.kept)
     if saved.mark_offsets:
-        segment.mark_offsets, segment.mark_lsns = array("q"), array("q")
-        segment.mark_offsets.frombytes(saved.mark_offsets)
-        segment.mark_lsns.frombytes(saved.mark_lsns)
+        segment.mark_offsets = array("q", saved.mark_offsets)
+        segment.mark_lsns = array("q", saved.mark_lsns)
         # Earlier versions did not save when: at the last mark at the latest.
-        count = len(segment.mark_lsns)
-        segment.mark_times = array("q", [saved.marked_at] * count)
-        if saved.mark_times:
-            segment.mark_times = array("q")
-            segment.mark_times.frombytes(saved.mark_times)
+        times = saved.mark_times or [saved.marked_at] * len(segment.mark_lsns)
+        segment.mark_times = array("q", times)
         segment.truncated(saved.start)
     segment.written_at = saved.written_at if saved.written_at >= 0 else saved.modified
     segment.stored_at = segment.written_at

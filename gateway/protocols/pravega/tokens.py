@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.protocols.pravega.codec import encode
-from gateway.protocols.pravega.errors import Denied
-from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
+from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.wire import AuthTokenCheckFailed
-from gateway.protocols.pravega.wire_permissions import Need
 from gateway.sdk.interfaces import Refusal
 
 FAILED, EXPIRED = 0, 1
@@ -22,11 +21,6 @@ FAILED, EXPIRED = 0, 1
 TokenCheck: TypeAlias = Callable[[str, str, Need], int | Denied | None]
 """`check(token, segment, need)`: None, who brings the token may do that; the code of
 `AuthTokenCheckFailed`, the token is not valid; or why its bearer may not."""
-
-
-def allow_all(token: str, segment: str, need: Need) -> int | Denied | None:
-    """A `TokenCheck` for listeners that require no token."""
-    return None
 
 
 def check_token(

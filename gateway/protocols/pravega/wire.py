@@ -27,6 +27,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
+from gateway.protocols.pravega.need import Need
 
 VERSION = 17
 OLDEST = 5
@@ -81,28 +82,28 @@ class KeepAlive(Message):
 # -- Appends: requests ---------------------------------------------------------
 
 
-@request(-1)
+@request(-1, None)
 class Padding(Message):
     """Fills an append block to its announced length; comes only inside of one."""
 
     zeros: Rest = b""
 
 
-@request(-2)
+@request(-2, None)
 class PartialEvent(Message):
     """The first part of an event that did not fit into an append block; ends it."""
 
     data: Rest = b""
 
 
-@request(0)
+@request(0, None)
 class Event(Message):
     """One event, as append blocks and segments contain it."""
 
     data: Rest = b""
 
 
-@request(1)
+@request(1, Need.WRITE)
 class SetupAppend(Message):
     """Asks for a writer's last event number on a segment."""
 
@@ -112,7 +113,7 @@ class SetupAppend(Message):
     token: Text = ""
 
 
-@request(3)
+@request(3, None)
 class AppendBlock(Message):
     """Events of one append; an `AppendBlockEnd` follows."""
 
@@ -120,7 +121,7 @@ class AppendBlock(Message):
     data: Rest
 
 
-@request(4)
+@request(4, None)
 class AppendBlockEnd(Message):
     """The first `whole_bytes` of the block are whole events; `data` ends the last event.
 
@@ -135,7 +136,7 @@ class AppendBlockEnd(Message):
     request_id: Long = -1
 
 
-@request(5)
+@request(5, None)
 class ConditionalAppend(Message):
     """Appends one event if the segment's length is `expected_offset`."""
 
@@ -146,7 +147,7 @@ class ConditionalAppend(Message):
     request_id: Long = -1
 
 
-@request(89)
+@request(89, None)
 class ConditionalBlockEnd(Message):
     """Appends bytes as they are if the segment's length is `expected_offset`."""
 

@@ -17,12 +17,13 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.wire import SegmentMessage, SegmentRequest
 
 # -- Requests ------------------------------------------------------------------
 
 
-@request(9)
+@request(9, Need.READ)
 class ReadSegment(Message):
     """Asks for about `size` bytes from an offset; waits at the tail."""
 
@@ -33,12 +34,12 @@ class ReadSegment(Message):
     request_id: Long = -1
 
 
-@request(11)
+@request(11, Need.ANY)
 class GetStreamSegmentInfo(SegmentRequest):
     """Answered with `StreamSegmentInfo`."""
 
 
-@request(20)
+@request(20, Need.MANAGE)
 class CreateSegment(SegmentMessage):
     """`scale_type`: 0 none, 1 KB/s, 2 events/s."""
 
@@ -48,17 +49,17 @@ class CreateSegment(SegmentMessage):
     rollover_bytes: Long = 0
 
 
-@request(28)
+@request(28, Need.MANAGE)
 class SealSegment(SegmentRequest):
     """Ends a segment: nothing more can be appended."""
 
 
-@request(30)
+@request(30, Need.MANAGE)
 class DeleteSegment(SegmentRequest):
     """Deletes a segment."""
 
 
-@request(32)
+@request(32, Need.MANAGE)
 class UpdateSegmentPolicy(SegmentMessage):
     """Target rate and scale type as in `CreateSegment`."""
 
@@ -67,7 +68,7 @@ class UpdateSegmentPolicy(SegmentMessage):
     token: Text = ""
 
 
-@request(34)
+@request(34, Need.ANY)
 class GetSegmentAttribute(SegmentMessage):
     """Answered with `SegmentAttribute`."""
 
@@ -75,7 +76,7 @@ class GetSegmentAttribute(SegmentMessage):
     token: Text = ""
 
 
-@request(36)
+@request(36, Need.WRITE)
 class UpdateSegmentAttribute(SegmentMessage):
     """Sets an attribute if its value is `expected`; `NEVER` stands for no value."""
 
@@ -85,15 +86,15 @@ class UpdateSegmentAttribute(SegmentMessage):
     token: Text = ""
 
 
-@request(38)
+@request(38, Need.MANAGE)
 class TruncateSegment(SegmentMessage):
-    """Deletes the data before an offset."""
+    """Deletes the data before an offset; of a revisioned stream, `Need.WRITE` is enough."""
 
     offset: Long
     token: Text = ""
 
 
-@request(40)
+@request(40, Need.WRITE)
 class CreateTransientSegment(Message):
     """Creates a segment for the parts of a large event."""
 
@@ -103,7 +104,7 @@ class CreateTransientSegment(Message):
     token: Text = ""
 
 
-@request(41)
+@request(41, Need.READ)
 class LocateOffset(SegmentMessage):
     """Asks where an event begins, at or after an offset."""
 
@@ -111,7 +112,7 @@ class LocateOffset(SegmentMessage):
     token: Text = ""
 
 
-@request(58)
+@request(58, Need.WRITE)
 class MergeSegments(Message):
     """Appends `source` to `target` and deletes it; `updates` are of `target`."""
 
@@ -122,7 +123,7 @@ class MergeSegments(Message):
     updates: AttributeUpdates = ()
 
 
-@request(90)
+@request(90, Need.WRITE)
 class MergeSegmentsBatch(Message):
     """Merges several sources into `target`, all or none."""
 
@@ -132,7 +133,7 @@ class MergeSegmentsBatch(Message):
     token: Text = ""
 
 
-@request(-3)
+@request(-3, Need.MANAGE)
 class FlushToStorage(Message):
     """Of Pravega's administration tools; not supported."""
 
@@ -141,7 +142,7 @@ class FlushToStorage(Message):
     request_id: Long
 
 
-@request(-5)
+@request(-5, Need.MANAGE)
 class ListStorageChunks(Message):
     """Of Pravega's administration tools; not supported."""
 

@@ -17,6 +17,7 @@ from gateway.protocols.pravega.codec import (
     reply,
     request,
 )
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.wire import NEVER, SegmentMessage, SegmentRequest
 
 # -- Requests ------------------------------------------------------------------
@@ -29,12 +30,12 @@ class _TableRequest(SegmentMessage):
     token: Text
 
 
-@request(68)
+@request(68, Need.ANY)
 class GetTableSegmentInfo(SegmentRequest):
     """Answered with `TableSegmentInfo`."""
 
 
-@request(70)
+@request(70, Need.MANAGE)
 class CreateTableSegment(SegmentRequest):
     """`key_bytes` is the size of every key; 0 for any size."""
 
@@ -43,7 +44,7 @@ class CreateTableSegment(SegmentRequest):
     rollover_bytes: Long = 0
 
 
-@request(71)
+@request(71, Need.MANAGE)
 class DeleteTableSegment(SegmentMessage):
     """Deletes a table."""
 
@@ -51,7 +52,7 @@ class DeleteTableSegment(SegmentMessage):
     token: Text = ""
 
 
-@request(74)
+@request(74, Need.WRITE)
 class UpdateTableEntries(_TableRequest):
     """Puts all entries, or none if a condition does not hold.
 
@@ -63,7 +64,7 @@ class UpdateTableEntries(_TableRequest):
     offset: Long = NEVER
 
 
-@request(76)
+@request(76, Need.WRITE)
 class RemoveTableKeys(_TableRequest):
     """Removes all keys or none; conditions as in `UpdateTableEntries`."""
 
@@ -71,7 +72,7 @@ class RemoveTableKeys(_TableRequest):
     offset: Long = NEVER
 
 
-@request(78)
+@request(78, Need.READ)
 class ReadTable(_TableRequest):
     """Asks for the entries of keys."""
 
@@ -89,17 +90,17 @@ class _Iteration(_TableRequest):
     to_key: Data = b""
 
 
-@request(83)
+@request(83, Need.READ)
 class ReadTableKeys(_Iteration):
     """Answered with `TableKeysRead`."""
 
 
-@request(85)
+@request(85, Need.READ)
 class ReadTableEntries(_Iteration):
     """Answered with `TableEntriesRead`."""
 
 
-@request(88)
+@request(88, Need.READ)
 class ReadTableEntriesDelta(_TableRequest):
     """Asks for the entries that were put from a position on."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from gateway.protocols.pravega import draft_wire as d
 from gateway.protocols.pravega.frames import frame
 from gateway_testkit.attacks import Attack, Units, repeated
+from pravega_draft import partial, read_segment
 
 _W = b"w" * 16
 _OPENING = (d.setup_append(_W, "s"),)
@@ -38,8 +39,8 @@ def _writers() -> Iterator[bytes]:
 
 
 def _parts() -> Iterator[bytes]:
-    yield d.block(d.BEGIN_BLOCK, _W, 0, d.OPEN) + d.partial(d.BEGIN, b"")
-    yield from itertools.repeat(d.partial(d.MIDDLE, b""))
+    yield d.block(d.BEGIN_BLOCK, _W, 0, d.OPEN) + partial(d.BEGIN, b"")
+    yield from itertools.repeat(partial(d.MIDDLE, b""))
 
 
 ATTACKS = [
@@ -65,6 +66,6 @@ ATTACKS = [
     _attack("SetupAppends", repeated(_OPENING[0]), endless=True, most=1 << 20),
     _attack("SetupAppends, a writer each", _writers, most=1 << 20, endless=True),
     _attack("KeepAlives", repeated(frame(d.KEEP_ALIVE)), endless=True),
-    _attack("reads at the tail", repeated(d.read_segment("s", 0, 1)), endless=True),
-    _attack("reads of no segment", repeated(d.read_segment("", 0, 1)), endless=True),
+    _attack("reads at the tail", repeated(read_segment("s", 0, 1)), endless=True),
+    _attack("reads of no segment", repeated(read_segment("", 0, 1)), endless=True),
 ]

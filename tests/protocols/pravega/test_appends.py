@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlock,
@@ -31,7 +32,6 @@ from gateway.protocols.pravega.wire import (
     SegmentIsSealed,
     SetupAppend,
 )
-from gateway.protocols.pravega.wire_permissions import Need
 from gateway.protocols.pravega.wire_segments import (
     CreateSegment,
     DeleteSegment,

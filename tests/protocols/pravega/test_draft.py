@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gateway.protocols.pravega import draft_wire as wire
 from gateway.protocols.pravega.client import DraftWriter
 from gateway.protocols.pravega.frames import Frames, frame
+from pravega_draft import decode_segment_read, partial, read_segment
 
 from .conftest import Block, W, X
 
@@ -167,10 +168,10 @@ def test_open_block(store: Any, peer: Peer, block: Block) -> None:
     peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN))
     peer.send(wire.event(b"one") + frame(wire.KEEP_ALIVE, b"?"))
     assert peer.got == [(wire.KEEP_ALIVE, b"?")]
-    peer.send(wire.event(b"two") + wire.read_segment("s", 0, 10))
+    peer.send(wire.event(b"two") + read_segment("s", 0, 10))
     [ack, found] = peer.ask(wire.block(wire.END_BLOCK, W, len(data), len(data)))
     assert level(ack) == len(data)
-    assert wire.decode_segment_read(found[1]).data == data[:10]
+    assert decode_segment_read(found[1]).data == data[:10]
     assert content(store) == data
 
 
@@ -182,14 +183,14 @@ def test_split_tail(
     """An event begun in a block goes on behind its end, in as many parts as it likes."""
     peer.setup()
     head, tail = block(b"head"), block(b"tail")
-    area = head + wire.partial(wire.BEGIN, tail[:cut])
+    area = head + partial(wire.BEGIN, tail[:cut])
     total = len(head + tail)
     begin = wire.block(wire.BEGIN_BLOCK, W, 0, len(area) if length == 0 else length)
     peer.send(begin + area + wire.block(wire.END_BLOCK, W, total, total))
     store.store()
     assert store.rows == []
-    peer.send(wire.partial(wire.MIDDLE, tail[cut : cut + 1]))
-    [ack] = peer.ask(wire.partial(wire.END, tail[cut + 1 :]))
+    peer.send(partial(wire.MIDDLE, tail[cut : cut + 1]))
+    [ack] = peer.ask(partial(wire.END, tail[cut + 1 :]))
     assert level(ack) == total
     assert content(store) == head + tail
 
@@ -217,9 +218,9 @@ def test_an_event_in_parts_inside_a_block(store: Any, peer: Peer, block: Block) 
     peer.setup()
     data = block(b"abcdef")
     area = (
-        wire.partial(wire.BEGIN, data[:3])
-        + wire.partial(wire.MIDDLE, b"")
-        + wire.partial(wire.END, data[3:])
+        partial(wire.BEGIN, data[:3])
+        + partial(wire.MIDDLE, b"")
+        + partial(wire.END, data[3:])
     )
     peer.ask(
         wire.block(wire.BEGIN_BLOCK, W, 0, len(area))
@@ -237,12 +238,12 @@ def scripted(block: Block) -> list[bytes]:
         wire.setup_append(X, "t"),
         frame(wire.KEEP_ALIVE, b"still there"),
         whole(data),
-        wire.read_segment("s", 0, 1000),
+        read_segment("s", 0, 1000),
         wire.block(wire.BEGIN_BLOCK, X, 0, wire.OPEN),
         wire.event(b"open"),
         wire.event(b""),
         wire.block(wire.END_BLOCK, X, 20, 20),
-        wire.read_segment("t", 12, 8),
+        read_segment("t", 12, 8),
     ]
 
 
@@ -277,7 +278,7 @@ def in_parts(message: bytes, sizes: Iterator[int]) -> bytes:
         at += size
     parts.append(b"")
     marks = [wire.BEGIN] + [wire.MIDDLE] * (len(parts) - 2) + [wire.END]
-    return b"".join(map(wire.partial, marks, parts))
+    return b"".join(map(partial, marks, parts))
 
 
 @pytest.mark.parametrize("sizes", [[1], [2, 3], [1000]])
@@ -325,16 +326,16 @@ def pieces(block: Block) -> list[tuple[bytes, bool]]:
     return [
         *out,
         (wire.block(wire.BEGIN_BLOCK, X, 20, wire.OPEN), True),
-        (wire.partial(wire.BEGIN, tail[:11]), False),
+        (partial(wire.BEGIN, tail[:11]), False),
         (wire.block(wire.END_BLOCK, X, 20, 26), False),
-        (wire.partial(wire.END, tail[11:26]), False),
+        (partial(wire.END, tail[11:26]), False),
         (wire.setup_append(b"y" * 16, "t"), True),
     ]
 
 
 def in_two(message: bytes, cut: int) -> bytes:
-    first = wire.partial(wire.BEGIN, message[:cut])
-    return first + wire.partial(wire.END, message[cut:])
+    first = partial(wire.BEGIN, message[:cut])
+    return first + partial(wire.END, message[cut:])
 
 
 def played(make_store: Callable[..., Any], *streams: bytes) -> tuple[Any, ...]:
@@ -386,10 +387,10 @@ def test_keepalive_between_two_parts(
     parts of any message, wherever it is parted, also within a block.
     """
     message = wire.setup_append(W, "s")
-    peer.send(wire.partial(wire.BEGIN, message[:9]))
+    peer.send(partial(wire.BEGIN, message[:9]))
     peer.send(frame(wire.KEEP_ALIVE, b"here"))
     assert peer.got == [(wire.KEEP_ALIVE, b"here")]
-    [(kind, _)] = peer.ask(wire.partial(wire.END, message[9:]))
+    [(kind, _)] = peer.ask(partial(wire.END, message[9:]))
     assert kind == wire.APPEND_SETUP
     session = pieces(block)
     plain = [message for message, _ in session]
@@ -397,8 +398,8 @@ def test_keepalive_between_two_parts(
         if not may:
             continue
         for cut in range(0, len(message) + 1, 5):
-            first = wire.partial(wire.BEGIN, message[:cut])
-            rest = wire.partial(wire.END, message[cut:])
+            first = partial(wire.BEGIN, message[:cut])
+            rest = partial(wire.END, message[cut:])
             alive = frame(wire.KEEP_ALIVE, b"here")
             before, behind = b"".join(plain[:number]), b"".join(plain[number + 1 :])
             whole = played(make_store, before + alive + message + behind)
@@ -415,15 +416,15 @@ def test_keepalive_between_two_parts(
         (wire.block(wire.BEGIN_BLOCK, W, -1, 8), "append block at -1"),
         (wire.block(wire.BEGIN_BLOCK, W, 0, -2), "append block of -2"),
         (wire.block(wire.BEGIN_BLOCK, W, 0, 1 << 24), "limits.message_bytes"),
-        (wire.partial(wire.MIDDLE, b""), "has not begun"),
-        (wire.partial(3, b""), "part 3"),
+        (partial(wire.MIDDLE, b""), "has not begun"),
+        (partial(3, b""), "part 3"),
         (frame(wire.PARTIAL), "part None"),
-        (wire.partial(wire.BEGIN, b"a") * 2, "before the end of the last"),
-        (wire.partial(wire.BEGIN, b"a") + frame(8), "before the end of a partial"),
-        (wire.partial(0, b"a") + wire.partial(2, b"b"), "do not make one message"),
-        (wire.partial(0, frame(100) * 2) + wire.partial(2, b""), "one message"),
-        (wire.read_segment("missing", 0, 1), "does not exist"),
-        (wire.read_segment("s", -1, 1), "read at -1"),
+        (partial(wire.BEGIN, b"a") * 2, "before the end of the last"),
+        (partial(wire.BEGIN, b"a") + frame(8), "before the end of a partial"),
+        (partial(0, b"a") + partial(2, b"b"), "do not make one message"),
+        (partial(0, frame(100) * 2) + partial(2, b""), "one message"),
+        (read_segment("missing", 0, 1), "does not exist"),
+        (read_segment("s", -1, 1), "read at -1"),
         (wire.setup_append(W, "s#transaction.00"), "segment name"),
         (wire.setup_append(W, ""), "segment name"),
         (frame(wire.SETUP_APPEND, W, b"\0\5ab"), "too short"),
@@ -453,8 +454,8 @@ def test_violations(store: Any, peer: Peer, block: Block, bad: bytes, why: str) 
         (wire.event(b"x"), (W, 3, 9), "ends at 3"),
         (wire.event(b"x"), (X, 0, 9), "another connection id"),
         (wire.event(b"x"), (W, 0, -9), "block of -9 bytes"),
-        (wire.partial(0, b"a") + wire.event(b""), (W, 0, 99), "end of a partial"),
-        (wire.partial(0, b"a") + wire.partial(2, b""), (W, 0, 99), "make no event"),
+        (partial(0, b"a") + wire.event(b""), (W, 0, 99), "end of a partial"),
+        (partial(0, b"a") + partial(2, b""), (W, 0, 99), "make no event"),
     ],
 )
 def test_bad_blocks(
@@ -475,11 +476,11 @@ def test_tails_that_do_not_fit(make_store: Callable[..., Any], block: Block) -> 
     data = block(b"abcdef")
     begin = wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN)
     end = wire.block(wire.END_BLOCK, W, 14, 14)
-    start = begin + wire.partial(0, data[:10]) + end
+    start = begin + partial(0, data[:10]) + end
     for rest in (
-        wire.partial(1, b"defgh"),
-        wire.partial(2, data[10:-1]),
-        wire.partial(2, data[10:] + b"x"),
+        partial(1, b"defgh"),
+        partial(2, data[10:-1]),
+        partial(2, data[10:] + b"x"),
         end,
         frame(wire.SETUP_APPEND),
         wire.event(b""),
@@ -509,7 +510,7 @@ def test_open_blocks_are_bounded(make_store: Callable[..., Any]) -> None:
     peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN) + wire.event(bytes(90)) * 2)
     assert "limits.message_bytes" in peer.refused
     peer = Peer(make_store(message_bytes=100))
-    peer.send(wire.partial(0, bytes(90)) + wire.partial(1, bytes(90)))
+    peer.send(partial(0, bytes(90)) + partial(1, bytes(90)))
     assert "limits.message_bytes" in peer.refused
 
 
@@ -521,8 +522,8 @@ def test_sealed_and_kinds(store: Any, peer: Peer, block: Block) -> None:
     for change in (state.seal("s", 0), state.create_table("t", 0)):
         store.container.submit(change)
     store.store()
-    [(_, payload)] = peer.ask(wire.read_segment("s", 0, 100))
-    found = wire.decode_segment_read(payload)
+    [(_, payload)] = peer.ask(read_segment("s", 0, 100))
+    found = decode_segment_read(payload)
     assert (found.data, found.at_tail, found.end) == (block(b"a"), False, True)
     other = Peer(store)
     other.send(wire.setup_append(W, "t"))
@@ -535,15 +536,15 @@ def test_reads(store: Any, peer: Peer, block: Block) -> None:
     """At the tail a read waits; a long one is answered in several pieces."""
     peer.setup()
     data = block(b"x" * 600_000)
-    peer.send(wire.read_segment("s", 0, 1 << 20))
+    peer.send(read_segment("s", 0, 1 << 20))
     assert peer.got == []
     replies = peer.ask(whole(data))
-    found = [wire.decode_segment_read(p) for k, p in replies if k == wire.SEGMENT_READ]
+    found = [decode_segment_read(p) for k, p in replies if k == wire.SEGMENT_READ]
     assert len(found) == 3
     assert b"".join(each.data for each in found) == data
     assert [each.at_tail for each in found] == [False, False, True]
     assert [each.offset for each in found] == [0, 1 << 18, 2 << 18]
-    peer.send(wire.read_segment("s", len(data), 10))
+    peer.send(read_segment("s", len(data), 10))
     assert store.container.waiting == 1
     peer.inner.connection.lose()
     assert store.container.waiting == 0
@@ -554,7 +555,7 @@ def test_no_way_around_tokens(make_store: Callable[..., Any]) -> None:
     store = make_store(
         check=lambda token, segment, need: None if segment == "open" else 0
     )
-    for message in (wire.setup_append(W, "s"), wire.read_segment("s", 0, 10)):
+    for message in (wire.setup_append(W, "s"), read_segment("s", 0, 10)):
         peer = Peer(store)
         peer.send(message)
         assert "'s' asks for a token" in peer.refused
@@ -567,8 +568,8 @@ def test_truncated_is_the_end(store: Any, peer: Peer, block: Block) -> None:
     peer.ask(whole(block(b"a")))
     store.container.submit(store.container.state.truncate("s", 9, 0))
     store.store()
-    [(_, payload)] = peer.ask(wire.read_segment("s", 0, 10))
-    assert wire.decode_segment_read(payload).end
+    [(_, payload)] = peer.ask(read_segment("s", 0, 10))
+    assert decode_segment_read(payload).end
 
 
 def test_limits(make_store: Callable[..., Any]) -> None:
@@ -602,8 +603,8 @@ def test_any_bytes(make_store: Callable[..., Any], data: st.DataObject) -> None:
         ),
         st.just(wire.setup_append(W, "s")),
         st.builds(wire.event, st.binary(max_size=9)),
-        st.builds(wire.partial, st.integers(0, 2), st.binary(max_size=12)),
-        st.builds(wire.read_segment, st.just("s"), st.integers(-1, 9), st.just(9)),
+        st.builds(partial, st.integers(0, 2), st.binary(max_size=12)),
+        st.builds(read_segment, st.just("s"), st.integers(-1, 9), st.just(9)),
     )
     for message in data.draw(st.lists(messages, max_size=12)):
         peer.send(message)
@@ -688,12 +689,12 @@ def test_an_end_that_counts_as_data_is_told(peer: Peer, block: Block) -> None:
 
 def test_an_open_block_without_an_end_is_named(peer: Peer, block: Block) -> None:
     """With what came of it; and another message with what it announced."""
-    peer.send(wire.read_segment("s", 0, 8)[:10])
+    peer.send(read_segment("s", 0, 8)[:10])
     assert begun(peer) == "message of type 8: 15 bytes announced, 2 came"
-    peer.send(wire.read_segment("s", 0, 8)[10:])
+    peer.send(read_segment("s", 0, 8)[10:])
     peer.setup()
     peer.send(wire.block(wire.BEGIN_BLOCK, W, 0, wire.OPEN) + block(b"one"))
     who = f"append block of writer {W.hex()} to 's'"
     assert begun(peer) == f"{who}: 11 bytes came, and not its end"
-    peer.send(wire.partial(wire.BEGIN, b"four"))
+    peer.send(partial(wire.BEGIN, b"four"))
     assert begun(peer) == f"{who}: 15 bytes came, and not its end"

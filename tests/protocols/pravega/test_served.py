@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from gateway.protocols.pravega.codec import REQUESTS
+from gateway.protocols.pravega import codec, wire_segments, wire_tables
 from gateway.protocols.pravega.controller.access import Kind, Resource
 from gateway.protocols.pravega.controller.call_permissions import CALLS
-from gateway.protocols.pravega.wire_permissions import WIRE, Need
+from gateway.protocols.pravega.need import Need
 from pravega_messages import new
 
 HERE = Path(__file__).parent
+DECLARED_IN = (wire_segments, wire_tables)
+"""With `wire`, which they import."""
 PAGE = HERE.parents[2] / "docs" / "pravega.md"
 ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \| (\w+): `(\w+)` \|$", re.MULTILINE)
 
@@ -52,7 +54,7 @@ ROWS = {name: (asks, file, test) for name, asks, file, test in ROW.findall(secti
 def names() -> Iterator[str]:
     """Of all calls and commands, in the order of their tables."""
     yield from CALLS
-    for kind in WIRE:
+    for kind in codec.NEEDS:
         if kind.__name__ not in INSIDE:
             yield kind.__name__
 
@@ -70,8 +72,8 @@ def asks(name: str) -> str:
     if name in CALLS:
         asked = list(CALLS[name](_Anything()))
         return ", ".join(asked_of(*each) for each in asked) or "nothing"
-    kind = next(each for each in WIRE if each.__name__ == name)
-    need = WIRE[kind]
+    kind = next(each for each in codec.NEEDS if each.__name__ == name)
+    need = codec.NEEDS[kind]
     return "nothing" if need is None else NEEDS[need]
 
 
@@ -89,8 +91,8 @@ class _Anything:
 
 def test_none_is_missing() -> None:
     """Whatever the gateway serves has its row, and nothing else has one."""
-    assert list(ROWS) == list(names())
-    assert {kind.__name__ for kind in REQUESTS.values()} - INSIDE < set(ROWS)
+    assert sorted(ROWS) == sorted(names())
+    assert {kind.__name__ for kind in codec.REQUESTS.values()} - INSIDE < set(ROWS)
 
 
 @pytest.mark.parametrize("name", list(names()))

@@ -4,7 +4,7 @@
     access: [...]    nothing is allowed but what a rule says
 
 A rule names principals and, for each permission, patterns of `scope/stream`.  What a wire
-command asks for is in `wire_permissions`, what a call of the controller asks for in
+command asks for is said in `wire` and its like, what a call of the controller asks for in
 `call_permissions`.  A reload changes the rules for connections that are open, too.
 
 No I/O but the log, no clock.
@@ -16,15 +16,17 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from twisted.logger import Logger
 
 from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE
-from gateway.protocols.pravega.errors import Denied
-from gateway.protocols.pravega.names_in_logs import NAME_IN_LOGS
-from gateway.protocols.pravega.wire_permissions import Need
+from gateway.protocols.pravega.errors import NAME_IN_LOGS, Denied
+from gateway.protocols.pravega.need import Need
 from gateway.sdk.interfaces import Refusal
+
+if TYPE_CHECKING:
+    from gateway.protocols.pravega.options import Rule
 
 _KEY = "options.access"
 _SEGMENT_PARTS = 3
@@ -96,30 +98,6 @@ def of_segment(name: str) -> Resource:
     if len(parts) != _SEGMENT_PARTS:
         return Resource(Kind.NONE, name)
     return of_stream(parts[0], parts[1])
-
-
-class Rule(Protocol):
-    """One of `options.access`."""
-
-    @property
-    def principals(self) -> Sequence[str]:
-        """Patterns of names."""
-
-    @property
-    def read(self) -> Sequence[str]:
-        """Patterns of `scope/stream`; so are the others."""
-
-    @property
-    def write(self) -> Sequence[str]:
-        """See `read`."""
-
-    @property
-    def manage(self) -> Sequence[str]:
-        """See `read`."""
-
-    @property
-    def groups(self) -> Sequence[str]:
-        """Of `scope/group`."""
 
 
 class _Pattern:

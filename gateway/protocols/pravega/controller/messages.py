@@ -10,54 +10,45 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gateway.protocols.pravega.controller.protobuf import (
-    MESSAGES,
     Double,
     Int32,
     Int64,
     Message,
     Undecodable,
-    declared,
     decode,
     field,
 )
 
-__all__ = ["MESSAGES", "Message", "Undecodable", "decode"]
+__all__ = ["Message", "Undecodable", "decode"]
 
 
-@declared
 class ServerRequest(Message):
     pass
 
 
-@declared
 class NodeUri(Message):
     host: str = field(1)
     port: Int32 = field(2)
 
 
-@declared
 class ServerResponse(Message):
     nodes: Sequence[NodeUri] = field(1)
 
 
-@declared
 class ScopeInfo(Message):
     scope: str = field(1)
 
 
-@declared
 class StreamInfo(Message):
     scope: str = field(1)
     stream: str = field(2)
     access: Int32 = field(3)
 
 
-@declared
 class ContinuationToken(Message):
     token: str = field(1)
 
 
-@declared
 class ScalingPolicy(Message):
     kind: Int32 = field(1)
     target_rate: Int32 = field(2)
@@ -65,19 +56,16 @@ class ScalingPolicy(Message):
     segments: Int32 = field(4)
 
 
-@declared
 class RetentionPolicy(Message):
     kind: Int32 = field(1)
     param: Int64 = field(2)
     max: Int64 = field(3)
 
 
-@declared
 class Tags(Message):
     tag: Sequence[str] = field(1)
 
 
-@declared
 class StreamConfig(Message):
     stream_info: StreamInfo = field(1)
     scaling: ScalingPolicy = field(2)
@@ -87,92 +75,77 @@ class StreamConfig(Message):
     rollover_bytes: Int64 = field(6)
 
 
-@declared
 class StreamCut(Message):
     stream_info: StreamInfo = field(1)
     cut: Mapping[Int64, Int64] = field(2)
 
 
-@declared
 class StreamCutRange(Message):
     stream_info: StreamInfo = field(1)
     begin: Mapping[Int64, Int64] = field(2)
     end: Mapping[Int64, Int64] = field(3)
 
 
-@declared
 class SegmentId(Message):
     stream_info: StreamInfo = field(1)
     number: Int64 = field(2)
 
 
-@declared
 class SegmentRange(Message):
     segment: SegmentId = field(1)
     low: Double = field(2)
     high: Double = field(3)
 
 
-@declared
 class SegmentRanges(Message):
     ranges: Sequence[SegmentRange] = field(1)
     token: str = field(2)
 
 
-@declared
 class GetSegmentsRequest(Message):
     stream_info: StreamInfo = field(1)
     timestamp: Int64 = field(2)
 
 
-@declared
 class GetEpochSegmentsRequest(Message):
     stream_info: StreamInfo = field(1)
     epoch: Int32 = field(2)
 
 
-@declared
 class SegmentLocation(Message):
     segment: SegmentId = field(1)
     offset: Int64 = field(2)
 
 
-@declared
 class SegmentsAtTime(Message):
     segments: Sequence[SegmentLocation] = field(1)
     token: str = field(2)
 
 
-@declared
 class SegmentEntry(Message):
     segment: SegmentRange = field(1)
     value: Sequence[Int64] = field(2)
 
 
-@declared
 class SuccessorResponse(Message):
     segments: Sequence[SegmentEntry] = field(1)
     token: str = field(2)
 
 
-@declared
 class StreamCutRangeResponse(Message):
     segments: Sequence[SegmentId] = field(1)
     token: str = field(2)
 
 
-@declared
 class BooleanResponse(Message):
     response: bool = field(1)
 
 
-@declared
 class KeyRange(Message):
     low: Double = field(1)
     high: Double = field(2)
 
 
-@declared
 class ScaleRequest(Message):
     stream_info: StreamInfo = field(1)
     sealed: Sequence[Int64] = field(2)
@@ -180,26 +153,22 @@ class ScaleRequest(Message):
     timestamp: Int64 = field(4)
 
 
-@declared
 class ScaleResponse(Message):
     status: Int32 = field(1)
     segments: Sequence[SegmentRange] = field(2)
     epoch: Int32 = field(3)
 
 
-@declared
 class ScaleStatusRequest(Message):
     stream_info: StreamInfo = field(1)
     epoch: Int32 = field(2)
 
 
-@declared
 class KeyValueTableInfo(Message):
     scope: str = field(1)
     name: str = field(2)
 
 
-@declared
 class KeyValueTableConfig(Message):
     scope: str = field(1)
     name: str = field(2)
@@ -209,86 +178,72 @@ class KeyValueTableConfig(Message):
     rollover_bytes: Int64 = field(6)
 
 
-@declared
 class KeyValueTableConfigResponse(Message):
     config: KeyValueTableConfig = field(1)
     status: Int32 = field(2)
 
 
-@declared
 class KeyValueTablesRequest(Message):
     scope: ScopeInfo = field(1)
     continuation: ContinuationToken = field(2)
 
 
-@declared
 class KeyValueTablesResponse(Message):
     tables: Sequence[KeyValueTableInfo] = field(1)
     continuation: ContinuationToken = field(2)
     status: Int32 = field(3)
 
 
-@declared
 class DelegationToken(Message):
     token: str = field(1)
 
 
-@declared
 class Status(Message):
     status: Int32 = field(1)
 
 
-@declared
 class StreamsInScopeRequest(Message):
     scope: ScopeInfo = field(1)
     continuation: ContinuationToken = field(2)
 
 
-@declared
 class StreamsInScopeWithTagRequest(Message):
     scope: ScopeInfo = field(1)
     tag: str = field(2)
     continuation: ContinuationToken = field(3)
 
 
-@declared
 class StreamsInScopeResponse(Message):
     streams: Sequence[StreamInfo] = field(1)
     continuation: ContinuationToken = field(2)
     status: Int32 = field(3)
 
 
-@declared
 class ScopesRequest(Message):
     continuation: ContinuationToken = field(1)
 
 
-@declared
 class ScopesResponse(Message):
     scopes: Sequence[str] = field(1)
     continuation: ContinuationToken = field(2)
 
 
-@declared
 class TxnId(Message):
     high: Int64 = field(1)
     low: Int64 = field(2)
 
 
-@declared
 class CreateTxnRequest(Message):
     stream_info: StreamInfo = field(1)
     lease: Int64 = field(2)
 
 
-@declared
 class CreateTxnResponse(Message):
     txn: TxnId = field(1)
     ranges: Sequence[SegmentRange] = field(2)
     token: str = field(3)
 
 
-@declared
 class TxnRequest(Message):
     stream_info: StreamInfo = field(1)
     txn: TxnId = field(2)
@@ -296,43 +251,36 @@ class TxnRequest(Message):
     timestamp: Int64 = field(4)
 
 
-@declared
 class PingTxnRequest(Message):
     stream_info: StreamInfo = field(1)
     txn: TxnId = field(2)
     lease: Int64 = field(3)
 
 
-@declared
 class TxnResponse(Message):
     txn: TxnId = field(1)
     status: Int32 = field(2)
 
 
-@declared
 class ListCompletedTxnRequest(Message):
     stream_info: StreamInfo = field(1)
 
 
-@declared
 class ListCompletedTxnResponse(Message):
     response: Sequence[TxnResponse] = field(2)
 
 
-@declared
 class RemoveWriterRequest(Message):
     writer: str = field(1)
     stream_info: StreamInfo = field(2)
 
 
-@declared
 class TimestampFromWriter(Message):
     writer: str = field(1)
     position: StreamCut = field(2)
     timestamp: Int64 = field(3)
 
 
-@declared
 class ReaderGroupConfiguration(Message):
     scope: str = field(1)
     name: str = field(2)
@@ -347,7 +295,6 @@ class ReaderGroupConfiguration(Message):
     rollover_bytes: Int64 = field(11)
 
 
-@declared
 class ReaderGroupInfo(Message):
     scope: str = field(1)
     name: str = field(2)
@@ -355,25 +302,21 @@ class ReaderGroupInfo(Message):
     generation: Int64 = field(4)
 
 
-@declared
 class ReaderGroupConfigResponse(Message):
     config: ReaderGroupConfiguration = field(1)
     status: Int32 = field(2)
 
 
-@declared
 class CreateReaderGroupResponse(Message):
     status: Int32 = field(1)
     config: ReaderGroupConfiguration = field(2)
 
 
-@declared
 class UpdateReaderGroupResponse(Message):
     status: Int32 = field(1)
     generation: Int64 = field(2)
 
 
-@declared
 class SubscriberStreamCut(Message):
     subscriber: str = field(1)
     generation: Int64 = field(2)
@@ -381,7 +324,6 @@ class SubscriberStreamCut(Message):
     stream_cut: StreamCut = field(4)
 
 
-@declared
 class SubscribersResponse(Message):
     subscribers: Sequence[str] = field(1)
     status: Int32 = field(2)

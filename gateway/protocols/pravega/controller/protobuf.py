@@ -27,9 +27,6 @@ Int32: TypeAlias = Annotated[int, "int32"]
 Int64: TypeAlias = Annotated[int, "int64"]
 Double: TypeAlias = Annotated[float, "double"]
 
-MESSAGES: dict[str, type[Any]] = {}
-"""All of them by name."""
-
 _PACKAGE = "io.pravega.controller.stream.api.grpc.v1"
 _POOL = descriptor_pool.DescriptorPool()
 _Proto = descriptor_pb2.FieldDescriptorProto
@@ -42,7 +39,23 @@ _SCALARS: Mapping[Any, Any] = {
 }
 
 
-class Message:
+def field(number: int) -> Any:
+    """Declares a field of a message; *number* is its own on the wire."""
+    return number
+
+
+@dataclass_transform(kw_only_default=True)
+class _Declared(type):
+    """Makes one of protobuf's classes of each that declares fields."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], declares: dict[str, Any]
+    ) -> Any:
+        kind = super().__new__(cls, name, bases, declares)
+        return _made(kind) if bases else kind
+
+
+class Message(metaclass=_Declared):
     """What all of them have, as protobuf has it.  Fields that are not given are zero,
     empty or missing.
     """
@@ -69,13 +82,7 @@ def decode(kind: type[_Message], raw: bytes) -> _Message:
     return found
 
 
-def field(number: int) -> Any:
-    """Declares a field of a message; *number* is its own on the wire."""
-    return number
-
-
-@dataclass_transform(kw_only_default=True)
-def declared(kind: type[_Message]) -> type[_Message]:
+def _made(kind: type) -> Any:
     """One of protobuf's classes, with the fields that *kind* declares."""
     name = kind.__name__
     file = descriptor_pb2.FileDescriptorProto(
@@ -98,9 +105,7 @@ def declared(kind: type[_Message]) -> type[_Message]:
             _add(file, into, number, each, hint)
     _POOL.Add(file)
     found = _POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}")
-    made: type[_Message] = message_factory.GetMessageClass(found)
-    MESSAGES[name] = made
-    return made
+    return message_factory.GetMessageClass(found)
 
 
 def _add(

@@ -120,9 +120,7 @@ class Retention:
 
     def _cost(self, scope: str, name: str) -> int:
         there = self._catalog.there(scope, name).values()
-        return (
-            1 + len(there) + sum(len(one.mark_times or ()) // _MARKS for one in there)
-        )
+        return 1 + len(there) + sum(len(one.mark_times) // _MARKS for one in there)
 
     def _cutoff(self, milliseconds: float) -> int:
         now = self._catalog.container.now
@@ -191,7 +189,7 @@ def _around_a_leap(segments: Iterable[Segment], now: int) -> tuple[int, int]:
     """
     before, since, a_day_ago = 0, now, now - _STANDS_MILLISECONDS
     for each in segments:
-        times = each.mark_times or ()
+        times = each.mark_times
         at = bisect_right(times, a_day_ago)
         for written in (each.written_at, *times[max(0, at - 1) : at + 1]):
             if written <= a_day_ago:
@@ -224,7 +222,7 @@ def _by_size(segments: Sequence[Segment], size: int) -> list[int]:
     """The latest place of a stream, in time, behind which *size* bytes or more were
     written; where its segments begin if it has less.
     """
-    marks = {time for each in segments for time in each.mark_times or ()}
+    marks = {time for each in segments for time in each.mark_times}
     times = sorted(marks.union(each.written_at for each in segments))
 
     def written_since(time: int) -> int:

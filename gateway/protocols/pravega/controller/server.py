@@ -109,7 +109,7 @@ class ControllerServer(Closing):
             if why is not None:
                 raise calls.calm(why)
         except Refusal:
-            self._forget()
+            self._over()
             raise
         self._send()
         self._regulate()
@@ -281,9 +281,6 @@ class ControllerServer(Closing):
         return self._calls.unread or bool(self._untaken)
 
     def _forget(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
         self._valve.close()
         self._container.forget_submitter(self)
         self._due.clear()

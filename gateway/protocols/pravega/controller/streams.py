@@ -27,8 +27,8 @@ from gateway.protocols.pravega.controller.methods import (
 from gateway.protocols.pravega.controller.names import MARK, TABLE, usable
 from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.segment import Segment
-from gateway.protocols.pravega.wire_permissions import Need
 
 _EXISTS, _NO_SCOPE, _BAD_NAME = 2, 3, 4
 _SCOPE_EXISTS, _SCOPE_BAD_NAME = 2, 3

@@ -11,41 +11,41 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gateway.protocols.pravega.controller.access import Access, Rule, of_segment
+from attrs import define, field
+
+from gateway.protocols.pravega.controller.access import Access, of_segment
 from gateway.protocols.pravega.controller.names import SYSTEM, TABLE
 from gateway.protocols.pravega.errors import Denied
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.tokens import EXPIRED, FAILED, TokenCheck
-from gateway.protocols.pravega.wire_permissions import Need
+
+if TYPE_CHECKING:
+    from gateway.protocols.pravega.options import Rule
 
 _SEGMENT_PARTS = 3
 _MOST_TOKENS = 10_000
 
 
+@define(eq=False, slots=False)
 class DelegationTokens:
     """Makes and checks delegation tokens.
 
     A token proves who its bearer is, for one stream, until it expires.  What the bearer
     may do is asked of the rules each time: they may have changed since.
+
+    *lifetime* and *now* are in seconds.  Unless callers of the controller must say who
+    they are (*required*), a client is who its certificate says.
     """
 
-    def __init__(
-        self,
-        now: Callable[[], float],
-        *,
-        lifetime: float,
-        required: bool,
-        access: Access | None = None,
-    ) -> None:
-        """*lifetime* and *now* are in seconds.  Unless callers of the controller must say
-        who they are (*required*), a client is who its certificate says.
-        """
-        self._now = now
-        self._lifetime = lifetime
-        self._required = required
-        self._access = access or Access()
-        self._rules_since = now()
+    _now: Callable[[], float]
+    _lifetime: float
+    _required: bool
+    _access: Access = field(factory=Access)
+
+    def __attrs_post_init__(self) -> None:
+        self._rules_since = self._now()
         self.key = b""
         """The signing key, to be set before the first use."""
         self._checked: dict[str, dict[str, Any]] = {}

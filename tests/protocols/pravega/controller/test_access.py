@@ -16,7 +16,14 @@ from twisted.logger import formatEvent
 from gateway.protocols.pravega import draft_wire, wire
 from gateway.protocols.pravega import wire_segments as ws
 from gateway.protocols.pravega import wire_tables as wt
-from gateway.protocols.pravega.codec import REPLIES, REQUESTS, Message, decode, encode
+from gateway.protocols.pravega.codec import (
+    NEEDS,
+    REPLIES,
+    REQUESTS,
+    Message,
+    decode,
+    encode,
+)
 from gateway.protocols.pravega.controller.access import (
     Access,
     in_sentences,
@@ -28,11 +35,12 @@ from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.kept_records import Stream
 from gateway.protocols.pravega.controller.methods import page
 from gateway.protocols.pravega.frames import Frames
+from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.options import Rule
 from gateway.protocols.pravega.server import PravegaListener
-from gateway.protocols.pravega.wire_permissions import WIRE, Need
 from gateway.sdk.costs import Turn
 from gateway.testing import FakeConnection
+from pravega_draft import read_segment
 from pravega_messages import new
 
 Make = Callable[..., Any]
@@ -185,8 +193,8 @@ def request(service: Any, call: str) -> Any:
 def test_every_call_and_command_has_a_permission(service: Any) -> None:
     """None is let in by omission: a new one needs an entry here, and in the table."""
     assert set(CALLS) == set(service.controller._methods) == set(CALLED)
-    assert set(WIRE) == set(REQUESTS.values())
-    assert {kind for kind, need in WIRE.items() if need is not None} == set(SENT)
+    assert set(NEEDS) == set(REQUESTS.values())
+    assert {kind for kind, need in NEEDS.items() if need is not None} == set(SENT)
     for kind in SENT:
         assert {"token", "request_id"} <= {
             each.name for each in dataclasses.fields(kind)
@@ -684,7 +692,7 @@ def test_the_draft_by_certificate(certified: Any, pravega_settings: Make) -> Non
     peer.connection.deliver(draft_wire.setup_append(b"w" * 16, "shop/new/0"))
     assert "may not manage 'shop/new'" in str(peer.connection.refused)
     peer = Client(certified, pravega_settings(), "CN=w")
-    peer.connection.deliver(draft_wire.read_segment(ORDERS, 0, 9))
+    peer.connection.deliver(read_segment(ORDERS, 0, 9))
     assert "may not read 'shop/orders'" in str(peer.connection.refused)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
 from gateway.protocols.pravega.controller.tokens import DelegationTokens
-from gateway.protocols.pravega.wire_permissions import Need
+from gateway.protocols.pravega.need import Need
 from pravega_messages import new
 
 Make = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.wire_permissions import Need
+from gateway.protocols.pravega.need import Need
 from pravega_messages import new
 
 Make = Callable[..., Any]

@@ -1,0 +1,17 @@
+"""What a wire command, or a call of the controller, asks for: who may do it, `access` says."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Need(StrEnum):
+    """What is asked for; the text goes into `'ann' may not TEXT 'shop/orders'`."""
+
+    READ = "read"
+    WRITE = "write"
+    MANAGE = "manage"
+    ANY = "see"
+    """One of those three, whichever: what there is to know about a stream."""
+    USE = "use"
+    """One of those, or `groups`: an address, a token, which allow nothing by themselves."""
