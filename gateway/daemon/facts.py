@@ -18,7 +18,7 @@ from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
 from gateway.event import LOST
 from gateway.forward import Forwarder
-from gateway.net.recent import Recent
+from gateway.net.rejection_log import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
 from gateway.spoken import duration, past

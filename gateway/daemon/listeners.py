@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from gateway import config
 from gateway.daemon.ports import settings_of
 from gateway.net import Listener
-from gateway.net.seen import Seen
+from gateway.net.connection_log import Seen
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.protocol import Port

@@ -25,7 +25,8 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from twisted.internet.error import ConnectionDone
@@ -34,13 +35,13 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.event import Origin
+from gateway.net.connection_log import Seen
 from gateway.net.handshake import SetUp
 from gateway.net.holding import Holding
 from gateway.net.intake import Intake
 from gateway.net.life import FOLLOWS, Life
 from gateway.net.looks import Times
 from gateway.net.reading import LAYERED_READ_BYTES, READ_BYTES, Unread
-from gateway.net.seen import Seen
 from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import (
     NO_TRANSPORT,
@@ -59,8 +60,6 @@ from gateway.sdk.interfaces import Publishing, Refusal, Server, Yielding
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
-
-__all__ = ["READ_BYTES", "AcceptedConnection"]
 
 _CALLBACK_ERRORS = (Exception, SystemExit)
 """What a protocol's code may raise that costs its connection, and not the daemon."""
@@ -189,15 +188,13 @@ class AcceptedConnection:
             self._tls.stop(reason)
             if not self._tls.established and self._tls.failure:
                 failed = Refusal(f"TLS handshake failed: {self._tls.failure}")
-                self._listener.reject(self, failed, "tls")
+                self.broke(failed, "tls")
         server, self._server = self._server, None
         self.transport = NO_TRANSPORT
         self._tls = self._frames = None
         if server is not None:
-            try:
+            with self._calling("closed()"):
                 server.closed()
-            except _CALLBACK_ERRORS as error:
-                self.raised("closed()", error)
         if self.held is not None:
             self.held.release()
         self._listener.closed(self)
@@ -223,7 +220,8 @@ class AcceptedConnection:
         if self.life >= _CLOSING:
             return
         if isinstance(self._server, Publishing):
-            self._writable(self._server, ready=False)
+            with self._calling("writable()"):
+                self._server.writable(False)
         else:
             self.input.add(Unread.STALLED)
 
@@ -233,7 +231,8 @@ class AcceptedConnection:
         self.count_output(0)
         self.input.remove(Unread.STALLED)
         if isinstance(self._server, Publishing) and self.life < _CLOSING:
-            self._writable(self._server, ready=True)
+            with self._calling("writable()"):
+                self._server.writable(True)
 
     def stopProducing(self) -> None:
         """See IPushProducer."""
@@ -417,20 +416,12 @@ class AcceptedConnection:
         before, self._server = self._server, None
         self.times.deadline = None
         self.times.active = True
-        try:
+        with self._calling("accept()"):
             if before is not None:
                 before.closed()
             self._server = (accept or self._listener.accept)(self)
-        except _CALLBACK_ERRORS as error:
-            self.raised("accept()", error)
         if isinstance(self._server, Publishing):
             self.input.unread &= ~Unread.STALLED
-
-    def _writable(self, server: Publishing, *, ready: bool) -> None:
-        try:
-            server.writable(ready)
-        except _CALLBACK_ERRORS as error:
-            self.raised("writable()", error)
 
     def drain(self) -> None:
         """The daemon stops."""
@@ -438,10 +429,16 @@ class AcceptedConnection:
         if self._server is None:
             self.end()
             return
-        try:
+        with self._calling("drain()"):
             self._server.drain()
+
+    @contextmanager
+    def _calling(self, what: str) -> Iterator[None]:
+        """What is raised here ends this connection, and no other."""
+        try:
+            yield
         except _CALLBACK_ERRORS as error:
-            self.raised("drain()", error)
+            self.raised(what, error)
 
     def raised(self, what: str, error: BaseException) -> None:
         """End this connection, because *what* raised *error*."""
@@ -453,7 +450,9 @@ class AcceptedConnection:
             return
         if not self._failed:
             self._failed = True
-            self._listener.failed(self, what, error)
+            self.ended_by = "failure"
+            peer = self.origin.peer
+            self._listener.rejections.failed(self.host, peer, what, error)
         self.abort()
 
     # Output
@@ -517,18 +516,16 @@ class AcceptedConnection:
     def cut_off(self, limit: str | int) -> None:
         """Drop a peer that does not read what it is sent."""
         why = Refusal("peer does not read what we send", limit=limit)
-        self._listener.reject(self, why, "unread")
+        self.broke(why, "unread")
         self.abort()
 
     # Time
 
     def begun(self) -> str:
         """What its server says of the message that has begun; empty: nothing."""
-        try:
+        with self._calling("begun()"):
             return self._server.begun() if isinstance(self._server, Yielding) else ""
-        except _CALLBACK_ERRORS as error:
-            self.raised("begun()", error)
-            return ""
+        return ""
 
     def not_idle(self) -> None:
         """Something has happened since the last look, or is for others to do."""
@@ -580,7 +577,7 @@ class AcceptedConnection:
         if self._writing:  # what is written may be an acknowledgement: it goes first
             self._listener.clock.callLater(0, self.let_go, why)
         elif self.life >= _CLOSING or self.holding.mostly_output:
-            self._listener.reject(self, why, "memory")
+            self.broke(why, "memory")
             self.abort()
         else:
             self.give_up(why)
@@ -590,16 +587,14 @@ class AcceptedConnection:
 
         That may take as long as the disk does; the log has it at once.
         """
-        self._listener.reject(self, why, "protocol")
+        self.broke(why, "protocol")
         self._rejected = why
         self._drop_input()
-        try:
+        with self._calling("give_up()"):
             if isinstance(self._server, Yielding):
                 self._server.give_up(why)
             else:
                 self.refuse(why)
-        except _CALLBACK_ERRORS as error:
-            self.raised("give_up()", error)
 
     # Its end
 
@@ -637,7 +632,7 @@ class AcceptedConnection:
         if self.life >= _REFUSING:
             return
         if why is not self._rejected:
-            self._listener.reject(self, why, "protocol")
+            self.broke(why, "protocol")
         seconds = self._listener.penalty(self) if why.wrong_credentials else 0.0
         reply = why.reply if reply is None else reply
         if not seconds:
@@ -656,16 +651,21 @@ class AcceptedConnection:
             self.send(close_frame(1008, why.rule))
         self.end()
 
+    def broke(self, why: Refusal, reason: str) -> None:
+        """Count and log that its peer broke a rule, which ends it."""
+        self.ended_by = reason
+        self._listener.rejections.refused(self.host, self.origin.peer, why, reason)
+
     def reject(self, why: Refusal, reason: str) -> None:
         """Refuse below the server, where the reply is already in the peer's terms."""
-        self._listener.reject(self, why, reason)
+        self.broke(why, reason)
         if why.reply:
             self.send(why.reply)
         self.end()
 
     def report(self, why: Refusal) -> float:
         """See `interfaces.Connection`."""
-        self._listener.report(self, why)
+        self._listener.rejections.reported(self.host, self.origin.peer, why)
         self._last_error = str(why)
         return self._listener.penalty(self) if why.wrong_credentials else 0.0
 

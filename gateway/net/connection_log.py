@@ -9,18 +9,40 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.event import Origin
-from gateway.net.seen import Seen
 
 _TELL_SECONDS = 60.0
 _ENDED = (
     "{listener}: {peer} ended: {reason}; {seconds} s, {events} events, {bytes} bytes"
 )
 _ENDED_KNOWN = f"{_ENDED}, {{principal}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A snapshot of one connection: who it is, and what it did."""
+
+    listener: str
+    session: str
+    peer: str
+    principal: str | None
+    seconds: float
+    """Since it was accepted."""
+    bytes: int
+    """Received."""
+    events: int
+    """Made durable."""
+    unacknowledged: int
+    """Bytes that wait to be acknowledged."""
+    paused: bool
+    """Its server takes nothing at the moment."""
+    last_error: str | None
+    """What it did last that did not end it."""
 
 
 class ConnectionLog:

@@ -7,6 +7,8 @@ connections together.  A message that has begun must make progress: `limits.mini
 
 from __future__ import annotations
 
+from attrs import define
+
 from gateway.net.memory import Account
 
 PROGRESS_SECONDS = 30.0
@@ -15,28 +17,23 @@ _STANDS_SECONDS = 5.0
 """So long at least it is looked whether a connection stands."""
 
 
+@define(eq=False, weakref_slot=False)
 class Holding:
     """Of a connection that held something once, or waited to."""
 
-    __slots__ = (
-        "_kept", "_lost", "_output", "_progress", "account", "behind_windows",
-        "unfinished",
-    )  # fmt: skip
-
-    def __init__(self, account: Account) -> None:
-        self.account = account
-        """Its part of the daemon's memory."""
-        self.unfinished = 0
-        """Bytes of input that its server holds, as that says."""
-        self.behind_windows = 0
-        """Bytes of output that are written, and wait for the peer's windows in HTTP/2."""
-        self._kept = 0
-        """Bytes of output that its server holds and has not written."""
-        self._output = 0
-        """Bytes of output that the peer has not taken, as of late."""
-        self._lost = False
-        self._progress: tuple[float, int] | None = None
-        """When its unfinished input was looked at, and how much had been received then."""
+    account: Account
+    """Its part of the daemon's memory."""
+    unfinished: int = 0
+    """Bytes of input that its server holds, as that says."""
+    behind_windows: int = 0
+    """Bytes of output that are written, and wait for the peer's windows in HTTP/2."""
+    _kept: int = 0
+    """Bytes of output that its server holds and has not written."""
+    _output: int = 0
+    """Bytes of output that the peer has not taken, as of late."""
+    _lost: bool = False
+    _progress: tuple[float, int] | None = None
+    """When its unfinished input was looked at, and how much had been received then."""
 
     @property
     def mostly_output(self) -> bool:

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
     from gateway.net.listen import Listener
 
-__all__ = ["Carrier"]
-
 _ANSWERS = 4
 """Frames that a client may send for each DATA frame that it gets: it credits two windows."""
 _SETTINGS = {
@@ -81,6 +79,7 @@ class Carrier(Publishing, Yielding):
 
     def __init__(self, below: AcceptedConnection, listener: Listener) -> None:
         self.origin = below.origin
+        self.report, self.count = below.report, below.count
         self._below = below
         self._listener = listener
         self._type = listener.http2.encode()
@@ -268,10 +267,6 @@ class Carrier(Publishing, Yielding):
         self._go_away()
         self._below.refuse(why, self._h2.data_to_send())
 
-    def report(self, why: Refusal) -> float:
-        """See `interfaces.Connection`."""
-        return self._below.report(why)
-
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface
         """See `interfaces.Connection`."""
         self._busy = waiting
@@ -279,10 +274,6 @@ class Carrier(Publishing, Yielding):
             # After the acknowledgement that this may stand right before, and before a FIN.
             self._listener.clock.callLater(0, self._settle)
         self._below.busy(waiting)
-
-    def count(self, *, events: int) -> None:
-        """See `interfaces.Connection`."""
-        self._below.count(events=events)
 
     # Input
 

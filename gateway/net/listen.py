@@ -18,37 +18,36 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from ipaddress import IPv6Address
 from sys import intern
-from typing import Any, cast
+from typing import Any
 
+from attrs import define
 from twisted.internet.address import UNIXAddress
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
     IListeningPort,
-    ILoggingContext,
-    IProtocol,
-    IProtocolFactory,
     IReactorTime,
 )
+from twisted.internet.protocol import Factory
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from gateway import config
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.common import Common
-from gateway.net.connection import READ_BYTES, AcceptedConnection
+from gateway.net.connection import AcceptedConnection
+from gateway.net.connection_log import Seen
 from gateway.net.looks import Looks
 from gateway.net.loops import Loops
+from gateway.net.reading import READ_BYTES
 from gateway.net.rejections import Rejections
-from gateway.net.seen import Seen
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.net.traffic import Traffic
 from gateway.net.transport import address_text
 from gateway.net.websocket_upgrade import UpgradeParser
 from gateway.sdk.http2 import PREFACE
-from gateway.sdk.interfaces import Refusal, Server
+from gateway.sdk.interfaces import Server
 from gateway.sdk.protocol import Port
 
 __all__ = ["CannotListen", "Listener"]
@@ -117,7 +116,7 @@ class Listener:
         self._settings = settings
         self._reactor = common.reactor
         self._served = port
-        self._rejections = self.traffic.rejections
+        self.rejections = self.traffic.rejections
         self._connections: dict[AcceptedConnection, None] = {}
         self.looks = Looks(self, self._connections)
         self._port: IListeningPort | None = None
@@ -156,7 +155,7 @@ class Listener:
         `descriptors`, `proxy`, `tls`, `language`, `websocket`, `handshake`, `idle`,
         `protocol`, `unread`, `memory`; and those whose protocol raised: `failure`.
         """
-        return self._rejections.counts
+        return self.rejections.counts
 
     def bind(self) -> None:
         """Load the certificate, take the port.  Raises `CannotListen`.
@@ -286,7 +285,7 @@ class Listener:
         host, peer = _host_and_peer(address)
         rejection = self.admission.check(self.traffic.open, host)
         if rejection is not None:
-            self._rejections.refused(host, peer, *rejection)
+            self.rejections.refused(host, peer, *rejection)
             return None
         return AcceptedConnection(self, host, peer)
 
@@ -304,7 +303,7 @@ class Listener:
         """A PROXY header named the peer; false: it has too many, and is rejected."""
         rejection = self.admission.check_host(connection.host)
         if rejection is not None:
-            self.reject(connection, *rejection)
+            connection.broke(*rejection)
             return False
         self._count(connection)
         return True
@@ -335,51 +334,22 @@ class Listener:
 
         return Carrier(connection, self)
 
-    def count_rejection(self, reason: str) -> None:
-        """Count one that needs no line in the log."""
-        self._rejections.count(reason)
-
-    def reject(self, connection: AcceptedConnection, why: Refusal, reason: str) -> None:
-        """Count and log one whose peer broke a rule."""
-        connection.ended_by = reason
-        peer = connection.origin.peer
-        self._rejections.refused(connection.host, peer, why, reason)
-
-    def report(self, connection: AcceptedConnection, why: Refusal) -> None:
-        """Log what a peer did that does not end its connection."""
-        peer = connection.origin.peer
-        self._rejections.reported(connection.host, peer, why)
-
     def penalty(self, connection: AcceptedConnection) -> float:
         """Count wrong credentials: how many seconds their answer is to wait."""
         self._on_wrong_credentials(self.name)
         return self.penalties.add(connection.host)
 
-    def failed(
-        self, connection: AcceptedConnection, what: str, error: BaseException
-    ) -> None:
-        """Count and log one for which *what*, our code or the protocol's, raised."""
-        connection.ended_by = "failure"
-        peer = connection.origin.peer
-        self._rejections.failed(connection.host, peer, what, error)
 
-
-@implementer(IProtocolFactory, ILoggingContext)
-class ConnectionFactory:
+@define(eq=False)
+class ConnectionFactory(Factory):
     """Twisted's protocol factory: makes a connection of each accepted socket."""
 
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
+    noisy = False
+    _listener: Listener
 
-    def doStart(self) -> None:
+    def buildProtocol(self, addr: IAddress | None) -> Any:
         """See IProtocolFactory."""
-
-    def doStop(self) -> None:
-        """See IProtocolFactory."""
-
-    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
-        """See IProtocolFactory."""
-        return cast(IProtocol | None, self._listener.admit(addr))
+        return self._listener.admit(addr)
 
     def logPrefix(self) -> str:
         """See ILoggingContext."""

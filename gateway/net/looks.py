@@ -160,7 +160,7 @@ class Looks:
         self, connection: AcceptedConnection, reason: str, text: str
     ) -> None:
         """It broke no rule: it is counted, and no line for the log."""
-        self._listener.count_rejection(reason)
+        self._listener.rejections.count(reason)
         self._log.debug(text, peer=connection.origin.peer)
 
 

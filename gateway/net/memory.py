@@ -32,6 +32,8 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Protocol
 
+from attrs import define
+
 from gateway.event import network_of
 from gateway.sdk.interfaces import Refusal
 
@@ -50,24 +52,21 @@ class _Holder(Protocol):
         """Hold nothing any more, and close."""
 
 
+@define(eq=False, slots=False)
 class MemoryBudget:
-    """What all connections of a daemon hold."""
+    """What all connections of a daemon hold.
 
-    def __init__(
-        self,
-        reserve: Callable[[int], bool],
-        read_ahead_bytes: int = 64 << 20,
-        left: Callable[[], int] = lambda: 1 << 40,
-    ) -> None:
-        """*reserve* adds to what is held in all; false: that is too much.
+    *reserve* adds to what is held in all; false: that is too much.  *left* says how many
+    bytes may still be held.
+    """
 
-        *read_ahead_bytes* is what all connections together may have read ahead; *left*
-        says how many bytes may still be held.
-        """
-        self._reserve = reserve
-        self._left = left
-        self.read_ahead_bytes = read_ahead_bytes
-        """It may change; what is read ahead already is then let be."""
+    _reserve: Callable[[int], bool]
+    read_ahead_bytes: int = 64 << 20
+    """What all connections together may have read ahead.  It may change; what is read
+    ahead already is then let be."""
+    _left: Callable[[], int] = lambda: 1 << 40
+
+    def __attrs_post_init__(self) -> None:
         self._ahead = 0
         self._held = 0
         self._addresses: dict[str, int] = {}
@@ -356,38 +355,26 @@ def _add(counts: dict[str, int], key: str, change: int) -> None:
         counts.pop(key, None)
 
 
+@define(eq=False, weakref_slot=False)
 class Account:
     """What one connection holds."""
 
-    __slots__ = (
-        "_budget",
-        "address",
-        "ahead",
-        "holder",
-        "input",
-        "most",
-        "place",
-        "size",
-        "stands",
-    )
-
-    def __init__(self, budget: MemoryBudget, holder: _Holder, address: str) -> None:
-        self.holder = holder
-        self.address = address
-        """Whom it counts for: an IPv4 address, an IPv6 network, `unix`."""
-        self.size = 0
-        """Bytes of unfinished input and unread output."""
-        self.ahead = 0
-        """Bytes that are read ahead, and the room for the next read."""
-        self.stands = False
-        """What it holds does not come any further, or is not taken."""
-        self.input = 0
-        """Bytes of unfinished input alone, …"""
-        self.most = 0
-        """… and the most of that since an event of it was durable."""
-        self.place = 0
-        """Who has a lower one goes on first; 0: it holds nothing, and waits for nothing."""
-        self._budget = budget
+    _budget: MemoryBudget
+    holder: _Holder
+    address: str
+    """Whom it counts for: an IPv4 address, an IPv6 network, `unix`."""
+    size: int = 0
+    """Bytes of unfinished input and unread output."""
+    ahead: int = 0
+    """Bytes that are read ahead, and the room for the next read."""
+    stands: bool = False
+    """What it holds does not come any further, or is not taken."""
+    input: int = 0
+    """Bytes of unfinished input alone, …"""
+    most: int = 0
+    """… and the most of that since an event of it was durable."""
+    place: int = 0
+    """Who has a lower one goes on first; 0: it holds nothing, and waits for nothing."""
 
     def hold(self, size: int, unfinished: int | None = None) -> None:
         """It holds *size* bytes now, *unfinished* of input, or all.  May call anybody's

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 
 from gateway.event import network_of
-from gateway.net.recent import RecentRejections
 
 _INTERVAL_SECONDS = 60.0
 _MOST_REMEMBERED = 4096
@@ -26,6 +26,8 @@ _MOST_LINES_OF_ONE = 20
 """In a minute, of one address."""
 _MOST_KINDS = 100
 _KIND_CHARACTERS = 100
+_MOST_ENTRIES = 100
+_TEXT_CHARACTERS = 300
 #: What a peer chose: quoted text, hexadecimal, and numbers.
 _CHOSEN = re.compile(
     r"""
@@ -39,6 +41,49 @@ _CHOSEN = re.compile(
 
 _Key = tuple[str, str, str]
 """Address, listener, kind of fault."""
+
+
+@dataclass(slots=True)
+class Recent:
+    """What one address did again and again."""
+
+    listener: str
+    peer: str
+    """The last one; of an IPv6 /64, say."""
+    why: str
+    """Of the last time, with limit and key."""
+    key: str | None
+    """The configuration key of the limit."""
+    at: float
+    """When it was the last time; by the reactor's clock."""
+    count: int
+
+
+class RecentRejections:
+    """Those of all listeners, the hundred that came last, for `/api/rejections`.
+
+    One that comes again is counted, not listed again: a flood of one peer hides nobody.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[_Key, Recent] = OrderedDict()
+        self.serial = 0
+        """Grows with each rejection."""
+
+    def note(self, kind: _Key, peer: str, why: str, key: str | None, at: float) -> None:
+        """One more."""
+        self.serial += 1
+        before = self._entries.pop(kind, None)
+        count = 1 if before is None else before.count + 1
+        self._entries[kind] = Recent(
+            kind[1], peer, why[:_TEXT_CHARACTERS], key, at, count
+        )
+        if len(self._entries) > _MOST_ENTRIES:
+            self._entries.popitem(last=False)
+
+    def __iter__(self) -> Iterator[Recent]:
+        """The newest first."""
+        return reversed(self._entries.values())
 
 
 @dataclass(slots=True)

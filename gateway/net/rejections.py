@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from attrs import define
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -21,28 +22,24 @@ _MAX_TRACEBACKS = 1000
 _Place = tuple[type[BaseException], str, int]
 
 
+@define(eq=False, slots=False)
 class Rejections:
     """Those of one listener.
 
-    *log* is shared by all listeners.  *on_refused* is called with the configuration key
+    *rate* is shared by all listeners.  *on_refused* is called with the configuration key
     of every refusal, None if it has none.
     """
 
     _log = Logger()
 
-    def __init__(
-        self,
-        listener: str,
-        protocol: str,
-        log: RejectionLog,
-        on_refused: Callable[[str | None], None],
-    ) -> None:
+    _listener: str
+    _protocol: str
+    _rate: RejectionLog
+    _on_refused: Callable[[str | None], None]
+
+    def __attrs_post_init__(self) -> None:
         self.counts: Counter[str] = Counter()
         """By reason."""
-        self._listener = listener
-        self._protocol = protocol
-        self._rate = log
-        self._on_refused = on_refused
         self._traced: set[_Place] = set()
 
     def count(self, reason: str) -> None:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from attrs import define
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -67,6 +68,7 @@ class UnusableCertificate(Exception):
 
 
 @implementer(IOpenSSLServerConnectionCreator)
+@define(eq=False, slots=False)
 class ServerTls:
     """Makes the TLS of one listener's connections.
 
@@ -77,22 +79,17 @@ class ServerTls:
 
     _log = Logger()
 
-    def __init__(
-        self,
-        listener: str,
-        settings: Tls,
-        clock: IReactorTime,
-        *,
-        alpn: Sequence[bytes] = (),
-    ) -> None:
-        self._listener = listener
-        self._settings = settings
-        self._alpn = tuple(alpn)
-        self._clock = clock
+    _listener: str
+    _settings: Tls
+    _clock: IReactorTime
+    _alpn: Sequence[bytes] = ()
+
+    def __attrs_post_init__(self) -> None:
         self._stamp = self._stat()
         self._context = self._load()
-        self._allowed = frozenset(name.lower() for name in settings.allowed_names)
-        self.factory = TLSMemoryBIOFactory(self, False, ServerFactory(), clock)
+        allowed = self._settings.allowed_names
+        self._allowed = frozenset(name.lower() for name in allowed)
+        self.factory = TLSMemoryBIOFactory(self, False, ServerFactory(), self._clock)
         # Not the buffering one: servers join their small writes themselves, and its
         # timer for each would cost more than a record.
         self.factory.protocol = TLSMemoryBIOProtocol

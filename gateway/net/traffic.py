@@ -6,33 +6,24 @@ and limits hold for all of its connections together.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from gateway.net.rejections import Rejections
 
 
-class ConnectionCounts:
-    """How many connections are open from each host."""
-
-    __slots__ = ("_hosts",)
-
-    def __init__(self) -> None:
-        self._hosts: dict[str, int] = {}
-
-    def __getitem__(self, host: str) -> int:
-        return self._hosts.get(host, 0)
+class ConnectionCounts(Counter[str]):
+    """How many connections are open from each host; one with none is forgotten."""
 
     def add(self, host: str) -> None:
         """One more."""
-        self._hosts[host] = self[host] + 1
+        self[host] += 1
 
     def remove(self, host: str) -> None:
-        """One less; a host with none is forgotten."""
-        left = self[host] - 1
-        if left > 0:
-            self._hosts[host] = left
-        else:
-            self._hosts.pop(host, None)
+        """One less."""
+        self[host] -= 1
+        if self[host] <= 0:
+            del self[host]
 
 
 @dataclass(slots=True)

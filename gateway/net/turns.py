@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from attrs import define
 from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import network_of
@@ -45,23 +46,13 @@ class Waiting(Protocol):
         """Go on for one turn."""
 
 
+@define(eq=False, slots=False)
 class Turns:
     """The connections that wait for their turn, or for what they sent to be served."""
 
-    __slots__ = (
-        "_clock",
-        "_noted",
-        "_put_off",
-        "_scheduled",
-        "_spent",
-        "_waiting",
-        "before",
-        "crowded",
-        "put_off_bytes",
-    )
+    _clock: IReactorTime
 
-    def __init__(self, clock: IReactorTime) -> None:
-        self._clock = clock
+    def __attrs_post_init__(self) -> None:
         self._waiting: FairQueue[Waiting] = FairQueue()
         """By address."""
         self._scheduled = False

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.admin.peers import Peers
-from gateway.net.recent import RecentRejections
-from gateway.net.seen import Seen
+from gateway.net.connection_log import Seen
+from gateway.net.rejection_log import RecentRejections
 
 
 def seen(number: int, listener: str = "beats", **more: Any) -> Seen:

@@ -13,7 +13,7 @@ from gateway.admin.status import ReloadStatus
 from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
-from gateway.net.recent import Recent
+from gateway.net.rejection_log import Recent
 from gateway.sdk.protocol import Statistics
 from gateway.store.consumers import Behind
 from gateway.store.lake import End

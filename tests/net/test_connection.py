@@ -60,7 +60,7 @@ def test_it_counts(net: Any, peer: Any) -> None:
     assert (seen.bytes, seen.events, seen.unacknowledged) == (5, 3, 0)
     assert (seen.peer, seen.listener) == (net.server.connection.origin.peer, "beats")
     assert seen.last_error == "odd, limit 9"
-    [recent] = net.listener._rejections._rate.recent
+    [recent] = net.listener.rejections._rate.recent
     assert (recent.listener, recent.count, recent.why) == ("beats", 1, "odd, limit 9")
     peer.lose()
     assert (listener.traffic.accepted, listener.connections) == (1, 0)

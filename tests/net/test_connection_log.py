@@ -15,8 +15,7 @@ from twisted.python.failure import Failure
 from gateway.config.model import Logging
 from gateway.daemon.logs import observer
 from gateway.event import Origin
-from gateway.net.connection_log import ConnectionLog
-from gateway.net.seen import Seen
+from gateway.net.connection_log import ConnectionLog, Seen
 from gateway.sdk.interfaces import Refusal
 
 Logged = list[dict[str, Any]]

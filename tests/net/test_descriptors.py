@@ -21,7 +21,7 @@ def test_counts_forget_hosts_without_connections() -> None:
     assert counts["a"] == 1
     counts.remove("a")
     assert counts["a"] == 0
-    assert not counts._hosts
+    assert not counts
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from twisted.internet.interfaces import IReactorTime
 
 from gateway.event import Stored
 from gateway.protocols.lumberjack import wire
+from gateway.protocols.lumberjack.frames import Limits
 from gateway.protocols.lumberjack.options import Options
-from gateway.protocols.lumberjack.session import Figures, Limits, Session
+from gateway.protocols.lumberjack.session import Figures, Session
 from gateway.sdk.batches import BatchListener, BatchServer
 from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.interfaces import Connection, Journal, Refusal

@@ -32,21 +32,20 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from gateway.protocols.lumberjack import events, wire
-from gateway.protocols.lumberjack.pieces import Cutter, Piece
-from gateway.protocols.lumberjack.wire import (
+from gateway.protocols.lumberjack.frames import (
     Array,
     Bare,
     Compressed,
     Frames,
-    Inflated,
     Limits,
     NoRoom,
+    W,
 )
+from gateway.protocols.lumberjack.pieces import Cutter, Piece
+from gateway.protocols.lumberjack.wire import Inflated
 from gateway.sdk.batches import Ready
 from gateway.sdk.costs import BYTE, EVENT, FRAME, REPLY
 from gateway.sdk.interfaces import Refusal
-
-__all__ = ["Figures", "Limits", "Session"]
 
 _V2 = b"2"[0]
 
@@ -281,7 +280,7 @@ class Session:
             self._cost += _PAIR * token.pairs
             self._events(token, token.count, token.size, token.frames)
         elif isinstance(token, Bare):
-            assert token.kind == wire.W, "frames.BARE has no other"
+            assert token.kind == W, "frames.BARE has no other"
             self._announced(token)
         elif isinstance(token, Compressed):
             self._compressed(token)

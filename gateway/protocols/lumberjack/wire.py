@@ -41,33 +41,11 @@ from gateway.protocols.lumberjack.frames import (
     Frames,
     J,
     Limits,
-    NoRoom,
     Stream,
     W,
 )
 from gateway.sdk.costs import inflating
 from gateway.sdk.interfaces import Refusal
-
-__all__ = [
-    "Array",
-    "Bare",
-    "Compressed",
-    "Decoder",
-    "Frames",
-    "Inflated",
-    "Limits",
-    "NoRoom",
-    "Token",
-    "W",
-    "ack",
-    "compressed",
-    "data",
-    "envelope",
-    "inflated",
-    "inflated_at_once",
-    "json",
-    "window",
-]
 
 _ZlibError = cast("type[Exception]", isal_zlib.error)
 

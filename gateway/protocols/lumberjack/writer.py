@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+from attrs import define
 
 from gateway.protocols.lumberjack import wire
 from gateway.sdk.sender import Batch, Unexpected
@@ -31,27 +32,24 @@ class WrongAck(Unexpected):
     """The reader sent something that is not the acknowledgement that is due."""
 
 
+@define(eq=False, slots=False, kw_only=True)
 class Writer:
     """Sends events over one connection after the other.  See `sender.Writer`."""
 
-    def __init__(
-        self,
-        *,
-        v1: bool = False,
-        window: int = 2048,
-        pipelining: int = 2,
-        compression: int = 3,
-        slow_start: bool = True,
-    ) -> None:
-        """*window* is the most events in one, *pipelining* the most windows in flight;
-        *compression* is zlib's level, 0 for none.
-        """
-        self._version = _V1 if v1 else _V2
-        self._window = window
-        self._pipelining = pipelining
-        self._compression = compression
-        self._size = min(_SLOW_START, window) if slow_start else window
-        self._slow_start = slow_start
+    _v1: bool = False
+    _window: int = 2048
+    """The most events in one."""
+    _pipelining: int = 2
+    """The most windows in flight."""
+    _compression: int = 3
+    """Zlib's level, 0 for none."""
+    _slow_start: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        self._version = _V1 if self._v1 else _V2
+        self._size = self._window
+        if self._slow_start:
+            self._size = min(_SLOW_START, self._window)
         self._batches: deque[Batch] = deque()  # not acknowledged …
         self._next = 0  # … and the first of them that is not wholly sent
         self._flight: deque[tuple[Batch, int, int]] = deque()  # batch, events, last seq

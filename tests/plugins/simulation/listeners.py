@@ -354,8 +354,8 @@ class Listeners:
         if leaving := self._opened.leaving:
             yield f"{len(leaving)} listeners that were replaced"
         for listener in self.all.values():
-            if hosts := listener.admission._per_host._hosts:
-                yield f"{listener.name} counts {hosts}"
+            if hosts := listener.admission._per_host:
+                yield f"{listener.name} counts {dict(hosts)}"
         for way, names in self._certificates.items():
             if names[-1] != self._world.files.name:
                 yield f"{way.name} has certificate {names[-1]}"
