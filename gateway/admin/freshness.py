@@ -352,16 +352,13 @@ def _held(facts: Facts) -> Iterator[_Finding]:
             "itself."
         )
         yield _bad("journal", "GatewayHoldsBack", text)
-    if facts.bucket and (why := reasons.get("spool")):
+    if (facts.bucket or facts.hub is not None) and (why := reasons.get("spool")):
+        away, its = "hub", "GatewayHubAway"
+        if facts.bucket:
+            away, its = "bucket", "GatewayBucketAway"
         text = (
             f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
-            f"the bucket does: {advice('GatewayBucketAway')}."
-        )
-        yield _bad("spool", "GatewaySpoolFull", text)
-    if facts.hub is not None and (why := reasons.get("spool")):
-        text = (
-            f"Senders wait, because {why}; nothing is lost, and it goes on by itself when "
-            f"the hub does: {advice('GatewayHubAway')}."
+            f"the {away} does: {advice(its)}."
         )
         yield _bad("spool", "GatewaySpoolFull", text)
     if "spool" in reasons:

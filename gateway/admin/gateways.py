@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gateway.admin.freshness import Level
 from gateway.spoken import duration
 
 _TEXT_CHARACTERS = 400
@@ -33,7 +34,7 @@ class Row:
     incarnation: str = ""
     """Of a gateway: no other one has the same."""
     version: str = ""
-    level: Literal["good", "warning", "bad"] = "bad"
+    level: Level = "bad"
     sentence: str
     """Its own first sentence, or why there is none."""
     age_seconds: float | None = None
@@ -63,30 +64,38 @@ def silent(address: str, why: str, before: Row | None = None) -> Row:
     since = ""
     if before is not None and before.heard_seconds is not None:
         since = f"; it did {duration(before.heard_seconds)} ago"
+    known = Row(address=address, sentence="") if before is None else before
     return Row(
         address=address,
-        kind="unknown" if before is None else before.kind,
-        name="" if before is None else before.name,
-        version="" if before is None else before.version,
+        kind=known.kind,
+        name=known.name,
+        version=known.version,
         sentence=f"It does not answer ({why[:_TEXT_CHARACTERS]}){since}.",
-        heard_seconds=None if before is None else before.heard_seconds,
+        heard_seconds=known.heard_seconds,
     )
+
+
+def verdict(told: Mapping[str, Any]) -> tuple[str, Level]:
+    """What a gateway says of itself: the sentence, and how bad that is."""
+    level = (told.get("freshness") or {}).get("level")
+    sentence = told.get("sentence")
+    if not sentence:
+        why = told.get("not_ready_reason") or "it says nothing about itself"
+        sentence = f"The gateway is not ready: {why}."
+    return str(sentence), level if level in ("good", "warning") else "bad"
 
 
 def _gateway(address: str, told: Mapping[str, Any]) -> Row:
     fresh = told.get("freshness") or {}
-    level = str(fresh.get("level") or "bad")
-    sentence = told.get("sentence")
-    if not sentence:
-        sentence = f"The gateway is not ready: {told.get('not_ready_reason')}."
+    sentence, level = verdict(told)
     return Row(
         address=address,
         kind="gateway",
         name=str(told["node"])[:_NAME_CHARACTERS],
         incarnation=str((told.get("incarnation") or {}).get("id", "")),
         version=str(told.get("version", ""))[:_NAME_CHARACTERS],
-        level="good" if level == "good" else "warning" if level == "warning" else "bad",
-        sentence=str(sentence)[:_TEXT_CHARACTERS],
+        level=level,
+        sentence=sentence[:_TEXT_CHARACTERS],
         age_seconds=_number(fresh.get("age_seconds")),
         connections=sum(int(one["connections"]) for one in told["listeners"]),
         waiting_bytes=int(fresh.get("waiting_bytes", 0)),
@@ -99,7 +108,7 @@ def _job(address: str, told: Mapping[str, Any], now: float) -> Row:
     state, said = str(told["state"]), max(0.0, now - _finite(told["at"]))
     oldest = told.get("oldest_file") or {}
     age = max(0.0, now - _finite(oldest["at"])) if "at" in oldest else 0.0
-    level: Literal["good", "warning", "bad"] = "good"
+    level: Level = "good"
     if said > _JOB_SILENT_SECONDS and state in ("starting", "running"):
         level, sentence = "bad", f"Spark has been silent for {duration(said)}."
     elif state == "starting":

@@ -303,41 +303,26 @@ def _listeners(listeners: Iterable[ListenerStatus]) -> Iterator[Metric]:
 
 def _stores(status: Status) -> Iterator[Metric]:
     journal, spool, archive = status.journal, status.spool, status.archive
-    yield _gauge(
-        "gateway_journal_durable_lsn",
-        "The newest event that survives a power cut.",
-        journal.durable_lsn,
-    )
-    yield _gauge("gateway_journal_bytes", "Journal on disk.", journal.bytes)
-    yield _gauge(
-        "gateway_journal_full",
-        "1 while it takes no more and senders are held back.",
-        journal.why_full is not None,
-    )
-    yield _gauge(
-        "gateway_journal_oldest_wait_seconds",
-        "How long the oldest batch has waited to be acknowledged.",
-        journal.oldest_wait_seconds,
-    )
-    yield _gauge(
-        "gateway_spool_published_lsn",
-        "The newest event in a Parquet file.",
-        spool.published_lsn,
-    )
-    yield _gauge("gateway_spool_files", "Files waiting for Spark.", spool.files)
-    yield _gauge("gateway_spool_bytes", "Bytes waiting for Spark.", spool.bytes)
-    if spool.limit_bytes is not None:
-        yield _gauge(
-            "gateway_spool_limit_bytes",
-            "spool.max_bytes: where senders are held back.",
-            spool.limit_bytes,
-        )
-    yield _gauge(
-        "gateway_archive_files", "Files that Spark has committed.", archive.files
-    )
-    yield _gauge(
-        "gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes
-    )
+    for name, text, value in (
+        ("gateway_journal_durable_lsn", "The newest event that survives a power cut.",
+         journal.durable_lsn),
+        ("gateway_journal_bytes", "Journal on disk.", journal.bytes),
+        ("gateway_journal_full", "1 while it takes no more and senders are held back.",
+         journal.why_full is not None),
+        ("gateway_journal_oldest_wait_seconds",
+         "How long the oldest batch has waited to be acknowledged.",
+         journal.oldest_wait_seconds),
+        ("gateway_spool_published_lsn", "The newest event in a Parquet file.",
+         spool.published_lsn),
+        ("gateway_spool_files", "Files waiting for Spark.", spool.files),
+        ("gateway_spool_bytes", "Bytes waiting for Spark.", spool.bytes),
+        ("gateway_spool_limit_bytes", "spool.max_bytes: where senders are held back.",
+         spool.limit_bytes),
+        ("gateway_archive_files", "Files that Spark has committed.", archive.files),
+        ("gateway_archive_bytes", "Bytes that Spark has committed.", archive.bytes),
+    ):  # fmt: skip
+        if value is not None:
+            yield _gauge(name, text, value)
 
 
 def _freshness(status: Status) -> Iterator[Metric]:

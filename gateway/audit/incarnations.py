@@ -10,11 +10,11 @@ that was heard of it nobody knows, unless it was heard that this was all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import GREATEST
 from gateway.audit.ranges import Ranges
 from gateway.spoken import duration
@@ -184,7 +184,8 @@ class Lives:
 class Footers:
     """Who published which file: by the catalog's line, or the file's footer, read once."""
 
-    buckets: Sequence[BucketFiles] = ()
+    local: Callable[[SpoolFile], AbstractContextManager[SpoolFile]]
+    """The file, or a copy of it, on this machine."""
     _known: dict[Path, str] = field(default_factory=dict)
 
     def of(self, file: SpoolFile) -> str | None:
@@ -193,18 +194,10 @@ class Footers:
         Raises PermissionError, `BucketError`.
         """
         if file.path not in self._known:
-            bucket = next((one for one in self.buckets if one.has(file)), None)
             try:  # of one that is damaged others tell
-                if bucket is None:
-                    self.note(file, file.path)
-                else:
-                    with bucket.local(file) as there:
-                        self.note(file, there.path)
+                with self.local(file) as there:
+                    said = digests.said(digests.metadata_of(there.path), KEY)
             except FileNotFoundError:
                 return None
+            self._known[file.path] = said or ""
         return self._known[file.path]
-
-    def note(self, file: SpoolFile, path: Path) -> None:
-        """Read it in *path*."""
-        said = digests.said(digests.metadata_of(path), KEY)
-        self._known[file.path] = said or ""

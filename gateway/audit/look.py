@@ -66,7 +66,7 @@ class View:
         self.asked = Asked(gateways, self._spools.urls)
         self.words = Words(self._spools.buckets, node)
         self.ledgers = Ledgers(sites)
-        self._footers = Footers(self._spools.buckets)
+        self._footers = Footers(self._spools.local)
         self._elsewhere: list[Problem] = []
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
@@ -187,11 +187,8 @@ class View:
         entry = next((one for one in journal.published if one.name == name), None)
         if entry is not None and life and entry.incarnation not in ("", life):
             entry = None
-        bucket = self._spools.bucket_of(file)
         try:
-            with (
-                bucket.local(file) if bucket else contextlib.nullcontext(file)
-            ) as there:
+            with self._spools.local(file) as there:
                 self._runs[file] = runs_in(there, entry)
         except FileNotFoundError:
             # It was public when we listed it, and has gone to the tables since.
@@ -203,11 +200,7 @@ class View:
 
     def received(self, file: SpoolFile, lsn: int) -> int | None:
         """When an event of a file in spool, archive or bucket came, if it can be told."""
-        bucket = self._spools.bucket_of(file)
-        with (
-            contextlib.suppress(OSError),
-            bucket.local(file) if bucket else contextlib.nullcontext(file) as there,
-        ):
+        with contextlib.suppress(OSError), self._spools.local(file) as there:
             return received_at(there.path, file.node, "", lsn)
         return None
 

@@ -8,6 +8,7 @@ journal below the directory of its gateway, or by that gateway's word.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -329,9 +330,10 @@ class Spools:
         here = [spool_files(site.directories.spool) for site in self._sites]
         return joined(*here, *(bucket.list() for bucket in self.buckets))
 
-    def bucket_of(self, file: SpoolFile) -> BucketFiles | None:
-        """Whose it is."""
-        return next((one for one in self.buckets if one.has(file)), None)
+    def local(self, file: SpoolFile) -> AbstractContextManager[SpoolFile]:
+        """The same file, or a copy of it on this machine; see `BucketFiles`."""
+        bucket = next((one for one in self.buckets if one.has(file)), None)
+        return nullcontext(file) if bucket is None else bucket.local(file)
 
 
 class Lakes:

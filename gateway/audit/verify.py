@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,9 +36,7 @@ class Verified:
     problems: list[Problem] = field(default_factory=list)
 
 
-def verify(
-    paths: Iterable[Path], *, clock: Callable[[], float] = time.time
-) -> Verified:
+def verify(paths: Iterable[Path]) -> Verified:
     """Check files, and what of directories readers would see.
 
     Raises FileNotFoundError for a path that is not there, PermissionError.
@@ -49,7 +47,7 @@ def verify(
         path.stat()
         for one in _public(path):
             try:
-                done.events += _verify_one(one, spans, clock() + _CLOCK_SECONDS)
+                done.events += _verify_one(one, spans, time.time() + _CLOCK_SECONDS)
             except FileNotFoundError:
                 done.moved += 1
                 continue

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.text import Text
 
+from gateway.admin.gateways import verdict
 from gateway.cli._columns import table
-from gateway.cli.status import verdict
 from gateway.sdk.command import printable
 from gateway.spoken import duration, many, milliseconds, size
 
@@ -78,7 +78,7 @@ class View:
             return
         sentence, level = verdict(self.status)
         if not self.trouble:
-            yield Text(f" {printable(sentence)} ", style=_STYLE.get(level, "bold"))
+            yield Text(f" {printable(sentence)} ", style=_STYLE[level])
         yield Text("")
         yield self._way(self.status)
         yield Text("")

@@ -440,15 +440,10 @@ def _summary(
     report: Report, searched: Acknowledged | None, more: Iterable[Part]
 ) -> str:
     parts = []
+    lives = [(node, life) for node in report.nodes for life in node.lives]
     for what, found in (
-        (
-            "events missing",
-            [(node, life.holes) for node in report.nodes for life in node.lives],
-        ),
-        (
-            "events doubled",
-            [(node, life.doubles) for node in report.nodes for life in node.lives],
-        ),
+        ("events missing", [(node, life.holes) for node, life in lives]),
+        ("events doubled", [(node, life.doubles) for node, life in lives]),
     ):
         if count := sum(ranges.events for _, ranges in found):
             spans = [

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from gateway.admin.gateways import Row, row_of, silent
+from gateway.admin.gateways import Row, row_of, silent, verdict
 from gateway.cli import _admin
 from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, printable
@@ -130,25 +130,8 @@ def _asked(ports: Sequence[_admin.AdminPort]) -> list[Row]:
         for index, port in enumerate(ports)
     ]
     own, *others = rows  # which may be in the list of its peers, too
-    return [
-        own,
-        *(
-            one
-            for one in others
-            if not own.incarnation or one.incarnation != own.incarnation
-        ),
-    ]
-
-
-def verdict(status: Mapping[str, Any]) -> tuple[str, str]:
-    """The sentence, and `good`, `warning` or `bad`."""
-    fresh = status.get("freshness") or {}
-    level = str(fresh.get("level") or "bad")
-    sentence = status.get("sentence")
-    if not sentence:
-        why = status.get("not_ready_reason") or "it says nothing about itself"
-        sentence = f"The gateway is not ready: {why}."
-    return str(sentence), level
+    life = own.incarnation
+    return [own, *(one for one in others if not life or one.incarnation != life)]
 
 
 def lines(status: Mapping[str, Any]) -> Iterator[str]:
@@ -207,14 +190,8 @@ def _limit(spool: Mapping[str, Any]) -> str:
 
 def _listeners(status: Mapping[str, Any]) -> str:
     head = (
-        "listener",
-        "protocol",
-        "address",
-        "connections",
-        "events",
-        "bytes",
-        "rejected",
-    )
+        "listener", "protocol", "address", "connections", "events", "bytes", "rejected"
+    )  # fmt: skip
     return table(
         head,
         [

@@ -15,32 +15,13 @@ from gateway.sdk.section import Place, Section
 
 #: Columns that every table has; the audit and the readers rely on them.
 RESERVED = frozenset(
-    [
-        "node",
-        "lsn",
-        "received_at",
-        "event_time_source",
-        "listener",
-        "session",
-        "peer",
-        "principal",
-        "channel",
-        "kind",
-        "seq",
-        "content_type",
-        "attributes",
-        "flaw",
-        "payload",
-        "payload_bytes",
-        "body",
-        "body_variant",
-        "misfits",
-        "place",
-        "table",
-        "protocol",
-        "date",
-    ]
-)
+    (
+        "node", "lsn", "received_at", "event_time_source", "listener", "session", "peer",
+        "principal", "channel", "kind", "seq", "content_type", "attributes", "flaw",
+        "payload", "payload_bytes", "body", "body_variant", "misfits", "place", "table",
+        "protocol", "date",
+    )
+)  # fmt: skip
 
 #: Of what Python knows as ISO 8601 as much as Spark knows.
 _INSTANT = re.compile(

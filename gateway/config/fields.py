@@ -20,7 +20,14 @@ from pydantic import (
 )
 
 from gateway.config.bucket import SCHEME, BucketUrl, parse_bucket_url
-from gateway.sdk.fields import BELOW_DATA_DIR, ORIGIN, TEXT_SCHEMA, plain_path, text
+from gateway.sdk.fields import (
+    BELOW_DATA_DIR,
+    ORIGIN,
+    TEXT_SCHEMA,
+    matching,
+    plain_path,
+    text,
+)
 from gateway.sink import NAMES
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
@@ -58,21 +65,6 @@ def _port(url: str) -> bool:
         return url.startswith("unix:") or bool(urlsplit(url).port)
     except ValueError:
         return False
-
-
-def _node(value: object) -> str:
-    if _NODE.fullmatch(text(value)):
-        return text(value)
-    raise ValueError(
-        "must be at most 100 lower case letters, digits, dots and dashes "
-        f"(it is part of file names), not {value!r}"
-    )
-
-
-def _jvm_memory(value: object) -> str:
-    if _JVM_MEMORY.fullmatch(text(value)):
-        return text(value)
-    raise ValueError(f"must be like 512m or 2g, not {value!r}")
 
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -128,7 +120,7 @@ SpoolPlace = Annotated[
 ]
 HubUrl = Annotated[str, PlainValidator(_hub), TEXT_SCHEMA]
 WebServer = Annotated[str, PlainValidator(_web_server), TEXT_SCHEMA]
-JvmMemory = Annotated[str, PlainValidator(_jvm_memory), TEXT_SCHEMA]
+JvmMemory = Annotated[str, matching(_JVM_MEMORY, "be like 512m or 2g"), TEXT_SCHEMA]
 SinkName = Annotated[
     str,
     PlainValidator(_sink),
@@ -136,5 +128,13 @@ SinkName = Annotated[
         {"type": "string", "pattern": rf"^({'|'.join(NAMES)}|[\w.]+:[\w.]+)$|\$\{{"}
     ),
 ]
-NodeName = Annotated[str, PlainValidator(_node), TEXT_SCHEMA]
+NodeName = Annotated[
+    str,
+    matching(
+        _NODE,
+        "be at most 100 lower case letters, digits, dots and dashes (it is part of file"
+        " names)",
+    ),
+    TEXT_SCHEMA,
+]
 SparkValue = Annotated[str, PlainValidator(_spark_value), _SCALAR]

@@ -171,13 +171,13 @@ class _LineWriter:
         self._out.flush()
 
 
-def is_journal(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+def is_journal(out: TextIO) -> bool:
     """Whether systemd's journal reads *out*: it says which file it gave us (systemd.exec)."""
     try:
         stat = os.fstat(out.fileno())
     except (AttributeError, OSError, ValueError):  # it is no file of the kernel's
         return False
-    return environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
+    return os.environ.get("JOURNAL_STREAM") == f"{stat.st_dev}:{stat.st_ino}"
 
 
 # -- how it looks -------------------------------------------------------------

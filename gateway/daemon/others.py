@@ -26,7 +26,7 @@ from twisted.logger import Logger
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
 from gateway.admin.gateways import Row, row_of, silent
-from gateway.admin.status import Probe
+from gateway.admin.status import Probe, as_json
 from gateway.config.model import Admin
 from gateway.sdk.command import reason
 from gateway.sdk.http_client import Backend, Reply, Unreachable
@@ -125,24 +125,7 @@ class Others:
         return Answer(body, "application/json")
 
     def _own(self) -> Row:
-        status = self._probe()
-        fresh = status.freshness
-        told = {
-            "node": status.node,
-            "incarnation": {"id": status.incarnation.id},
-            "version": status.version,
-            "not_ready_reason": status.not_ready_reason,
-            "sentence": None if fresh is None else fresh.sentence,
-            "freshness": None
-            if fresh is None
-            else {
-                "level": fresh.level,
-                "age_seconds": fresh.age_seconds,
-                "waiting_bytes": fresh.waiting_bytes,
-                "room_seconds": fresh.room_seconds,
-            },
-            "listeners": [{"connections": one.connections} for one in status.listeners],
-        }
+        told = json.loads(as_json(self._probe()))
         return row_of("this gateway", told, self._wall())
 
     def _rows(self, now: float) -> list[Row]:

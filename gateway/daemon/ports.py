@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from gateway import config
@@ -22,11 +23,5 @@ def settings_of(listener: config.Listener, port: Port) -> config.Listener:
 def session_names(begun: float) -> Callable[[], str]:
     """Names for connections that this node has never given before."""
     prefix = f"{int(begun * 1_000_000):x}"  # those of a lobby begin in one millisecond
-    count = 0
-
-    def next_session() -> str:
-        nonlocal count
-        count += 1
-        return f"{prefix}-{count}"
-
-    return next_session
+    numbers = count(1)
+    return lambda: f"{prefix}-{next(numbers)}"

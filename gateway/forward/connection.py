@@ -154,7 +154,8 @@ class Inquiry:
                 assert self._stream is not None
                 self._stream.send(encode(self._life))
             case Word():
-                """It is there, and may have no room: its position comes all the same."""
+                # It is there, and may have no room: its position comes all the same.
+                pass
             case _:
                 self.end()
                 if isinstance(answer, Position):

@@ -54,7 +54,7 @@ ORIGIN = re.compile(WEB, re.ASCII)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
 _HOST_AND_PORT = re.compile(rf"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]){_PORT}")
 _ADMIN_PORT = re.compile(rf"{WEB}/?|unix:/[!-9;-~]+")
-_URL_PATH = re.compile(r"/[!-~]*", re.ASCII)
+_URL_PATH = re.compile(r"/[!->@-~]*", re.ASCII)  # no query
 
 
 class Filled(str):
@@ -81,6 +81,17 @@ def text(value: object) -> str:
     if not value or "\0" in value:
         raise ValueError(f"must be text of at least one character, not {value!r}")
     return str(value)
+
+
+def matching(pattern: re.Pattern[str], must: str) -> PlainValidator:
+    """Of text: it is like that, or ValueError says what it *must* be."""
+
+    def checked(value: object) -> str:
+        if pattern.fullmatch(text(value)):
+            return text(value)
+        raise ValueError(f"must {must}, not {value!r}")
+
+    return PlainValidator(checked)
 
 
 def _secret(value: object) -> SecretStr:
@@ -143,26 +154,6 @@ def _network(value: object) -> str:
         raise ValueError(
             f"must be a network such as 10.0.0.0/8 or fd00::/8, not {value!r}"
         ) from None
-
-
-def _origin(value: object) -> str:
-    if ORIGIN.fullmatch(text(value)):
-        return text(value)
-    raise ValueError(f"must be like https://app.example.org, not {value!r}")
-
-
-def _url_path(value: object) -> str:
-    if _URL_PATH.fullmatch(text(value)) and "?" not in text(value):
-        return text(value)
-    raise ValueError(f"must start with / and have no query, not {value!r}")
-
-
-def _name(value: object) -> str:
-    if _NAME.fullmatch(text(value)):
-        return text(value)
-    raise ValueError(
-        f"must be at most 100 letters, digits, dots, dashes and _, not {value!r}"
-    )
 
 
 def _definition(value: object, info: ValidationInfo) -> object:
@@ -244,6 +235,14 @@ Listen = Annotated[
     ),
 ]
 Network = Annotated[str, PlainValidator(_network), TEXT_SCHEMA]
-WebOrigin = Annotated[str, PlainValidator(_origin), TEXT_SCHEMA]
-UrlPath = Annotated[str, PlainValidator(_url_path), TEXT_SCHEMA]
-Name = Annotated[str, PlainValidator(_name), TEXT_SCHEMA]
+WebOrigin = Annotated[
+    str, matching(ORIGIN, "be like https://app.example.org"), TEXT_SCHEMA
+]
+UrlPath = Annotated[
+    str, matching(_URL_PATH, "start with / and have no query"), TEXT_SCHEMA
+]
+Name = Annotated[
+    str,
+    matching(_NAME, "be at most 100 letters, digits, dots, dashes and _"),
+    TEXT_SCHEMA,
+]
