@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
-import shutil
+import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from _report import Broken
 
 from gateway_testkit import daemon
+from gateway_testkit.daemon import listener
 
 __all__ = [
-    "Consumer", "Gateway", "Memory", "Phased", "Usage", "certificate", "cpu_of", "load",
-    "spawn",
+    "Consumer", "Gateway", "Memory", "Phased", "Usage", "cpu_of", "end", "listener",
+    "load", "most_files", "spawn", "usage",
 ]  # fmt: skip
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def environment() -> dict[str, str]:
-    """Ours, with the source tree importable and its Twisted plugin found.
-
-    Whoever starts it again has its modules compiled.
-    """
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    found = {**os.environ, "PYTHONPATH": path}
+    """Whoever starts it again has its modules compiled."""
+    found = daemon.environment()
     found.pop("PYTHONDONTWRITEBYTECODE", None)
     return found
 
@@ -46,6 +43,30 @@ def spawn(command: list[str], log: Path, **more: str) -> subprocess.Popen[bytes]
     *more* is in its environment, too.
     """
     return daemon.spawn(command, log, {**environment(), **more}, session=True)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then patience, then SIGKILL to all of its session."""
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        process.wait(60)
+    except subprocess.TimeoutExpired:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to all of its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def most_files() -> int:
+    """As many open files as the system lets us have; how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 @dataclass
@@ -72,8 +93,7 @@ class Usage:
         return (self.cpu - before.cpu) / seconds, busiest / seconds
 
 
-@dataclass
-class Gateway:
+class Gateway(daemon.Daemon):
     """Starts, watches and stops one daemon.
 
     *settings* are merged over a configuration with one Lumberjack listener named
@@ -83,55 +103,57 @@ class Gateway:
     Without *kernel* it leaves `gateway-native` out, where that is installed.
     """
 
-    home: Path
-    settings: dict[str, Any] = field(default_factory=dict)
-    stall: Path | None = None
-    stall_calls: str = "fdatasync,fsync"
-    syncs: Path | None = None
-    viewed: Path | None = None
-    kernel: bool = True
-    process: subprocess.Popen[bytes] | None = None
-
-    def __post_init__(self) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
-        self.data = self.home / "data"
-        self.config = self.home / "gateway.yaml"
-        self.log = self.home / "gateway.log"
-        self.admin_port = _free_port()
-        self.configure()
-
-    def configure(self) -> None:
-        """Write the configuration.  JSON is YAML."""
-        plain: dict[str, Any] = {
+    def __init__(
+        self,
+        home: Path,
+        settings: dict[str, Any] | None = None,
+        *,
+        stall: Path | None = None,
+        stall_calls: str = "fdatasync,fsync",
+        syncs: Path | None = None,
+        viewed: Path | None = None,
+        kernel: bool = True,
+    ) -> None:
+        given = settings or {}
+        plain = {
             "node": "bench",
-            "data_dir": str(self.data),
-            "listeners": [
-                {
-                    "name": "beats",
-                    "protocol": "lumberjack",
-                    "listen": "tcp:127.0.0.1:0",
-                }
-            ],
-            "admin": {
-                "listen": f"tcp:127.0.0.1:{self.admin_port}",
-                "trust_loopback": True,
-            },
+            "listeners": [listener("beats", "lumberjack")],
+            **given,
+            "spool": {"roll_interval": "1s", **given.get("spool", {})},
         }
-        self.config.write_text(json.dumps(_merged(plain, self.settings), indent=2))
+        super().__init__(home, plain)
+        self._more = {} if kernel else {"GATEWAY_NATIVE": "no"}
+        self._run = ["-c", "from twisted.scripts.twistd import run; run()"]
+        if stall is not None:
+            self._run = [str(HERE / "_stalled.py"), str(stall), stall_calls]
+        elif syncs is not None:
+            self._run = [str(HERE / "_timed.py"), str(syncs)]
+        elif viewed is not None:
+            self._run = [str(HERE / "_viewed.py"), str(viewed)]
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def admin_port(self) -> int:
+        return int(self.admin.rpartition(":")[2])
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, *self._run, *super().command[1:]]
+
+    def launch(self) -> None:
+        self.data.mkdir(exist_ok=True)
+        self.process = spawn(self.command, self._log, **self._more)
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def start(self, timeout: float = 60.0) -> float:
         """Run it until `/readyz` says 200; returns the seconds that took."""
-        self.data.mkdir(exist_ok=True)
         begin = time.monotonic()
-        more = {} if self.kernel else {"GATEWAY_NATIVE": "no"}
-        self.process = spawn(self._command(), self.log, **more)
+        self.launch()
         try:
             self._wait_ready(begin + timeout)
         except BaseException:
@@ -141,88 +163,41 @@ class Gateway:
 
     def _wait_ready(self, end: float) -> None:
         assert self.process is not None
-        while not self.ready():
-            if self.process.poll() is not None:
-                raise Broken(
-                    f"the gateway ended: {self.process.returncode}{self._tail()}"
-                )
+        while self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                self.get("/readyz")
+                return
             if time.monotonic() > end:
                 raise Broken(f"the gateway is not ready{self._tail()}")
             time.sleep(0.01)
-
-    def _command(self) -> list[str]:
-        arguments = ["-n", "--pidfile=", "gateway", "--config", str(self.config)]
-        if self.stall is not None:
-            stalled = str(Path(__file__).with_name("_stalled.py"))
-            where = [stalled, str(self.stall), self.stall_calls]
-            return [sys.executable, *where, *arguments]
-        if self.syncs is not None:
-            timed = str(Path(__file__).with_name("_timed.py"))
-            return [sys.executable, timed, str(self.syncs), *arguments]
-        if self.viewed is not None:
-            viewed = str(Path(__file__).with_name("_viewed.py"))
-            return [sys.executable, viewed, str(self.viewed), *arguments]
-        run = "from twisted.scripts.twistd import run; run()"
-        return [sys.executable, "-c", run, *arguments]
+        raise Broken(f"the gateway ended: {self.process.returncode}{self._tail()}")
 
     def _tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-30:]
-        return "\n  " + "\n  ".join(lines)
+        return "\n  " + "\n  ".join(self.log.splitlines()[-30:])
 
     def stop(self) -> None:
-        """SIGTERM, then patience, then SIGKILL."""
-        if self.process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self.process = None
-
-    def kill(self) -> None:
-        """SIGKILL to it and its workers."""
+        """See `end`."""
         if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+            end(self.process)
             self.process = None
 
-    def ready(self) -> bool:
-        try:
-            return self._get("/readyz")[0] == 200
-        except OSError:
-            return False
+    def kill(self) -> None:
+        """With its workers."""
+        if self.process is not None:
+            kill(self.process)
+            self.process = None
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self._page("/api/status"))
-        return found
-
-    def _page(self, path: str) -> bytes:
-        code, body = self._get(path)
-        if code != 200:
-            raise Broken(f"{path}: {code} {body[:200]!r}")
-        return body
-
-    def _get(self, path: str) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.admin_port, timeout=5)
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read()
-        except http.client.HTTPException as why:
-            raise OSError(str(why)) from why
-        finally:
-            connection.close()
+    def get(self, path: str) -> bytes:
+        """Nobody waits long for a daemon that hangs."""
+        url = f"http://{self.admin}{path}"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found: bytes = answer.read()
+            return found
 
     def address(self, listener: str = "beats") -> str:
         """HOST:PORT as bound."""
-        for entry in self.status()["listeners"]:
-            if entry["name"] == listener:
-                port = int(str(entry["address"]).rpartition(":")[2])
-                return f"127.0.0.1:{port}"
-        raise Broken(f"no listener named {listener}")
+        _, port = super().address(listener)
+        return f"127.0.0.1:{port}"
 
     def groups(self) -> tuple[float, float]:
         """Commit groups so far, and their bytes."""
@@ -231,7 +206,7 @@ class Gateway:
 
     def metric(self, name: str) -> float:
         """One that has no labels."""
-        lines = self._page("/metrics").decode().splitlines()
+        lines = self.get("/metrics").decode().splitlines()
         return float(dict(line.rsplit(" ", 1) for line in lines)[name])
 
     def lsns(self) -> tuple[int, int]:
@@ -354,7 +329,11 @@ class Consumer(threading.Thread):
                 self.bytes += path.stat().st_size
                 path.rename(self.archive / path.name)
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._end.set()
         self.join()
 
@@ -399,33 +378,3 @@ class load(Phased):  # noqa: N801 - reads as a verb where it is used
                 words += ["--" + name.replace("_", "-"), str(value)]
         script = str(Path(__file__).with_name(script))
         super().__init__(sys.executable, script, reader, *words)
-
-
-def certificate(home: Path) -> tuple[Path, Path]:
-    """A fresh self-signed ECDSA certificate for localhost, and its key."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        raise Broken("the TLS case needs the openssl command")
-    cert, key = home / "cert.pem", home / "key.pem"
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-keyout", str(key), "-out", str(cert)]
-    command = [openssl, *words.split(), *names, *files]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = _merged(merged[key], value)
-        else:
-            merged[key] = value
-    return merged

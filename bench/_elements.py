@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import argparse
 import base64
-import json
 import random
-import resource
 import select
 import socket
 import sys
 import time
 from collections.abc import Iterator
+
+from _load import Lost, say
 
 from rsio_check.wire import varint
 
@@ -36,10 +36,6 @@ _DRAIN_SECONDS = 60.0
 _SLOW_BYTES = 4096
 _SLOW_EVERY = 0.25
 _FOREVER = (1 << 63) - 1
-
-
-class Lost(Exception):
-    """The gateway did not do what is measured."""
 
 
 def string(text: str) -> bytes:
@@ -235,15 +231,6 @@ def connect(address: str) -> socket.socket:
     return sock
 
 
-def cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def say(phase: str, **figures: object) -> None:
-    print(json.dumps({"phase": phase, **figures}), flush=True)
-
-
 class Publish:
     """All publishing connections, and the one loop that serves them."""
 
@@ -267,13 +254,13 @@ class Publish:
         say("ready")
         self.begin = time.monotonic()
         self.until(self.begin + options.warm_up)
-        first, start, used = self.acked, time.monotonic(), cpu()
+        first, start, used = self.acked, time.monotonic(), time.process_time()
         say("measuring", acked_events=first)
         self.until(start + options.seconds)
         events, seconds, used = (
             self.acked - first,
             time.monotonic() - start,
-            cpu() - used,
+            time.process_time() - used,
         )
         say(
             "measured",
@@ -338,7 +325,11 @@ def subscribe(options: argparse.Namespace) -> None:
                 peers[fd].read()
 
     until(time.monotonic() + options.warm_up)
-    before, start, used = [p.elements for p in peers.values()], time.monotonic(), cpu()
+    before, start, used = (
+        [p.elements for p in peers.values()],
+        time.monotonic(),
+        time.process_time(),
+    )
     say("measuring")
     until(start + options.seconds)
     seconds = time.monotonic() - start
@@ -350,7 +341,7 @@ def subscribe(options: argparse.Namespace) -> None:
         "measured",
         slow=each[: options.slow],
         others=each[options.slow :],
-        generator_cpu_cores=(cpu() - used) / seconds,
+        generator_cpu_cores=(time.process_time() - used) / seconds,
     )
 
 

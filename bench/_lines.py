@@ -49,8 +49,8 @@ class Field:
     scale: float = 1.0
 
 
-def more(name: str, scale: float = 1.0) -> Field:
-    return Field(name, 1, scale)
+def more(name: str) -> Field:
+    return Field(name, 1)
 
 
 def less(name: str, scale: float = 1.0) -> Field:

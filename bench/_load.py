@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import select
 import socket
 import ssl
@@ -85,11 +84,11 @@ class Tally:
 
     @classmethod
     def begin(cls) -> Tally:
-        return cls(time.monotonic(), _cpu())
+        return cls(time.monotonic(), time.process_time())
 
     def figures(self) -> dict[str, Any]:
         seconds = time.monotonic() - self.started
-        cpu = _cpu() - self.cpu
+        cpu = time.process_time() - self.cpu
         return {
             "seconds": seconds,
             "events": self.events,
@@ -303,11 +302,6 @@ class Pace:
             found.append((self.number, due))
             self.number += 1
         return found
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _spread(seconds: list[float]) -> dict[str, float] | None:

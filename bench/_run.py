@@ -44,6 +44,8 @@ class Run:
     stolen: float
     grows: float = 0.0
     """Bytes a second by which journal and spool grew in the interval."""
+    behind: float = 0.0
+    """Seconds at the end until all was in Parquet."""
     group_bytes: int = 0
     """Of a commit group in the interval, on average; 0: nobody knows."""
 
@@ -115,11 +117,13 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
     Published files are taken away meanwhile.  Raises `Broken` if the journal does not
     have what was acknowledged.
     """
-    consumer, memory = Consumer(gateway), Memory(gateway)
-    consumer.start()
+    memory = Memory(gateway)
     memory.start()
     begin = gateway.usage()
-    with load(gateway.address(listener), **options) as running:
+    with (
+        Consumer(gateway),
+        load(gateway.address(listener), **options) as running,
+    ):
         running.until("measuring")
         before, machine_before = gateway.usage(), processor_seconds()
         published_before, waiting = gateway.lsns()[1], gateway.waiting_bytes()
@@ -130,14 +134,14 @@ def through(gateway: Gateway, listener: str, **options: Any) -> Run:
         groups, size = gateway.groups()
         grown = gateway.waiting_bytes() - waiting
         total = running.until("drained")["acked_events"]
-    gateway.wait_published()
-    whole = gateway.usage()
-    consumer.stop()
+        behind = gateway.wait_published()
+        whole = gateway.usage()
     peak = memory.stop()
     durable = gateway.lsns()[0]
     if durable != total:
         raise Broken(f"acknowledged {total} events, the journal has {durable}")
     run = between(measured, before, after, machine_before, machine_after)
+    run.behind = behind
     run.whole_us = (whole.cpu - begin.cpu) / total * 1e6
     run.published_share = published / measured["events"]
     run.rss_peak = peak

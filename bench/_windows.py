@@ -32,8 +32,6 @@ class Windows:
     """One `2W` and its events, as Filebeat writes them in one go."""
     payload_bytes: int
     """Mean size of an event's JSON."""
-    wire_bytes: float
-    """Mean bytes on the wire per event, before TLS."""
 
 
 def build(
@@ -52,8 +50,7 @@ def build(
         bodies = shippers.window(kind, number, events)
         payload += sum(map(len, bodies))
         frames.append(_window(bodies, level))
-    wire = sum(map(len, frames)) / (count * events)
-    return Windows(events, frames, round(payload / (count * events)), wire)
+    return Windows(events, frames, round(payload / (count * events)))
 
 
 def _window(bodies: list[bytes], level: int) -> bytes:

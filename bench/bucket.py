@@ -25,11 +25,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,13 +34,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from _daemon import Gateway, Memory, load, usage
+from _daemon import Gateway, Memory, kill, load, usage
 from _machine import floors, machine, processor_seconds
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
 from _run import Run, between
 from _slow import DOLLARS, SlowServer, kinds, slow
 
-from gateway_testkit.daemon import free_port
+from gateway_testkit.daemon import free_port, spawn
 from gateway_testkit.seaweed import NoSeaweed, Seaweed
 
 _BUCKET = "gateway"
@@ -65,11 +62,8 @@ class Puts:
 
     @classmethod
     def of(cls, gateway: Gateway) -> Puts:
-        address = f"http://127.0.0.1:{gateway.admin_port}/metrics"
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            text = answer.read().decode()
         plain, below = {}, {}
-        for line in text.splitlines():
+        for line in gateway.get("/metrics").decode().splitlines():
             if match := _METRIC.match(line):
                 if match[2]:
                     below[float(match[2])] = float(match[3])
@@ -110,15 +104,7 @@ def server(home: Path) -> Iterator[tuple[Seaweed, int]]:
     except NoSeaweed as why:
         raise Lacking(str(why)) from None
     log = home / "s3.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            made.command,
-            stdout=output,
-            stderr=output,
-            cwd=storage,
-            env={**os.environ, **made.environment},
-            start_new_session=True,
-        )
+    process = spawn(made.command, log, {**os.environ, **made.environment}, session=True)
     try:
         end = time.monotonic() + 120
         while not made.takes_objects():
@@ -127,9 +113,7 @@ def server(home: Path) -> Iterator[tuple[Seaweed, int]]:
             time.sleep(0.2)
         yield made, process.pid
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        kill(process)
 
 
 @dataclass(frozen=True)

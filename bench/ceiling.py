@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _daemon import certificate, load, usage
+from _daemon import load, usage
 from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
+
+from gateway_testkit.certificates import Authority
 
 _CASES = {
     "top": {"events": 2048, "connections": 4},
@@ -28,9 +30,9 @@ def bench() -> int:
     options = parser.parse_args()
     with workplace(options) as home:
         report = Report("the load generator's own ceiling", machine(home))
-        cert, key = certificate(home)
+        pair = Authority(home).issue("localhost")
         both = home / "both.pem"
-        both.write_text(cert.read_text() + key.read_text())
+        both.write_text("".join(each.read_text() for each in pair))
         for name, case in _CASES.items():
             _case(report, name, case, both, options.seconds)
     report.notes.append("reader: skips payloads, inflates and stores nothing")

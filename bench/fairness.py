@@ -29,7 +29,7 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-from _daemon import Consumer, Gateway
+from _daemon import Consumer, Gateway, listener
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import build
@@ -63,7 +63,7 @@ def listeners() -> tuple[dict[str, Any], dict[int, str]]:
         name = name or f"{attack.protocol}-{len(found)}"
         found[name] = wanted
         attacked[number] = name + attack.port
-    honest = {"name": "honest", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
+    honest = listener("honest", "lumberjack")
     named = [{"name": name, **one} for name, one in found.items()]
     return {"listeners": [honest, *named]}, attacked
 
@@ -166,9 +166,8 @@ def _flood(sock: socket.socket, data: bytes, stop: Event) -> None:
 class Disk:
     """What the gateway's syncs took, from the file that they are written down in."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        assert gateway.syncs is not None
-        self._file = gateway.syncs.open()
+    def __init__(self, syncs: Path) -> None:
+        self._file = syncs.open()
         self._begun = 0.0
 
     def begin(self) -> None:
@@ -228,10 +227,11 @@ def bench() -> int:
         ]
         settings, attacked = listeners()
         syncs = home / "syncs"
-        with Gateway(home / "gateway", settings, syncs=syncs) as gateway:
-            disk = Disk(gateway)
-            consumer = Consumer(gateway)
-            consumer.start()
+        with (
+            Gateway(home / "gateway", settings, syncs=syncs) as gateway,
+            Consumer(gateway),
+        ):
+            disk = Disk(syncs)
             honest = Honest(gateway.address("honest"))
             honest.work(1.0)
             alone = _measured(honest, disk, max(5.0, options.seconds))
@@ -245,7 +245,6 @@ def bench() -> int:
                 if _by_the_disk(runs[0], alone):
                     runs += [beside() for _ in range(_MORE)]
                 _add(report, ATTACKS[which], alone, runs)
-            consumer.stop()
         return report.finish(as_json=options.json)
 
 

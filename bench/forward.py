@@ -21,7 +21,6 @@ import contextlib
 import hashlib
 import os
 import random
-import resource
 import statistics
 import sys
 import time
@@ -31,9 +30,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _daemon import Consumer, Gateway, Memory, load
+from _daemon import Consumer, Gateway, Memory, listener, load, most_files
 from _machine import floors, machine
 from _report import Broken, Claim, Report, arguments, main, workplace
+from _run import chosen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "plugins"))
 
@@ -61,18 +61,13 @@ _SMALL, _LARGE = 10, 20_000
 """Events in a file."""
 _PATIENCE = 300.0
 """Seconds in which a hub takes a file: one that has no room would have us wait for ever."""
-_CASES = ("line", "edge", "fleet")
 
 
 def hub(home: Path) -> Gateway:
     """Without tokens: edges are told apart by their address."""
-    listener = {
-        "name": "beats",
-        "protocol": "forward",
-        "listen": "tcp:127.0.0.1:0",
-        "limits": {"connections_per_peer": 20_000},
-    }
-    return Gateway(home, {"node": "hub", "listeners": [listener]})
+    limits = {"connections_per_peer": 20_000}
+    made = listener("beats", "forward", limits=limits)
+    return Gateway(home, {"node": "hub", "listeners": [made]})
 
 
 def edge(home: Path, to: str) -> Gateway:
@@ -87,9 +82,13 @@ def edge(home: Path, to: str) -> Gateway:
 
 
 def line(report: Report, home: Path, options: argparse.Namespace) -> None:
-    with hub(home / "hub") as there, edge(home / "edge", there.address()) as here:
-        consumer, memory = Consumer(there), [Memory(here), Memory(there)]
-        for each in (consumer, *memory):
+    with (
+        hub(home / "hub") as there,
+        edge(home / "edge", there.address()) as here,
+        Consumer(there),
+    ):
+        memory = [Memory(here), Memory(there)]
+        for each in memory:
             each.start()
         begin = here.usage().cpu, there.usage().cpu
         with load(here.address(), warm_up=5, seconds=options.seconds) as running:
@@ -102,7 +101,6 @@ def line(report: Report, home: Path, options: argparse.Namespace) -> None:
         _wait(there, events)
         cpu = here.usage().cpu - begin[0], there.usage().cpu - begin[1]
         [sent], [carried] = _bytes(here), _bytes(there)
-        consumer.stop()
         peaks = [each.stop() for each in memory]
     report.add("line: events/s acknowledged", measured["events_per_second"])
     report.add("line: events/s that came all the way", arrived / seconds)
@@ -138,9 +136,8 @@ def _wait(there: Gateway, events: int, seconds: float = 600.0) -> None:
 
 def footprint(report: Report, home: Path, options: argparse.Namespace) -> None:
     core = min(os.sched_getaffinity(0))
-    with _no_spark(home), hub(home / "hub") as there:
-        consumer, all_cores = Consumer(there), os.sched_getaffinity(0)
-        consumer.start()
+    all_cores = os.sched_getaffinity(0)
+    with _no_spark(home), hub(home / "hub") as there, Consumer(there):
         os.sched_setaffinity(0, {core})
         try:
             here = edge(home / "edge", there.address())
@@ -171,7 +168,6 @@ def footprint(report: Report, home: Path, options: argparse.Namespace) -> None:
             peak = memory.stop()
         finally:
             here.stop()
-        consumer.stop()
     name = f"edge: {options.rate:.0f} events/s"
     report.add(f"{name}, as sent", measured["events_per_second"])
     report.add(f"{name}, CPU", busy * 100, "% of a core")
@@ -292,13 +288,9 @@ def _text(lsn: int) -> bytes:
 
 
 def fleet(report: Report, home: Path, options: argparse.Namespace) -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with hub(home / "hub") as there:
-        consumer = Consumer(there)
-        consumer.start()
+    most_files()
+    with hub(home / "hub") as there, Consumer(there):
         asyncio.run(_fleet(report, there, options))
-        consumer.stop()
 
 
 async def _fleet(report: Report, there: Gateway, options: argparse.Namespace) -> None:
@@ -367,6 +359,9 @@ async def _all(one: Edge) -> None:
         await one.send()
 
 
+_CASES: dict[str, Any] = {"line": line, "edge": footprint, "fleet": fleet}
+
+
 def bench() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--case", default=",".join(_CASES))
@@ -378,18 +373,14 @@ def bench() -> int:
     parser.add_argument("--pause", type=float, default=10.0, help="between two of them")
     parser.add_argument("--large", type=int, default=100, help="files of the backlog")
     options = parser.parse_args()
-    cases: dict[str, Any] = {"line": line, "edge": footprint, "fleet": fleet}
-    wanted = options.case.split(",")
-    if unknown := set(wanted) - cases.keys():
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    wanted = chosen(parser, options, _CASES)
     with workplace(options) as home:
         report = Report(
             "forward", machine(home), floors() if "line" in wanted else None
         )
-        for case in _CASES:
-            if case in wanted:
-                (home / case).mkdir()
-                cases[case](report, home / case, options)
+        for case in wanted:
+            (home / case).mkdir()
+            _CASES[case](report, home / case, options)
     return report.finish(as_json=options.json)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import resource
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from _daemon import Gateway, usage
+from _daemon import Gateway, listener, most_files, usage
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import build
@@ -89,13 +88,8 @@ def bare(count: int) -> float:
 def measure(home: Path, options: argparse.Namespace) -> dict[str, float]:
     count = options.connections
     limits = {"connections": count + 100, "connections_per_peer": count + 100}
-    listener = {
-        "name": "beats",
-        "protocol": "lumberjack",
-        "listen": "tcp:127.0.0.1:0",
-        "limits": {**limits, "idle": "1h"},
-    }
-    with Gateway(home, {"listeners": [listener]}) as gateway:
+    made = listener("beats", "lumberjack", limits={**limits, "idle": "1h"})
+    with Gateway(home, {"listeners": [made]}) as gateway:
         address = gateway.address()
         for sock in connect(address, 50):  # whatever the first ones import
             speak([sock])
@@ -105,7 +99,7 @@ def measure(home: Path, options: argparse.Namespace) -> dict[str, float]:
         before = gateway.usage().rss
         socks = connect(address, count)
         time.sleep(_SETTLE_SECONDS)
-        seen = next(e for e in gateway.status()["listeners"] if e["name"] == "beats")
+        seen = gateway.listener("beats")
         if seen["connections"] < count:
             raise Broken(
                 f"the gateway has {seen['connections']} of {count} connections"
@@ -133,13 +127,12 @@ def bench() -> int:
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--serve-bare", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most = most_files()
     if options.serve_bare:
         serve_bare()
         return 0
-    if hard < options.connections + 500:
-        parser.error(f"{options.connections} connections, but at most {hard} files")
+    if most < options.connections + 500:
+        parser.error(f"{options.connections} connections, but at most {most} files")
     with workplace(options) as home:
         report = Report("idle connections", machine(home))
         floor = bare(options.connections)

@@ -53,11 +53,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _daemon import Gateway, Usage, certificate, load, usage
+from _daemon import Gateway, Usage, listener, load, usage
 from _go_lumber import GoLumber, built
 from _machine import floors, machine, processor_seconds
 from _report import Claim, Lacking, Report, arguments, main, workplace
 from _run import Run, add_lasting, beside_sync, between, chosen, through
+
+from gateway_testkit.certificates import Authority
 
 _LARGE = {"events": 2048, "connections": 4, "windows": 256}
 _SMALL = {"events": 50, "connections": 100, "windows": 4096}
@@ -95,21 +97,19 @@ PEERS = {"go-lumber": Case(_LARGE), "go-lumber-documents": Case(_DOCUMENTS)}
 def ours(home: Path, name: str, options: argparse.Namespace, rate: float) -> Run:
     """Run a case through a fresh gateway."""
     case = CASES[name]
-    listener: dict[str, Any] = {
-        "name": "beats",
-        "protocol": "lumberjack",
-        "listen": "tcp:127.0.0.1:0",
-    }
+    made = listener("beats", "lumberjack")
     place = home / name
     place.mkdir()
     ca = None
     if case.tls:
-        ca, key = certificate(place)
-        listener["tls"] = {"certificate": str(ca), "private_key": str(key)}
+        authority = Authority(place)
+        certificate, key = map(str, authority.issue("localhost"))
+        made["tls"] = {"certificate": certificate, "private_key": key}
+        ca = authority.ca
     spool = {"retention": "10s", "publishers": options.publishers}
     if case.lasting:
         spool["max_bytes"] = options.backlog
-    settings = {"listeners": [listener], "spool": spool}
+    settings = {"listeners": [made], "spool": spool}
     with Gateway(place, settings, kernel=case.kernel) as gateway:
         return through(
             gateway,

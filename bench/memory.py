@@ -26,14 +26,13 @@ _MEMORY_BYTES = 256 * _MIB
 
 
 def full(report: Report, home: Path, options: argparse.Namespace) -> None:
-    with Gateway(home, {"spool": {"retention": "10s"}}) as gateway:
-        consumer, memory = Consumer(gateway), Memory(gateway)
-        consumer.start()
+    settings = {"spool": {"retention": "10s"}}
+    with Gateway(home, settings) as gateway, Consumer(gateway) as consumer:
+        memory = Memory(gateway)
         memory.start()
         with load(gateway.address(), warm_up=2, seconds=options.seconds) as running:
             measured = running.until("measured")
             running.until("drained")
-        consumer.stop()
         peak = memory.stop()
     third = max(1, len(memory.samples) // 3)
     report.add("full: seconds", measured["seconds"])

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _daemon import Consumer, Gateway, load
+from _daemon import Consumer, Gateway, listener, load
 from _machine import machine
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _run import chosen
@@ -94,31 +94,27 @@ class Viewer:
 def measure(report: Report, case: str, home: Path, seconds: float) -> None:
     """One case, in a gateway of its own."""
     spent = home / case / "spent"
-    connections = CASES[case]["connections"] + 10
-    listener = {
-        "name": "beats",
-        "protocol": "lumberjack",
-        "listen": "tcp:127.0.0.1:0",
-        "limits": {"connections": connections, "connections_per_peer": connections},
-    }
-    settings = {"listeners": [listener], "spool": {"retention": "10s"}}
-    with Gateway(home / case, settings, viewed=spent) as gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
-        with load(gateway.address(), seconds=seconds, **CASES[case]) as running:
-            viewers = [
-                Viewer(gateway.admin_port, open_list=number % 2 == 0)
-                for number in range(_VIEWERS)
-            ]
-            running.until("measuring")
-            before, begun = float(spent.read_text()), time.monotonic()
-            measured = running.until("measured")
-            cost = float(spent.read_text()) - before
-            took = time.monotonic() - begun
-            for each in viewers:
-                each.stop()
-            running.until("drained")
-        consumer.stop()
+    most = CASES[case]["connections"] + 10
+    limits = {"connections": most, "connections_per_peer": most}
+    made = listener("beats", "lumberjack", limits=limits)
+    settings = {"listeners": [made], "spool": {"retention": "10s"}}
+    with (
+        Gateway(home / case, settings, viewed=spent) as gateway,
+        Consumer(gateway),
+        load(gateway.address(), seconds=seconds, **CASES[case]) as running,
+    ):
+        viewers = [
+            Viewer(gateway.admin_port, open_list=number % 2 == 0)
+            for number in range(_VIEWERS)
+        ]
+        running.until("measuring")
+        before, begun = float(spent.read_text()), time.monotonic()
+        measured = running.until("measured")
+        cost = float(spent.read_text()) - before
+        took = time.monotonic() - begun
+        for each in viewers:
+            each.stop()
+        running.until("drained")
     for each in viewers:
         if each.trouble or not (each.states and each.lists):
             raise Broken(f"a viewer saw {each.states} states, and then {each.trouble}")

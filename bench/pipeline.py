@@ -19,9 +19,6 @@ import argparse
 import contextlib
 import functools
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.parse
@@ -33,7 +30,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from _daemon import Gateway, Usage, load, spawn, usage
+from _daemon import Gateway, Usage, end, load, spawn, usage
 from _machine import machine, processor_seconds
 from _report import Broken, Claim, Report, arguments, main, workplace
 from _windows import MARK_AT
@@ -114,7 +111,7 @@ class Spark:
     """`gateway spark` in a process group of its own."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self.log = gateway.home / "spark.log"
+        self.log = gateway.config.with_name("spark.log")
         code = "import sys; from gateway.cli import main; sys.exit(main())"
         words = ["spark", "--config", str(gateway.config)]
         self.process = spawn([sys.executable, "-c", code, *words], self.log)
@@ -128,14 +125,7 @@ class Spark:
         return usage(self.process.pid)
 
     def stop(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        end(self.process)
 
 
 def wait(until: Callable[[], bool], spark: Spark, seconds: float, what: str) -> None:
@@ -159,7 +149,7 @@ def run(
     wait(lambda: any(lake_files(table)), spark, 180, "rows in the lake")
     report.add("Spark's first rows after", time.monotonic() - begin, "s")
 
-    record = gateway.home / "sent.json"
+    record = gateway.config.with_name("sent.json")
     length = options.warm_up + options.seconds
     windows = int(length * options.rate / _WINDOW * 1.1) + 2 * _CONNECTIONS
     with load(

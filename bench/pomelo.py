@@ -34,7 +34,6 @@ neither figure.  That of one in ten groups has these as well.
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import time
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from _crowd import HEARTBEAT_SECONDS, Beats, Groups, gather, push
-from _daemon import Consumer, Gateway
+from _daemon import Consumer, Gateway, listener, most_files
 from _machine import machine
 from _players import answered, players, waited
 from _pomelo_npm import VERSION, Echo, Service, installed
@@ -128,14 +127,13 @@ def started(
     home: Path, heartbeat: int, syncs: Path | None = None, **options: Any
 ) -> Gateway:
     limits = {"connections": 12_000, "connections_per_peer": 12_000, "idle": "1h"}
-    game = {
-        "name": "game",
-        "protocol": "pomelo",
-        "listen": "tcp:127.0.0.1:0",
-        "websocket": {"path": "/"},
-        "limits": limits,
-        "options": {"heartbeat": f"{heartbeat}s", **options},
-    }
+    game = listener(
+        "game",
+        "pomelo",
+        websocket={"path": "/"},
+        limits=limits,
+        options={"heartbeat": f"{heartbeat}s", **options},
+    )
     return Gateway(home, {"listeners": [game]}, syncs=syncs)
 
 
@@ -151,11 +149,8 @@ class Bench:
     def case(self, name: str, seconds: float) -> None:
         """The gateway, then pomelo."""
         case, report = CASES[name], self._report
-        with started(self._home / name, 0) as gateway:
-            consumer = Consumer(gateway)
-            consumer.start()
+        with started(self._home / name, 0) as gateway, Consumer(gateway):
             run = measure(gateway, gateway.address("game"), case, seconds)
-            consumer.stop()
         report.add(f"{name}: rate", run.rate, "/s")
         report.add(f"{name}: rate that lasts", run.lasting, "/s")
         report.add(f"{name}: CPU", run.us, "µs each")
@@ -209,13 +204,13 @@ class Bench:
                 "url": f"http://127.0.0.1:{service.port}/",
                 "waiting": 4000,
             }
-            with started(self._home / "reply", 0, backends=[backend]) as gateway:
-                consumer = Consumer(gateway)
-                consumer.start()
+            with (
+                started(self._home / "reply", 0, backends=[backend]) as gateway,
+                Consumer(gateway),
+            ):
                 before = service.cpu()
                 run = measure(gateway, gateway.address("game"), REPLY, seconds)
                 asked = service.cpu() - before
-                consumer.stop()
             home = self._home / "pomelo-reply"
             with Echo(home, modules, 0, service.port) as echo:
                 before = service.cpu()
@@ -304,8 +299,7 @@ def bench() -> int:
     parser.add_argument("--connections", type=int, default=10_000, help="of crowd")
     parser.add_argument("--alone", action="store_true", help="without npm's pomelo")
     options = parser.parse_args()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    most_files()
     with workplace(options) as home:
         report = Report("Pomelo", machine(home))
         modules = None if options.alone else _beside(report)

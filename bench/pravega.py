@@ -57,7 +57,7 @@ from _appends import (
     expect,
     setup_append,
 )
-from _daemon import ROOT, Consumer, Gateway, Usage, load
+from _daemon import ROOT, Consumer, Gateway, Usage, listener, load
 from _load import _spread
 from _machine import best, machine
 from _reads import read_segment
@@ -87,14 +87,9 @@ _PROMISED = 300_000
 
 
 def started(home: Path, spool: dict[str, str] | None = None, **options: Any) -> Gateway:
-    listener: dict[str, Any] = {
-        "name": "streams",
-        "protocol": "pravega",
-        "listen": "tcp:127.0.0.1:0",
-        "options": options,
-    }
+    made = listener("streams", "pravega", options=options)
     spool = {"retention": "10s", **(spool or {})}
-    return Gateway(home, {"listeners": [listener], "spool": spool})
+    return Gateway(home, {"listeners": [made], "spool": spool})
 
 
 def appends(home: Path, options: argparse.Namespace, case: str, rate: float) -> Run:
@@ -321,14 +316,12 @@ class _Kept:
 
 def _kept(gateway: Gateway, fill: Callable[[Gateway], None]) -> _Kept:
     """Have *fill* make state in a gateway that runs, which is killed and started again."""
-    consumer = Consumer(gateway)
-    consumer.start()
-    empty = gateway.usage()
-    begin = time.monotonic()
-    fill(gateway)
-    took = time.monotonic() - begin
-    gateway.wait_published()
-    consumer.stop()
+    with Consumer(gateway):
+        empty = gateway.usage()
+        begin = time.monotonic()
+        fill(gateway)
+        took = time.monotonic() - begin
+        gateway.wait_published()
     full = gateway.usage()
     gateway.kill()
     ready = gateway.start(timeout=300)
@@ -355,10 +348,15 @@ def _populate(address: str, segments: int, writers: int) -> None:
                 out.append(setup_append(at, _id(at), _name(at % segments)))
                 out.append(append(_id(at), data, 1, 1 + at))
             sock.sendall(b"".join(out))
-            heard = 0
-            while heard < 2 * len(numbers):
-                heard += next(told)[0] in (APPEND_SETUP, DATA_APPENDED)
+            _appended(told, len(numbers))
         sock.close()
+
+
+def _appended(told: Iterator[tuple[int, bytes]], count: int) -> None:
+    """Wait until so many writers are set up, and have an append acknowledged."""
+    heard = 0
+    while heard < 2 * count:
+        heard += next(told)[0] in (APPEND_SETUP, DATA_APPENDED)
 
 
 def _batches(count: int, size: int = 500) -> Iterator[range]:
@@ -415,9 +413,7 @@ def _touch(address: str, count: int) -> None:
             out.append(setup_append(at, _id(at), name))
             out.append(append(_id(at), data, 1, 1))
         sock.sendall(b"".join(out))
-        heard = 0
-        while heard < 2 * len(numbers):
-            heard += next(told)[0] in (APPEND_SETUP, DATA_APPENDED)
+        _appended(told, len(numbers))
     sock.close()
 
 

@@ -39,7 +39,7 @@ def fill(home: Path, options: argparse.Namespace) -> tuple[int, float]:
         acked = running.until("lost")["acked_events"]
     size = _size(gateway.data / "journal")
     if size < options.bytes:
-        raise Broken(f"the journal stopped at {size} bytes: {gateway.log}")
+        raise Broken(f"the journal stopped at {size} bytes: {gateway.config.parent}")
     return acked, time.monotonic() - begin
 
 

@@ -32,7 +32,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -41,11 +40,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _daemon import Consumer, Gateway, Memory, load
+from _daemon import Consumer, Gateway, Memory, listener, load, most_files
 from _elements import connect, said, varint
 from _machine import machine
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
-from _run import add_lasting
+from _run import add_lasting, chosen, through
 
 from gateway.protocols.rsio.client import Subscription
 from gateway.protocols.rsio.client.on_asyncio import connect as rsio_connect
@@ -81,14 +80,8 @@ def started(
     limits: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Gateway:
-    listener = {
-        "name": "rs",
-        "protocol": "rsio",
-        "listen": "tcp:127.0.0.1:0",
-        "limits": limits or {},
-        "options": options,
-    }
-    return Gateway(home, {"listeners": [listener], **settings})
+    made = listener("rs", "rsio", limits=limits or {}, options=options)
+    return Gateway(home, {"listeners": [made], **settings})
 
 
 def ingest(home: Path, case: str, report: Report, given: argparse.Namespace) -> float:
@@ -99,47 +92,30 @@ def ingest(home: Path, case: str, report: Report, given: argparse.Namespace) -> 
     spool: dict[str, Any] = {"roll_events": 1 << 22} if packed else {}
     if lasting:
         spool = {"max_bytes": given.backlog}
+    options = {
+        "octets": octets,
+        "packed": packed,
+        "seconds": given.lasting if lasting else given.seconds,
+        **({"warm_up": given.filling} if lasting else {}),
+    }
     with started(home, {"window": window}, spool=spool) as gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
-        begin = gateway.usage()
-        options = {
-            "octets": octets,
-            "packed": packed,
-            "seconds": given.lasting if lasting else given.seconds,
-            **({"warm_up": given.filling} if lasting else {}),
-        }
-        with load(gateway.address("rs"), _SCRIPT, **options) as running:
-            running.until("measuring")
-            before, published = gateway.usage(), gateway.lsns()[1]
-            measured = running.until("measured")
-            after = gateway.usage()
-            published = gateway.lsns()[1] - published
-            total = running.until("drained")["acked_events"]
-        behind = gateway.wait_published()
-        whole = (gateway.usage().cpu - begin.cpu) / total * 1e6
-        consumer.stop()
-        durable = gateway.lsns()[0]
-    if durable != total:
-        raise Broken(f"{total} elements were acknowledged, the journal has {durable}")
-    found = float(measured["events_per_second"])
-    used, busiest = after.since(before)
-    report.add(f"{case}: elements/s", found)
-    last = min(found, published / float(measured["seconds"]))
-    report.add(f"{case}: elements/s that last", last)
-    report.add(f"{case}: CPU", whole, "µs each, until all is in Parquet")
-    report.add(f"{case}: so with Parquet keeping up", 1e6 / whole, "/s per core")
-    report.add(f"{case}: CPU while receiving", used / found * 1e6, "µs each")
-    report.add(f"{case}: gateway", used, "cores")
-    report.add(f"{case}: gateway's busiest thread", busiest, "cores")
-    report.add(f"{case}: generator", measured["generator_cpu_cores"], "cores")
-    report.add(f"{case}: Parquet behind at the end", behind, "s")
+        run = through(gateway, "rs", script=_SCRIPT, **options)
+    assert run.whole_us is not None
+    report.add(f"{case}: elements/s", run.rate)
+    report.add(f"{case}: elements/s that last", run.lasting)
+    report.add(f"{case}: CPU", run.whole_us, "µs each, until all is in Parquet")
+    report.add(f"{case}: so with Parquet keeping up", 1e6 / run.whole_us, "/s per core")
+    report.add(f"{case}: CPU while receiving", run.cpu_us, "µs each")
+    report.add(f"{case}: gateway", run.cores, "cores")
+    report.add(f"{case}: gateway's busiest thread", run.busiest, "cores")
+    report.add(f"{case}: generator", run.load["generator_cpu_cores"], "cores")
+    report.add(f"{case}: Parquet behind at the end", run.behind, "s")
     what = f"{case}: durable elements of {octets} B, one connection"
     if rate is not None:
-        report.claims.append(Claim(what, found, "/s", rate, at_least=True))
+        report.claims.append(Claim(what, run.rate, "/s", rate, at_least=True))
     if us is not None:
-        report.claims.append(Claim(f"{case}: CPU of one", whole, "µs", us))
-    return last if lasting else found
+        report.claims.append(Claim(f"{case}: CPU of one", run.whole_us, "µs", us))
+    return run.lasting if lasting else run.rate
 
 
 def rivals(report: Report, ours: float | None, seconds: float) -> None:
@@ -240,9 +216,10 @@ def tap(home: Path, report: Report, seconds: float) -> None:
     """Events at a fixed rate to one subscriber, to nine, to nine beside a slow one."""
     cost, slowest, grown = {}, {}, 0.0
     for count, slow in ((1, 0), (9, 0), (10, 1)):
-        with started(home / str(count), {"publish": ["tap"]}) as gateway:
-            consumer = Consumer(gateway)
-            consumer.start()
+        with (
+            started(home / str(count), {"publish": ["tap"]}) as gateway,
+            Consumer(gateway),
+        ):
             address = gateway.address("rs")
             feed = {"rate": _TAP_RATE, "seconds": seconds + 3, "warm_up": 1}
             taps = {"tap": "tap", "connections": count, "slow": slow, "warm_up": 2}
@@ -259,7 +236,6 @@ def tap(home: Path, report: Report, seconds: float) -> None:
                 grown = (memory.stop() - before.rss) / 2**20
                 fed = feeding.until("measured")["events_per_second"]
                 feeding.until("drained")
-            consumer.stop()
         slowest[count] = min(found["others"])
         name = f"tap, {count} subscribers"
         report.add(f"{name}: gateway", cost[count], "cores")
@@ -332,15 +308,12 @@ def bench() -> int:
     add_lasting(parser)
     parser.add_argument("--connections", type=int, default=5000, help="of crowd")
     options = parser.parse_args()
-    wanted = options.case.split(",")
-    if unknown := set(wanted) - set(CASES):
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    cases = chosen(parser, options, CASES)
+    most_files()
     rates: dict[str, float] = {}
     with workplace(options) as home:
         report = Report("RS.io", machine(home))
-        for case in (case for case in CASES if case in wanted):
+        for case in cases:
             print(f"{case} …", file=sys.stderr, flush=True)
             if case in _LIMITS:
                 rates[case] = ingest(home / case, case, report, options)

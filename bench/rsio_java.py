@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _daemon import Consumer, Gateway, Phased, cpu_of, load
+from _daemon import Consumer, Gateway, Phased, cpu_of, listener, load
 from _java import built, versions
 from _machine import machine
 from _report import Broken, Claim, Lacking, Report, arguments, main, workplace
@@ -87,13 +87,9 @@ def measured(running: Phased, peer: Callable[[], Sequence[float]]) -> Found:
 
 
 def started(home: Path, window: int = _WINDOW, **settings: Any) -> Gateway:
-    listener = {
-        "name": "rs",
-        "protocol": "rsio",
-        "listen": "tcp:127.0.0.1:0",
-        "options": {"window": window, "publish": ["tap", "events"]},
-    }
-    return Gateway(home, {"listeners": [listener], **settings})
+    options = {"window": window, "publish": ["tap", "events"]}
+    made = listener("rs", "rsio", options=options)
+    return Gateway(home, {"listeners": [made], **settings})
 
 
 def send(
@@ -107,9 +103,10 @@ def send(
     lasting = case == "send"
     window = _WINDOW if lasting else 1 << 10
     seconds = (given.filling, given.lasting) if lasting else (_WARM_UP, given.seconds)
-    with started(home, window, spool={"max_bytes": given.backlog}) as gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
+    with (
+        started(home, window, spool={"max_bytes": given.backlog}) as gateway,
+        Consumer(gateway),
+    ):
         begin = gateway.usage().cpu
         words = ["send", f"tcp://{gateway.address('rs')}", str(_OCTETS)]
         with Phased(*java, "Ours", *words, *map(str, seconds)) as running:
@@ -117,7 +114,6 @@ def send(
             total = running.until("drained")["events"]
         gateway.wait_published()
         whole = (gateway.usage().cpu - begin) / total * 1e6
-        consumer.stop()
         durable = gateway.lsns()[0]
     if durable != total:
         raise Broken(f"{total} elements were acknowledged, the journal has {durable}")
@@ -149,9 +145,7 @@ def tapped(
     """One reader while all comes that can, or *rate* a second: the events that it was
     given, and of the gateway its CPU, what was stored, and what was left out.
     """
-    with started(home) as gateway:
-        consumer = Consumer(gateway)
-        consumer.start()
+    with started(home) as gateway, Consumer(gateway):
         address = gateway.address("rs")
         words = ["read", f"tcp://{address}", f"tap?format={name}"]
         feed = {"octets": _OCTETS, "rate": rate, "seconds": _WARM_UP + seconds + 3}
@@ -164,7 +158,6 @@ def tapped(
                 running,
                 lambda: (gateway.usage().cpu, gateway.lsns()[0], skipped(gateway)),
             )
-        consumer.stop()
     _, durable, lost = found.peer
     found.events = int(durable - lost)
     return found

@@ -475,15 +475,20 @@ def history(report: Report, bench: Bench) -> None:
         report.claims.append(Claim(claim, after / before, "x", 1.2))
 
 
-def day(report: Report, bench: Bench) -> None:
-    """A day with a batch a second is over: its files are rewritten."""
-    spool = bench.small("second")
-    for name in spool_names(1, ROWS, 1):
-        many_names(bench.template, [spool / name])
+def _one_batch(bench: Bench, name: str) -> tuple[Path, dict[str, Path]]:
+    """A lake with one of them: where it is, and the one file of each table."""
+    spool = bench.small(name)
+    many_names(bench.template, [spool / each for each in spool_names(1, ROWS, 1)])
     lake = spool.parent / "lake"
     job.run(bench.at(spool.parent), bench.spark, available_now=True)
-    for table in ("events", "stats"):
-        (one,) = (lake / table).rglob("*.parquet")
+    names = ("events", "stats")
+    return lake, {each: next((lake / each).rglob("*.parquet")) for each in names}
+
+
+def day(report: Report, bench: Bench) -> None:
+    """A day with a batch a second is over: its files are rewritten."""
+    lake, ones = _one_batch(bench, "second")
+    for one in ones.values():
         names = [f"part-{n:010d}-0badcafe-0.parquet" for n in range(2, 86_401)]
         many_names(one, [one.with_name(name) for name in names])
     before, begun, cpu = bench.memory()[1], time.monotonic(), time.process_time()
@@ -502,14 +507,7 @@ def day(report: Report, bench: Bench) -> None:
 
 def today(report: Report, bench: Bench) -> None:
     """A day with a batch a second: its small files are rewritten while they come."""
-    spool = bench.small("today")
-    for name in spool_names(1, ROWS, 1):
-        many_names(bench.template, [spool / name])
-    lake = spool.parent / "lake"
-    job.run(bench.at(spool.parent), bench.spark, available_now=True)
-    ones = {
-        table: next((lake / table).rglob("*.parquet")) for table in ("events", "stats")
-    }
+    lake, ones = _one_batch(bench, "today")
     day = date.fromisoformat(ones["events"].parent.name.removeprefix("date="))
     templates = {}
     for table, one in ones.items():

@@ -21,19 +21,17 @@ __all__ = [
     "Demo",
     "Failed",
     "Gateway",
+    "Job",
     "Process",
     "Processes",
     "Sender",
-    "says",
     "status_of",
-    "tail",
-    "wait_for",
 ]
 
-_START_SECONDS = 60.0
 _READY_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
+_LAST_LINES = 15
 
 #: `twistd` of this Python, whichever scripts are beside it.
 _TWISTD = "from twisted.scripts.twistd import run; run()"
@@ -82,9 +80,33 @@ class Process:
         """Raise `Failed` if it has ended."""
         if self.status is not None:
             raise Failed(
-                f"{self.name} ended with status {self.status}; "
-                f"the end of {self.log}:\n{tail(self.log)}"
+                f"{self.name} ended with status {self.status}; {self.end_of_log()}"
             )
+
+    def told(self) -> str:
+        """What it has written so far."""
+        return self.log.read_text(errors="replace")
+
+    def end_of_log(self) -> str:
+        """Where that is, and its last lines."""
+        text = self.told().splitlines()[-_LAST_LINES:]
+        lines = os.linesep.join(f"  | {line}" for line in text)
+        return f"the end of {self.log}:\n{lines or '  (it said nothing)'}"
+
+    def wait_for(self, look: Callable[[], bool], seconds: float) -> None:
+        """Until *look* is true.  Raises `Failed` if it ends, or after *seconds*."""
+        end = time.monotonic() + seconds
+        while not look():
+            self.check()
+            if time.monotonic() > end:
+                raise Failed(
+                    f"{self.name} is not ready after {seconds:.0f} s; {self.end_of_log()}"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def wait_to_say(self, text: str, seconds: float) -> None:
+        """Likewise, until its log has this *text*."""
+        self.wait_for(lambda: text in self.told(), seconds)
 
     def kill(self) -> None:
         """End it by SIGKILL, as a machine that is lost."""
@@ -134,7 +156,8 @@ class Sender(Process):
         """What `gateway send --json` prints.  Raises `Failed` unless it succeeded."""
         if self.status != 0:
             raise Failed(
-                f"sender {self.name!r} ended with status {self.status}:\n{tail(self.log)}"
+                f"sender {self.name!r} ended with status {self.status};"
+                f" {self.end_of_log()}"
             )
         totals: Mapping[str, Any] = json.loads(self.log.read_text().splitlines()[-1])
         return totals
@@ -157,7 +180,23 @@ class Gateway(Process):
                 return bool(status_of(self._admin).get("ready"))
             return False
 
-        wait_for(ready, self, _READY_SECONDS)
+        self.wait_for(ready, _READY_SECONDS)
+
+
+class Job(Process):
+    """`gateway spark` with that configuration; *more* is added to its environment."""
+
+    def __init__(
+        self, config: Path, log: Path, more: Mapping[str, str] | None = None
+    ) -> None:
+        command = [sys.executable, "-m", "gateway.cli", "spark", "--json"]
+        super().__init__(
+            "the Spark job", [*command, "--config", str(config)], log, more
+        )
+
+    def wait_to_read(self, seconds: float) -> None:
+        """Until it has its Spark session and reads the spool."""
+        self.wait_to_say('"running"', seconds)
 
 
 class Demo(ABC):
@@ -208,42 +247,24 @@ class Processes(Demo):
     def __init__(self, setup: Setup) -> None:
         super().__init__()
         self.setup = setup
-        self.daemon: Process | None = None
+        self.daemon: Gateway | None = None
         self.spark: Process | None = None
         self.players: Process | None = None
         self.tap: Process | None = None
 
     def start_daemon(self) -> None:
-        """Start it and wait until `/api/status` says that it is ready."""
-        setup = self.setup
-        self.daemon = Process(
-            "gateway",
-            [
-                str(Path(sys.executable).with_name("twistd")), "-n", "--pidfile=",
-                "gateway", "--config", str(setup.config),
-            ],
-            setup.directory / "gateway.log",
-        )  # fmt: skip
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            self.daemon.check()
-            with contextlib.suppress(OSError):
-                if self.status().get("ready"):
-                    return
-            if time.monotonic() > deadline:
-                raise Failed(f"the gateway is not ready; see {self.daemon.log}")
-            time.sleep(0.1)
+        """Start it and wait until it takes events."""
+        self.daemon = Gateway("gateway", self.setup.config, self.setup.admin)
+        self.daemon.ready()
 
     def start_spark(self) -> None:
         """Start the job; it takes 10 to 30 seconds until `spark_running`."""
         setup = self.setup
         self.spark = Process(
             "the Spark job",
-            [
-                sys.executable, "-m", "gateway_demo.scores", str(setup.config),
-            ],
+            [sys.executable, "-m", "gateway_demo.scores", str(setup.config)],
             setup.directory / "spark.log",
-        )  # fmt: skip
+        )
 
     def start_senders(self, events: int, rate: int) -> None:
         """Start all senders, the players and the tap.
@@ -284,7 +305,7 @@ class Processes(Demo):
     def spark_running(self) -> bool:
         """Whether the job has its Spark session and reads the spool."""
         assert self.spark is not None
-        return '"running"' in self.spark.log.read_text(errors="replace")
+        return '"running"' in self.spark.told()
 
     def _needed(self) -> Sequence[Process | None]:
         return (self.daemon, self.spark, self.players)
@@ -310,29 +331,5 @@ def _objects(process: Process | None) -> Sequence[Mapping[str, Any]]:
     """The complete lines of JSON that it has written so far."""
     if process is None:
         return []
-    whole, _, _ = process.log.read_text(errors="replace").rpartition("\n")
+    whole, _, _ = process.told().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
-
-
-def tail(path: Path, lines: int = 15) -> str:
-    """The last lines of a log."""
-    text = path.read_text(errors="replace").splitlines()[-lines:]
-    return os.linesep.join(f"  | {line}" for line in text) or "  (it said nothing)"
-
-
-def says(process: Process, text: str) -> Callable[[], bool]:
-    """Whether its log has this by now."""
-    return lambda: text in process.log.read_text(errors="replace")
-
-
-def wait_for(look: Callable[[], bool], process: Process, seconds: float) -> None:
-    """Until *look* is true.  Raises `Failed` if the process ends, or after *seconds*."""
-    end = time.monotonic() + seconds
-    while not look():
-        process.check()
-        if time.monotonic() > end:
-            raise Failed(
-                f"{process.name} is not ready after {seconds:.0f} s; the end of"
-                f" {process.log}:\n{tail(process.log)}"
-            )
-        time.sleep(_LOOK_SECONDS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gateway_testkit.certificates import Authority
+from gateway_testkit.daemon import free_port
 
 __all__ = ["NotADemo", "Setup", "Traffic", "empty", "prepare"]
 
@@ -89,7 +89,7 @@ def prepare(directory: Path) -> Setup:
     """
     empty(directory)
     Authority(directory, "ca").issue("localhost", "server")
-    admin = _free_port()
+    admin = free_port()
     config = directory / "gateway.yaml"
     config.write_text(_CONFIG.format(admin=admin))
     return Setup(
@@ -141,10 +141,3 @@ def _traffic(directory: Path) -> Sequence[Traffic]:
         Traffic("Reactive streams", "meters", "rsio", ("--connections", "3")),
         Traffic("Reactive streams (packed)", "meters", "rsio", ("--packed", "192")),
     )  # fmt: skip
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

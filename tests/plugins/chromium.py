@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import signal
@@ -109,13 +108,6 @@ class Chromium:
                 "Input.dispatchKeyEvent",
                 type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text,
             )  # fmt: skip
-
-    def picture(self, path: Path, *, whole: bool = True) -> None:
-        """What is to be seen, as PNG."""
-        shot = self._call(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=whole
-        )
-        path.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:
         """End it, with all its processes."""

@@ -84,11 +84,17 @@ class Line:
         self.connection.clear()
         if refused is not None:
             data += refused.reply
+        self.arrive(data)
+        if over:
+            self.cut()
+
+    def arrive(self, data: bytes) -> None:
+        """At the edge, before it is cut."""
         some = data[: int(min(len(data), self.down))]
         self.down -= len(data)
         if some:
             self.user.received(some)
-        if self.down < 0 or over:
+        if self.down < 0:
             self.cut()
 
     def cut(self) -> None:
@@ -135,13 +141,7 @@ class Slow(Line):
         self._down.append((now + self.latency, self.connection.sent))
         self.connection.clear()
         while self._down and self._down[0][0] <= now and not self.cut_off:
-            data = self._down.pop(0)[1]
-            some = data[: int(min(len(data), self.down))]
-            self.down -= len(data)
-            if some:
-                self.user.received(some)
-            if self.down < 0:
-                self.cut()
+            self.arrive(self._down.pop(0)[1])
 
 
 class Hub:

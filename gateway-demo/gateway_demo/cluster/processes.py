@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from gateway.store.s3 import bucket_of
 from gateway_demo import tables
 from gateway_demo.cluster.setup import Setup
 from gateway_demo.nodes import Node, Nodes
-from gateway_demo.processes import Failed, Process, says, wait_for
+from gateway_demo.processes import Failed, Job, Process
 
 __all__ = ["Processes"]
 
@@ -39,7 +38,7 @@ class Processes(Nodes):
         self.server: Process | None = None
         self.master: Process | None = None
         self.workers: list[Process] = []
-        self.job: Process | None = None
+        self.job: Job | None = None
 
     @property
     def bucket(self) -> Bucket:
@@ -59,7 +58,7 @@ class Processes(Nodes):
             self.setup.directory / "s3.log",
             seaweed.environment,
         )
-        wait_for(seaweed.takes_objects, self.server, _START_SECONDS)
+        self.server.wait_for(seaweed.takes_objects, _START_SECONDS)
 
     def start_cluster(self) -> None:
         """Start Spark's master and workers, and wait until the master has them."""
@@ -81,9 +80,7 @@ class Processes(Nodes):
             directory / "master.log",
             more,
         )
-        wait_for(
-            says(self.master, "Starting Spark master"), self.master, _START_SECONDS
-        )
+        self.master.wait_to_say("Starting Spark master", _START_SECONDS)
         for number in range(1, _WORKERS + 1):
             name = f"worker-{number}"
             words = [*local, "--cores", "1", "--memory", "1g"]
@@ -100,24 +97,19 @@ class Processes(Nodes):
                 )
             )  # fmt: skip
         for worker in self.workers:
-            there = says(worker, "Successfully registered with master")
-            wait_for(there, worker, _START_SECONDS)
+            worker.wait_to_say("Successfully registered with master", _START_SECONDS)
 
     def start_job(self) -> None:
         """Start the Spark job, once it can make its table, and wait until it reads."""
         assert self.server is not None
-        wait_for(self.setup.server.takes_tables, self.server, _START_SECONDS)
-        self.job = Process(
-            "the Spark job",
-            [
-                sys.executable, "-m", "gateway.cli", "spark",
-                "--config", str(self.setup.job), "--json",
-            ],
+        self.server.wait_for(self.setup.server.takes_tables, _START_SECONDS)
+        self.job = Job(
+            self.setup.job,
             self.setup.directory / "job.log",
             {"SPARK_LOCAL_IP": "127.0.0.1"},
-        )  # fmt: skip
+        )
         try:
-            wait_for(says(self.job, '"running"'), self.job, _JOB_SECONDS)
+            self.job.wait_to_read(_JOB_SECONDS)
         except Failed as why:
             raise Failed(
                 f"{why}\nIts jars come from Maven Central.  Where that is out of reach,"

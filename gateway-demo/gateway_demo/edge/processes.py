@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
@@ -11,7 +10,7 @@ from gateway_demo import tables
 from gateway_demo.edge.line import Line
 from gateway_demo.edge.setup import Setup
 from gateway_demo.nodes import Nodes
-from gateway_demo.processes import Process, says, wait_for
+from gateway_demo.processes import Job, Process
 
 __all__ = ["Processes"]
 
@@ -25,7 +24,7 @@ class Processes(Nodes):
         super().__init__()
         self.setup = setup
         self.lines: dict[str, Line] = {}
-        self.job: Process | None = None
+        self.job: Job | None = None
 
     def start(self) -> None:
         """Start lines, hub, edges and job, and wait until they are ready."""
@@ -34,15 +33,8 @@ class Processes(Nodes):
             self.start_gateway(node)
         for edge in setup.edges:
             self.lines[edge.name] = Line(setup.lines[edge.name], setup.port)
-        self.job = Process(
-            "the Spark job",
-            [
-                sys.executable, "-m", "gateway.cli", "spark",
-                "--config", str(setup.hub.config), "--json",
-            ],
-            setup.directory / "spark.log",
-        )  # fmt: skip
-        wait_for(says(self.job, '"running"'), self.job, _JOB_SECONDS)
+        self.job = Job(setup.hub.config, setup.directory / "spark.log")
+        self.job.wait_to_read(_JOB_SECONDS)
 
     def start_senders(self, events: int, rate: int) -> None:
         """Start all; *events* of each, *rate* a second."""

@@ -55,12 +55,12 @@ def _attack(name: str, units: Units, **more: Any) -> Attack:
     )
 
 
-def _streams(unit: Callable[[Encoder, int], bytes], first: int = 1) -> Units:
+def _streams(unit: Callable[[Encoder, int], bytes]) -> Units:
     """A unit for each stream."""
 
     def units() -> Iterator[bytes]:
         encoder = Encoder()
-        return (unit(encoder, stream) for stream in itertools.count(first, 2))
+        return (unit(encoder, stream) for stream in itertools.count(1, 2))
 
     return units
 
@@ -72,8 +72,8 @@ def _call(encoder: Encoder, stream: int) -> bytes:
     )
 
 
-def _head(encoder: Encoder, stream: int, flags: int = 0, method: str = "x") -> bytes:
-    head = encoder.encode(_fields(method))
+def _head(encoder: Encoder, stream: int, flags: int = 0) -> bytes:
+    head = encoder.encode(_fields("x"))
     return _frame(_HEADERS, head, stream=stream, flags=flags | _END_HEADERS)
 
 

@@ -29,7 +29,8 @@ def _segment(name: str) -> tuple[bytes, ...]:
     return _said(_HELLO, made), _said(w.SetupAppend(2, _W, name))
 
 
-_OPENING = _segment("s/s/0.#epoch.0")
+_NAME = "s/s/0.#epoch.0"
+_OPENING = _segment(_NAME)
 _TABLE = (_said(_HELLO, t.CreateTableSegment(1, "t")),)
 
 
@@ -87,6 +88,14 @@ def _message(name: str, message: Any, **more: Any) -> Attack:
     return _attack(name, repeated(encode(message)), **more)
 
 
+def _endless(name: str, message: Any, **more: Any) -> Attack:
+    return _message(name, message, endless=True, **more)
+
+
+def _of_table(name: str, message: Any, **more: Any) -> Attack:
+    return _endless(name, message, opening=_TABLE, **more)
+
+
 ATTACKS = [
     _attack("appends of an empty event", _numbered(lambda n: _append(n, _event()))),
     _attack(
@@ -101,7 +110,7 @@ ATTACKS = [
     ),
     _attack("appends of no event", _numbered(lambda n: _append(n, b""))),
     _attack("appends that are no events", _numbered(lambda n: _append(n, b"x"))),
-    _message("appends that are stored", _append(0, _event()), endless=True),
+    _endless("appends that are stored", _append(0, _event())),
     _attack("blocks of 64 empty events", _blocks(_event() * 64, 64)),
     _attack(
         "blocks of 1 MiB of empty events",
@@ -127,75 +136,61 @@ ATTACKS = [
         "conditional appends",
         _numbered(lambda n: w.ConditionalAppend(_W, n, 8 * (n - 1), b"", 9)),
     ),
-    _message(
-        "conditional appends that fail",
-        w.ConditionalAppend(_W, 1, 5, b"", 9),
-        endless=True,
-    ),
+    _endless("conditional appends that fail", w.ConditionalAppend(_W, 1, 5, b"", 9)),
     _attack(
         "conditional block ends",
         _numbered(lambda n: w.ConditionalBlockEnd(_W, n, n - 1, b"x", 9)),
     ),
-    _message("Hellos", _HELLO, endless=True),
-    _message("KeepAlives", w.KeepAlive(), endless=True),
+    _endless("Hellos", _HELLO),
+    _endless("KeepAlives", w.KeepAlive()),
     _attack("empty frames", repeated(frame(100)), endless=True),
-    _message("SetupAppends", w.SetupAppend(1, _W, "s/s/0.#epoch.0"), endless=True),
+    _endless("SetupAppends", w.SetupAppend(1, _W, _NAME)),
     _attack(
         "SetupAppends, a writer each",
-        _numbered(lambda n: w.SetupAppend(1, n.to_bytes(16), "s/s/0.#epoch.0")),
+        _numbered(lambda n: w.SetupAppend(1, n.to_bytes(16), _NAME)),
         most=MiB,
         endless=True,
     ),
-    _message("SetupAppends of no segment", w.SetupAppend(1, _W, ""), endless=True),
+    _endless("SetupAppends of no segment", w.SetupAppend(1, _W, "")),
     _attack("CreateSegments", _numbered(lambda n: s.CreateSegment(1, f"t{n}", 0, 0))),
-    _message("CreateSegments of one", s.CreateSegment(1, "a", 0, 0), endless=True),
+    _endless("CreateSegments of one", s.CreateSegment(1, "a", 0, 0)),
     _attack("segments created, sealed, deleted", _pairs),
-    _message("SealSegments", s.SealSegment(1, "s/s/0.#epoch.0"), endless=True),
-    _message("DeleteSegments", s.DeleteSegment(1, ""), endless=True),
-    _message("TruncateSegments", s.TruncateSegment(1, "s/s/0.#epoch.0", 0)),
+    _endless("SealSegments", s.SealSegment(1, _NAME)),
+    _endless("DeleteSegments", s.DeleteSegment(1, "")),
+    _message("TruncateSegments", s.TruncateSegment(1, _NAME, 0)),
     _attack(
         "policies",
-        _numbered(lambda n: s.UpdateSegmentPolicy(1, "s/s/0.#epoch.0", n, 0)),
+        _numbered(lambda n: s.UpdateSegmentPolicy(1, _NAME, n, 0)),
     ),
     _attack(
         "attributes",
         _numbered(
             lambda n: s.UpdateSegmentAttribute(
-                1, "s/s/0.#epoch.0", bytes(16), n, n - 1 if n > 1 else w.NEVER
+                1, _NAME, bytes(16), n, n - 1 if n > 1 else w.NEVER
             )
         ),
     ),
-    _message(
+    _endless(
         "attributes that do not match",
-        s.UpdateSegmentAttribute(1, "s/s/0.#epoch.0", bytes(16), 1, 5),
-        endless=True,
+        s.UpdateSegmentAttribute(1, _NAME, bytes(16), 1, 5),
     ),
-    _message(
-        "reads of attributes",
-        s.GetSegmentAttribute(1, "s/s/0.#epoch.0", bytes(16)),
-        endless=True,
-    ),
-    _message("segment infos", s.GetStreamSegmentInfo(1, ""), endless=True),
-    _message("offsets to locate", s.LocateOffset(1, "s/s/0.#epoch.0", 0), endless=True),
-    _message("transient segments", s.CreateTransientSegment(1, _W, "s/s/0.#epoch.0")),
-    _message(
-        "merges of nothing", s.MergeSegments(1, "s/s/0.#epoch.0", "x"), endless=True
-    ),
-    _message(
+    _endless("reads of attributes", s.GetSegmentAttribute(1, _NAME, bytes(16))),
+    _endless("segment infos", s.GetStreamSegmentInfo(1, "")),
+    _endless("offsets to locate", s.LocateOffset(1, _NAME, 0)),
+    _message("transient segments", s.CreateTransientSegment(1, _W, _NAME)),
+    _endless("merges of nothing", s.MergeSegments(1, _NAME, "x")),
+    _endless(
         "merges of 1 000 that are not there",
-        s.MergeSegmentsBatch(1, "s/s/0.#epoch.0", ["x"] * 1000),
-        endless=True,
+        s.MergeSegmentsBatch(1, _NAME, ["x"] * 1000),
         most=5 * MiB,
     ),
-    _message("flushes", s.FlushToStorage(0, "", 1), endless=True),
-    _message("chunk lists", s.ListStorageChunks("", "", 1), endless=True),
-    _message("reads of no segment", s.ReadSegment("", 0, 0, "", 1), endless=True),
-    _message(
-        "reads at the tail", s.ReadSegment("s/s/0.#epoch.0", 0, 1, "", 1), endless=True
-    ),
+    _endless("flushes", s.FlushToStorage(0, "", 1)),
+    _endless("chunk lists", s.ListStorageChunks("", "", 1)),
+    _endless("reads of no segment", s.ReadSegment("", 0, 0, "", 1)),
+    _endless("reads at the tail", s.ReadSegment(_NAME, 0, 1, "", 1)),
     _attack(
         "reads of 1 MiB",
-        repeated(encode(s.ReadSegment("s/s/0.#epoch.0", 0, MiB, "", 1))),
+        repeated(encode(s.ReadSegment(_NAME, 0, MiB, "", 1))),
         opening=(*_OPENING, *(encode(_append(1, _event(bytes(MiB)))),)),
         most=4 * KiB,
     ),
@@ -212,39 +207,16 @@ ATTACKS = [
         t.RemoveTableKeys(1, "t", "", [Entry(b"k", w.NEVER)] * 1000),
         opening=_TABLE,
     ),
-    _message(
+    _of_table(
         "reads of 1 000 keys",
         t.ReadTable(1, "t", "", [Entry(b"k", w.NEVER)] * 1000),
-        opening=_TABLE,
         most=6 * MiB,
-        endless=True,
     ),
-    _message(
-        "reads of no table", t.ReadTable(1, "", "", []), opening=_TABLE, endless=True
-    ),
-    _message(
-        "reads of keys",
-        t.ReadTableKeys(1, "t", "", 1 << 30),
-        opening=_TABLE,
-        endless=True,
-    ),
-    _message(
-        "reads of entries",
-        t.ReadTableEntries(1, "t", "", 1 << 30),
-        opening=_TABLE,
-        endless=True,
-    ),
-    _message(
-        "reads of changes",
-        t.ReadTableEntriesDelta(1, "t", "", 0, 1 << 30),
-        opening=_TABLE,
-        endless=True,
-    ),
-    _message(
-        "table infos", t.GetTableSegmentInfo(1, "t"), opening=_TABLE, endless=True
-    ),
-    _message(
-        "tables of one name", t.CreateTableSegment(1, "t"), opening=_TABLE, endless=True
-    ),
-    _message("deletions of no table", t.DeleteTableSegment(1, "", False), endless=True),
+    _of_table("reads of no table", t.ReadTable(1, "", "", [])),
+    _of_table("reads of keys", t.ReadTableKeys(1, "t", "", 1 << 30)),
+    _of_table("reads of entries", t.ReadTableEntries(1, "t", "", 1 << 30)),
+    _of_table("reads of changes", t.ReadTableEntriesDelta(1, "t", "", 0, 1 << 30)),
+    _of_table("table infos", t.GetTableSegmentInfo(1, "t")),
+    _of_table("tables of one name", t.CreateTableSegment(1, "t")),
+    _endless("deletions of no table", t.DeleteTableSegment(1, "", False)),
 ]
