@@ -5,6 +5,15 @@ function here does what one in Python does, which is taken where this package is
 both stand under the same tests.  docs/adr/0040-a-kernel.md says what it spares.
 """
 
-from gateway_native.kernel import INTERFACE, bodies, pieces, rows, run, scan, walk
+from gateway_native.kernel import (
+    INTERFACE,
+    messages,
+    pieces,
+    rows,
+    run,
+    scan,
+    sums,
+    walk,
+)
 
-__all__ = ["INTERFACE", "bodies", "pieces", "rows", "run", "scan", "walk"]
+__all__ = ["INTERFACE", "messages", "pieces", "rows", "run", "scan", "sums", "walk"]

@@ -1,9 +1,9 @@
 /* Finds Lumberjack's frames, Pomelo's messages, and RS.io's and Pravega's events, and checks and
  * gathers what is in them.
  *
- * All of it is a quick way to an answer that the gateway's Python gives as well: `run`, `walk`
- * and `scan` have the same answer always, `rows`, `pieces` and `bodies` have one only for what
- * is beyond doubt.  What they do not know to be sound is no flaw: it is Python's to say what
+ * All of it is a quick way to an answer that the gateway's Python gives as well: `run`, `walk`,
+ * `scan` and `sums` have the same answer always, `rows`, `pieces` and `messages` have one only for
+ * what is beyond doubt.  What they do not know to be sound is no flaw: it is Python's to say what
  * that is.
  */
 
@@ -18,7 +18,7 @@
 #endif
 
 /* Of what both sides have agreed on: what is called, and what comes of it. */
-#define INTERFACE 3
+#define INTERFACE 4
 
 typedef const unsigned char *Bytes;
 
@@ -420,6 +420,34 @@ static int plain_message(Bytes p, Bytes end, Py_ssize_t most, Message *found) {
     return 1;
 }
 
+static int same_route(const Message *one, const Message *other) {
+    Py_ssize_t size;
+    if (one->route != other->route) return 0;
+    if (one->route >= 0) return 1;
+    size = one->body - one->name;
+    return size == other->body - other->name && !memcmp(one->name, other->name, (size_t)size);
+}
+
+/* Copies the bodies of so many, and says where each ends, its number, and where it ends itself;
+ * 0 if one is perhaps flawed. */
+static int copy_bodies(Bytes from, Bytes p, Bytes end, Py_ssize_t count, char *block, char *ends,
+                       char *seqs, char *stops) {
+    int64_t to = 0, seq, stop;
+    Message found;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!plain_message(p, end, end - p, &found) || !sound(found.body, found.stop, end)) return 0;
+        memcpy(block + to, found.body, (size_t)(found.stop - found.body));
+        to += found.stop - found.body;
+        seq = (int64_t)(found.number & 0xFFFFFFFFu);
+        stop = found.stop - from;
+        memcpy(ends + 8 * i, &to, 8);
+        memcpy(seqs + 8 * i, &seq, 8);
+        memcpy(stops + 8 * i, &stop, 8);
+        p = found.stop;
+    }
+    return 1;
+}
+
 /* --- Python ------------------------------------------------------------------------ */
 
 PyDoc_STRVAR(run_doc, "run(buffer, at, version, most, /)\n--\n\n"
@@ -567,6 +595,18 @@ done:
     return found;
 }
 
+/* Appends it, if it is something. */
+static int append(PyObject *list, PyObject *one) {
+    int bad = !one || PyList_Append(list, one);
+    Py_XDECREF(one);
+    return bad;
+}
+
+static PyObject *route_of(const Message *of) {
+    if (of->route >= 0) return PyLong_FromLong(of->route);
+    return PyBytes_FromStringAndSize((const char *)of->name, of->body - of->name);
+}
+
 PyDoc_STRVAR(scan_doc, "scan(buffer, at, end, most, found, most_found, /)\n--\n\n"
 "Append Pomelo's plain requests and notifies to the list *found*; see the gateway's\n"
 "`protocols.pomelo.wire.scan`.");
@@ -574,7 +614,7 @@ PyDoc_STRVAR(scan_doc, "scan(buffer, at, end, most, found, most_found, /)\n--\n\
 static PyObject *py_scan(PyObject *self, PyObject *args) {
     Py_buffer buffer;
     Py_ssize_t at, end, most, most_found;
-    PyObject *list, *route = NULL, *one;
+    PyObject *list, *route = NULL;
     Message found, last = {0};
     Bytes from;
     int bad;
@@ -588,19 +628,13 @@ static PyObject *py_scan(PyObject *self, PyObject *args) {
     for (; !bad && most_found > 0 && at < end; most_found--) {
         if (!plain_message(from + at, from + end, most, &found)) break;
         /* One route after the other is the same as a rule, and then one object. */
-        if (!route || found.route != last.route ||
-            (found.route < 0 && (found.body - found.name != last.body - last.name ||
-                                 memcmp(found.name, last.name, (size_t)(found.body - found.name))))) {
+        if (!route || !same_route(&found, &last)) {
             Py_XDECREF(route);
-            route = found.route < 0
-                ? PyBytes_FromStringAndSize((const char *)found.name, found.body - found.name)
-                : PyLong_FromLong(found.route);
+            route = route_of(&found);
         }
         last = found;
-        one = route ? Py_BuildValue("KOnn", (unsigned long long)found.number, route, found.body - from,
-                                    found.stop - from) : NULL;
-        bad = !one || PyList_Append(list, one);
-        Py_XDECREF(one);
+        bad = append(list, route ? Py_BuildValue("KOnn", (unsigned long long)found.number, route, found.body - from,
+                                                 found.stop - from) : NULL);
         at = found.stop - from;
     }
     Py_XDECREF(route);
@@ -608,55 +642,104 @@ static PyObject *py_scan(PyObject *self, PyObject *args) {
     return bad ? NULL : PyLong_FromSsize_t(at);
 }
 
-PyDoc_STRVAR(bodies_doc, "bodies(buffer, found, /)\n--\n\n"
-"Of messages that `scan` has found there: their bodies in one piece, where each ends in it,\n"
-"and their numbers without what `scan` adds to them, these as int64 of this machine.  None if\n"
-"one is perhaps no sound JSON object.");
+PyDoc_STRVAR(sums_doc, "sums(buffer, at, end, most, most_found, /)\n--\n\n"
+"Of what `scan` finds: where it ends, how many messages these are, the octets of their bodies,\n"
+"the ids of requests, and routes, each where the message before has another.");
 
-static PyObject *py_bodies(PyObject *self, PyObject *args) {
+static PyObject *py_sums(PyObject *self, PyObject *args) {
     Py_buffer buffer;
-    PyObject *list, *block = NULL, *ends = NULL, *seqs = NULL, *answer = NULL;
-    Py_ssize_t count, at, stop;
-    int64_t to = 0, seq;
+    Py_ssize_t at, end, most, most_found, count = 0, octets = 0;
+    PyObject *ids, *routes, *answer = NULL;
+    Message found, last = {0};
     Bytes from;
+    int bad;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*O!", &buffer, &PyList_Type, &list)) return NULL;
-    count = PyList_Size(list);
+    if (!PyArg_ParseTuple(args, "y*nnnn", &buffer, &at, &end, &most, &most_found)) return NULL;
+    ids = PyList_New(0);
+    routes = PyList_New(0);
+    bad = !ids || !routes;
+    if (!bad && (at < 0 || end > buffer.len)) {
+        PyErr_SetString(PyExc_ValueError, "no place in the buffer");
+        bad = 1;
+    }
     from = buffer.buf;
-    /* All of them are no more than what they are in. */
-    block = PyBytes_FromStringAndSize(NULL, buffer.len);
+    for (; !bad && count < most_found && at < end; count++) {
+        if (!plain_message(from + at, from + end, most, &found)) break;
+        if (!count || !same_route(&found, &last)) bad = append(routes, route_of(&found));
+        if (!bad && found.number) bad = append(ids, PyLong_FromUnsignedLongLong(found.number));
+        octets += found.stop - found.body;
+        last = found;
+        at = found.stop - from;
+    }
+    if (!bad) answer = Py_BuildValue("nnnOO", at, count, octets, ids, routes);
+    Py_XDECREF(ids);
+    Py_XDECREF(routes);
+    PyBuffer_Release(&buffer);
+    return answer;
+}
+
+PyDoc_STRVAR(messages_doc, "messages(buffer, at, least, /)\n--\n\n"
+"Of all that is there from *at* on, which are messages that `scan` finds, *least* of them: their\n"
+"bodies in one piece, where each ends in it, their numbers without what `scan` adds to them, and\n"
+"where each message ends, these as int64 of this machine; and each row that is of another route\n"
+"or kind than the one before, with whether it is a request, and its route.  None if there is\n"
+"anything else, or if one is perhaps no sound JSON object.");
+
+static PyObject *py_messages(PyObject *self, PyObject *args) {
+    Py_buffer buffer;
+    PyObject *block = NULL, *ends = NULL, *seqs = NULL, *stops = NULL, *changes, *answer = NULL, *route;
+    Py_ssize_t at, least, count = 0, octets = 0;
+    Message found, last = {0};
+    Bytes p, end;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nn", &buffer, &at, &least)) return NULL;
+    changes = PyList_New(0);
+    if (!changes) goto done;
+    if (at < 0 || at > buffer.len) {
+        PyErr_SetString(PyExc_ValueError, "no place in the buffer");
+        goto done;
+    }
+    p = (Bytes)buffer.buf + at;
+    end = (Bytes)buffer.buf + buffer.len;
+    for (; plain_message(p, end, end - p, &found); count++) {
+        if (!count || !found.number != !last.number || !same_route(&found, &last)) {
+            if (!(route = route_of(&found))) goto done;
+            if (append(changes, Py_BuildValue("nON", count, found.number ? Py_True : Py_False, route))) goto done;
+        }
+        octets += found.stop - found.body;
+        last = found;
+        p = found.stop;
+    }
+    if (p != end || count < least) {
+        answer = Py_NewRef(Py_None);
+        goto done;
+    }
+    block = PyBytes_FromStringAndSize(NULL, octets);
     ends = PyBytes_FromStringAndSize(NULL, 8 * count);
     seqs = PyBytes_FromStringAndSize(NULL, 8 * count);
-    if (!block || !ends || !seqs) goto done;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        unsigned long long number;
-        PyObject *route;
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "KOnn", &number, &route, &at, &stop)) goto done;
-        if (at < 0 || at > stop || stop > buffer.len || stop - at > buffer.len - to) {
-            PyErr_SetString(PyExc_ValueError, "no place in the buffer");
-            goto done;
-        }
-        if (!sound(from + at, from + stop, from + buffer.len)) {
-            answer = Py_NewRef(Py_None);
-            goto done;
-        }
-        memcpy(PyBytes_AsString(block) + to, from + at, (size_t)(stop - at));
-        to += stop - at;
-        seq = (int64_t)(number & 0xFFFFFFFFu);
-        memcpy(PyBytes_AsString(ends) + 8 * i, &to, 8);
-        memcpy(PyBytes_AsString(seqs) + 8 * i, &seq, 8);
+    stops = PyBytes_FromStringAndSize(NULL, 8 * count);
+    if (!block || !ends || !seqs || !stops) goto done;
+    {
+        char *to = PyBytes_AsString(block), *to_ends = PyBytes_AsString(ends);
+        char *to_seqs = PyBytes_AsString(seqs), *to_stops = PyBytes_AsString(stops);
+        PyThreadState *others = octets > LET_GO ? PyEval_SaveThread() : NULL;
+        int good = copy_bodies(buffer.buf, (Bytes)buffer.buf + at, end, count, to, to_ends, to_seqs, to_stops);
+        if (others) PyEval_RestoreThread(others);
+        answer = good ? PyTuple_Pack(5, block, ends, seqs, stops, changes) : Py_NewRef(Py_None);
     }
-    answer = Py_BuildValue("y#OO", PyBytes_AsString(block), (Py_ssize_t)to, ends, seqs);
 done:
     Py_XDECREF(block);
     Py_XDECREF(ends);
     Py_XDECREF(seqs);
+    Py_XDECREF(stops);
+    Py_XDECREF(changes);
     PyBuffer_Release(&buffer);
     return answer;
 }
 
 static PyMethodDef methods[] = {
-    {"bodies", py_bodies, METH_VARARGS, bodies_doc},
+    {"messages", py_messages, METH_VARARGS, messages_doc},
+    {"sums", py_sums, METH_VARARGS, sums_doc},
     {"scan", py_scan, METH_VARARGS, scan_doc},
     {"pieces", py_pieces, METH_VARARGS, pieces_doc},
     {"walk", py_walk, METH_VARARGS, walk_doc},

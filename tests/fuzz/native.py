@@ -168,9 +168,7 @@ def check_pieces(
 
 
 def check_messages(kernel: Any, stream: bytes, at: int, most: int, few: int) -> None:
-    """Whether the kernel finds Pomelo's messages that the reference finds, and gathers what is
-    in them.
-    """
+    """Whether the kernel finds Pomelo's messages that the reference finds, and sums them up."""
     native.kernel = None
     wanted: list[Any] = []
     stop = pomelo.scan(stream, at, len(stream), most, wanted, few)
@@ -180,12 +178,32 @@ def check_messages(kernel: Any, stream: bytes, at: int, most: int, few: int) -> 
     there = exact(stream)
     assert kernel.scan(there, at, len(stream), most, found, few) == stop, about
     assert found == wanted, about
-    gathered = kernel.bodies(there, found)
-    bodies = [stream[begin:end] for _, _, begin, end in wanted]
-    _compare(gathered and gathered[:2], bodies, json=True)
+    native.kernel = None
+    sums = pomelo.sums(stream, at, len(stream), most, few)
+    native.kernel = kernel
+    assert kernel.sums(there, at, len(stream), most, few) == sums, about
+
+
+def check_gathered(kernel: Any, stream: bytes, at: int) -> None:
+    """Whether the kernel gathers what is in Pomelo's messages, if there is nothing else."""
+    native.kernel = None
+    each: list[Any] = []
+    all_found = pomelo.scan(stream, at, len(stream), _ANY, each) == len(stream)
+    native.kernel = kernel
+    gathered = kernel.messages(exact(stream), at, 1)
+    bodies = [stream[begin:end] for _, _, begin, end in each]
+    wanted = bodies if all_found and each else None
+    _compare(gathered and gathered[:2], wanted, json=True)
     if gathered:
-        numbers = [number & 0xFFFFFFFF for number, _, _, _ in wanted]
-        assert [*array("q", gathered[2])] == numbers
+        _, _, seqs, stops, changes = gathered
+        assert [*array("q", seqs)] == [number & 0xFFFFFFFF for number, *_ in each]
+        assert [*array("q", stops)] == [stop for *_, stop in each]
+        kinds = [(number > 0, route) for number, route, _, _ in each]
+        before = [None, *kinds]
+        assert changes == [
+            (row, *kind) for row, kind in enumerate(kinds) if kind != before[row]
+        ]
+        assert kernel.messages(exact(stream), at, len(each) + 1) is None
 
 
 def some_messages(kernel: Any, chance: random.Random, bodies: Sequence[bytes]) -> None:
@@ -203,6 +221,7 @@ def some_messages(kernel: Any, chance: random.Random, bodies: Sequence[bytes]) -
     start = chance.choice((0, 0, 0, chance.randrange(len(stream) + 1)))
     most = chance.choice((20, 1 << 20))
     check_messages(kernel, stream, start, most, chance.choice((1, 99)))
+    check_gathered(kernel, stream, start)
 
 
 def _compare(
@@ -290,6 +309,7 @@ def corpora(kernel: Any) -> None:
                 check_run(kernel, stream[: len(stream) - cut], 0, b"2"[0], 9)
                 check_walk(kernel, stream[: len(stream) - cut], 0, b"\x21\x01", 9, 99)
                 check_messages(kernel, stream[: len(stream) - cut], 0, 99, 9)
+                check_gathered(kernel, stream[: len(stream) - cut], 0)
     for part in PARTS:
         for other in PARTS:
             for body in (b'{"a":%b%b}', b'{"a":"%b%b"}', b"{%b%b}"):

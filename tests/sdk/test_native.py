@@ -16,7 +16,7 @@ _SAYS = "from gateway.sdk.native import *; print(kernel and kernel.__file__, sai
 @pytest.mark.parametrize(
     ("package", "said"),
     [
-        ("INTERFACE = 3", "taken"),
+        ("INTERFACE = 4", "taken"),
         ("INTERFACE = 0", "not taken: gateway-native is of another version"),
         ("raise ImportError", "not installed, and nothing needs it"),
     ],

@@ -120,6 +120,8 @@ class _Decoder:
             row, flaw = _FLAWED.unpack_from(body, at)
             flaws[row] = _FLAWS[flaw]
             at += _FLAWED.size
+        if not flaws and (all_at_once := _at_once(body, at, names)):
+            return all_at_once[0]
         found: list[wire.Found] = []
         compressed: list[int] = []
         end = len(body)
@@ -145,15 +147,15 @@ class _Decoder:
         """
         message_bytes, names, messages = _messages(bodies)
         packages = b"".join(messages)
+        ends = [*accumulate(map(len, messages))]
+        at_once = _at_once(packages, 0, names)
+        if at_once is not None:
+            rows, stops = at_once
+            if _whole(counts, ends, stops) == rows.count:
+                return rows
         found: list[wire.Found] = []
         wire.scan(packages, 0, len(packages), wire.MOST_BYTES, found)
-        whole = 0
-        ends = accumulate(map(len, messages))
-        for row, end in zip(accumulate(counts), ends, strict=False):
-            if row > len(found) or found[row - 1][-1] != end:
-                break
-            whole = row
-        del found[whole:]
+        del found[_whole(counts, ends, [stop for _, _, _, stop in found]) :]
         if not found:
             return Rows([])
         return _checked(packages, found, names, message_bytes)
@@ -195,24 +197,52 @@ def _messages(
     return message_bytes, names, messages
 
 
+def _whole(counts: Sequence[int], ends: Sequence[int], stops: Sequence[int]) -> int:
+    """How many messages the first batches have that end where a message does: so many
+    each, of those that *stop* there.
+    """
+    whole = 0
+    for row, end in zip(accumulate(counts), ends, strict=False):
+        if row > len(stops) or stops[row - 1] != end:
+            break
+        whole = row
+    return whole
+
+
+def _at_once(
+    body: bytes, at: int, names: dict[wire.Route, str]
+) -> tuple[Rows, Sequence[int]] | None:
+    """The rows of plain messages, in one block, and where each message ends.
+
+    None where there is no kernel, for few, and if it does not know that all are sound.
+    """
+    if native.kernel is None:
+        return None
+    found = native.kernel.messages(body, at, _BLOCK_EVENTS)
+    if found is None:
+        return None
+    rows = Rows([])
+    rows.block, ends, seqs, stops, changes = found
+    rows.ends, rows.seqs = array("q", ends), array("q", seqs)
+    rows.kind, rows.channel = _kind(changes[0][1]), _name(changes[0][2], names)
+    until = [*(row for row, _, _ in changes[1:]), rows.count]
+    for (row, number, route), stop in zip(changes, until, strict=True):
+        if (channel := _name(route, names)) != rows.channel:
+            rows.channels.update(dict.fromkeys(range(row, stop), channel))
+        if (kind := _kind(number)) != rows.kind:
+            rows.kinds.update(dict.fromkeys(range(row, stop), kind))
+    return rows, array("q", stops)
+
+
 def _checked(
     body: bytes,
     found: list[wire.Found],
     names: dict[wire.Route, str],
     message_bytes: int,
 ) -> Rows:
-    """The rows of plain messages: one block if the kernel knows that all are sound."""
-    gathered = None
-    if native.kernel and len(found) >= _BLOCK_EVENTS:
-        gathered = native.kernel.bodies(body, found)
-    if gathered is None:
-        rows = _rows(body, found, names)
-        _check(rows, message_bytes)
-        return rows
-    rows = Rows([])
-    rows.block, ends, seqs = gathered
-    rows.ends, rows.seqs = array("q", ends), array("q", seqs)
-    _say_what(rows, found, names)
+    """The rows of plain messages, each looked at."""
+    rows = _rows(body, found, names)
+    _check(rows, message_bytes)
     return rows
 
 

@@ -31,7 +31,7 @@ from gateway.protocols.pomelo.inflation import MOST_GROWTH, Inflation
 from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.text import text
-from gateway.protocols.pomelo.wire import Messages, Package, Route
+from gateway.protocols.pomelo.wire import Messages, Package, Route, Sums
 from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
@@ -53,7 +53,7 @@ _PROTOBUF_MESSAGE_COST = 8.0
 _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 """Messages, and their bytes, between two looks at the turn, if they may have to be
 decoded."""
-_FEW_BYTES = 2048
+_FEW_BYTES = 1 << 16
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -170,30 +170,33 @@ class Session:
         """
         if not data or len(data) > _FEW_BYTES or self._inflation is not None:
             return None
-        found = self._decoder.whole(data)
-        if found is None:
+        sums = self._decoder.whole(data)
+        if sums is None:
             return None
-        ready, routes, known, size = Ready(), self.terms.routes, False, 0
-        ids = ready.ids
-        for number, route, at, stop in found:
-            if route in routes:
-                known = True
-            elif not _is_name(route):
-                return None
-            if number:
-                ids.append(number)
-            size += stop - at
+        ready = Ready()
+        if not self._plain(ready, data, sums, turn):
+            routes = self.terms.routes
+            for route in sums[-1]:
+                if route not in routes and not _is_name(route):
+                    return None
+            self._messages(ready, Messages(data, 0, len(data), sums), turn)
         self.heard = True
-        if known:  # there may be something to do for each of them
-            ready = Ready()
-            self._messages(ready, Messages(data, 0, len(data), found), turn)
-            return ready
-        ready.count = len(found)
-        ready.pieces.append(data)
-        ready.taken_bytes = len(data)
-        ready.payload_bytes = size
-        turn.left -= ready.count * _NOTIFY_COST + len(ids) * _ANSWER_COST
         return ready
+
+    def _plain(self, ready: Ready, data: bytes, sums: Sums, turn: Turn) -> bool:
+        """Take messages of which there is nothing to do for one alone; else false."""
+        _, count, octets, ids, routes = sums
+        known = self.terms.routes
+        for route in routes:
+            if route in known or not _is_name(route):
+                return False
+        ready.ids += ids
+        ready.count += count
+        ready.payload_bytes += octets
+        ready.pieces.append(data)
+        ready.taken_bytes += len(data)
+        turn.left -= count * _NOTIFY_COST + len(ids) * _ANSWER_COST
+        return True
 
     def _steps(self, data: bytes, turn: Turn) -> Iterator[Step]:
         self.heard = True
@@ -272,9 +275,11 @@ class Session:
         if run.zipped:
             self._zipped(ready, run, turn)
             return
+        buffer = run.buffer
+        if self._plain(ready, buffer[run.start : run.stop], run.sums, turn):
+            return
         routes = self.terms.routes
         ids = ready.ids
-        buffer = run.buffer
         keep = before = run.start
         count, size = ready.count, 0
         requests = len(ids)

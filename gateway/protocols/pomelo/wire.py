@@ -55,6 +55,10 @@ Found = tuple[int, Route, int, int]
 """A request or a notify: its id (0 for a notify), its route, and where its body begins
 and ends in the bytes that were scanned."""
 
+Sums = tuple[int, int, int, list[int], list[Route]]
+"""Of messages, all at once: where they end, their number, the octets of their bodies, the ids
+of the requests among them, and routes, each where the message before it has another."""
+
 
 @dataclass(slots=True)
 class Package:
@@ -71,9 +75,18 @@ class Messages:
     buffer: bytes
     start: int
     stop: int
-    found: list[Found]
+    sums: Sums
     zipped: bool = False
     """It is a single message, and its flag says that its body is compressed."""
+    _found: list[Found] | None = None
+
+    @property
+    def found(self) -> list[Found]:
+        """Each message."""
+        if self._found is None:
+            self._found = []
+            scan(self.buffer, self.start, self.stop, MOST_BYTES, self._found)
+        return self._found
 
 
 @dataclass(slots=True)
@@ -247,6 +260,30 @@ def scan(
     return at
 
 
+def sums(buffer: bytes, at: int, end: int, most: int, most_found: int) -> Sums:
+    """Of what `scan` finds from *at* on."""
+    if native.kernel:
+        summed: Sums = native.kernel.sums(buffer, at, end, most, most_found)
+        return summed
+    found: list[Found] = []
+    return _summed(scan(buffer, at, end, most, found, most_found), found)
+
+
+def _summed(end: int, found: list[Found]) -> Sums:
+    octets = 0
+    ids: list[int] = []
+    routes: list[Route] = []
+    last: Route | None = None
+    for number, route, at, stop in found:
+        octets += stop - at
+        if number:
+            ids.append(number)
+        if route != last:
+            routes.append(route)
+            last = route
+    return end, len(found), octets, ids, routes
+
+
 def _single(buffer: bytes, start: int, at: int, stop: int) -> Messages:
     """The message at *at*, which is not plain.  Refuses what clients may not send."""
     if at == stop:
@@ -267,7 +304,8 @@ def _single(buffer: bytes, start: int, at: int, stop: int) -> Messages:
         number, at = _number(buffer, at, stop)
     route, at = _read_route(buffer, at, stop, by_code=flag & _BY_CODE != 0)
     found = [(number, route, at, stop)]
-    return Messages(buffer, start, stop, found, zipped=flag & _ZIPPED != 0)
+    zipped = flag & _ZIPPED != 0
+    return Messages(buffer, start, stop, _summed(stop, found), zipped, found)
 
 
 def zipped(buffer: bytes, at: int, end: int) -> Found:
@@ -435,34 +473,34 @@ class Decoder(Packages):
             raise refusal("message before the handshake was acknowledged")
         super()._check(kind, size)
 
-    def whole(self, data: bytes) -> list[Found] | None:
-        """What arrived, if that is plain messages and nothing else, and nothing was there
-        before; None: nothing is changed, `feed` it.
+    def whole(self, data: bytes) -> Sums | None:
+        """Of what arrived, if that is plain messages and nothing else, and nothing was
+        there before; None: nothing is changed, `feed` it.
         """
+        end = len(data)
         if not self.open or self._buffer or self._tail is not None:
             return None
-        found: list[Found] = []
-        end = len(data)
-        if scan(data, 0, end, self.data_bytes, found, self.most_run) < end:
+        if end > self.most_bytes:
             return None
-        return found
+        found = sums(data, 0, end, self.data_bytes, self.most_run)
+        return found if found[0] == end else None
 
     def take(self) -> Package | Messages | None:
         """The next package, or run of messages; None until more is fed."""
         buffer, start = self._buffer, self._at
         if self.open:
-            found: list[Found] = []
-            end = len(buffer)
-            at = scan(buffer, start, end, self.data_bytes, found, self.most_run)
-            if found:
-                if at - start > self.most_bytes:
-                    del found[1:]
-                    at = found[0][-1]
-                if at < end:
-                    self._at = at
+            end, most = len(buffer), self.data_bytes
+            found = sums(buffer, start, end, most, self.most_run)
+            stop, count, *_ = found
+            if count > 1 and stop - start > self.most_bytes:
+                found = sums(buffer, start, end, most, 1)
+                stop = found[0]
+            if count:
+                if stop < end:
+                    self._at = stop
                 else:
                     self.clear()
-                return Messages(buffer, start, at, found)
+                return Messages(buffer, start, stop, found)
         head = self._head()
         if head is None:
             return None

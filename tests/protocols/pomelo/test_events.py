@@ -123,11 +123,16 @@ WITH_CODE = head(100, {7: "x"}, ()) + wire.request(5, 7, b"{}")
 WITH_ANOTHER = head(100, {8: "y", 9: "z"}, ()) + wire.notify(9, b"{}")
 
 
+SOUND = [WITH_CODE] + [
+    plain_head(100) + wire.request(n, "ab"[n // 50], b'{"n":%d}' % n) for n in range(90)
+]
+
+
 def test_batches_together(pomelo: Any) -> None:
     """They are what they are alone: routes, kinds, numbers, flaws, mended text."""
     several = ALIKE[0] + wire.notify("b", b"{}") + wire.request(7, "a", b"[]")
     coded = [WITH_CODE, WITH_ANOTHER, *ALIKE, several, WITH_ANOTHER, several, WITH_CODE]
-    for bodies in (ALIKE, coded):
+    for bodies in (ALIKE, coded, SOUND):
         alone = [[*pomelo.rows(decode(body))] for body in bodies]
         together = decode.together(bodies, [*map(len, alone)])
         assert [*pomelo.rows(together)] == [*chain(*alone)]
@@ -154,11 +159,11 @@ def test_batches_together(pomelo: Any) -> None:
 )
 def test_what_is_not_alike_ends_them(odd: bytes) -> None:
     """It is left to be decoded alone, and so is what follows."""
-    before = [WITH_CODE, *ALIKE]
-    bodies = [*before, odd, *ALIKE]
-    for count in (1, 3):
-        counts = [count if body is odd else 1 for body in bodies]
-        assert decode.together(bodies, counts).count == len(before)
+    for before in ([WITH_CODE, *ALIKE], SOUND):
+        bodies = [*before, odd, *ALIKE]
+        for count in (1, 3):
+            counts = [count if body is odd else 1 for body in bodies]
+            assert decode.together(bodies, counts).count == len(before)
 
 
 def test_a_large_batch(pomelo: Any) -> None:

@@ -106,7 +106,9 @@ def test_bodies_where_none_belong(pomelo: Any) -> None:
 REQUEST = wire.request(1, "a", b"{}")
 
 
-@pytest.mark.parametrize("stream", [REQUEST, REQUEST * 2, wire.notify(MOVE, b"")])
+@pytest.mark.parametrize(
+    "stream", [REQUEST, REQUEST * 2, REQUEST * 1024, wire.notify(MOVE, b"")]
+)
 def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
     """A tuple says so: whoever counts what is held need not ask."""
     session = _working(pomelo)
@@ -124,7 +126,7 @@ def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
         (REQUEST + HEARTBEAT + REQUEST, 2),
         (REQUEST + wire.notify(999, b"{}"), 1),
         (REQUEST + wire.package(wire.DATA, b"\x02\x01\xff"), 1),
-        (REQUEST * 400, 400),
+        (REQUEST * 1025, 1025),
     ],
 )
 def test_others_are_looked_at_one_by_one(
