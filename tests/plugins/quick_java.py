@@ -42,6 +42,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{QUICK} {_shared()}")
 EVERY_JAVA = {"JDK_JAVA_OPTIONS": QUICK}
 """In the environment of a program: for those that others than it start, as executors are."""
 
+OF_A_CLUSTER = {"JDK_JAVA_OPTIONS": f"{QUICK} {_shared()}"}
+"""Executors and workers of Spark's map the archive as well."""
+
 
 def make() -> None:
     """Run a job over a small spool, and keep the classes that it needed."""

@@ -21,7 +21,7 @@ from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
 from gateway.spark.formats import Format
 from gateway.store.directories import Directories
-from quick_java import EVERY_JAVA
+from quick_java import OF_A_CLUSTER
 
 pytestmark = [
     pytest.mark.spark,
@@ -101,7 +101,7 @@ def run(
         process = subprocess.Popen(
             [sys.executable, "-c", JOB, *words],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env=environment() | EVERY_JAVA, start_new_session=True,
+            env=environment() | OF_A_CLUSTER, start_new_session=True,
         )  # fmt: skip
         sessions.append(process.pid)
         finish(process, seconds=240)
