@@ -14,6 +14,7 @@ import pytest
 
 from gateway.sinks.iceberg import kind as iceberg
 from gateway_demo.cluster import needs
+from quick_java import OF_A_CLUSTER
 from whole_demo import DIRECTORY, what_a_demo_says
 
 _SECONDS = 1200.0
@@ -31,9 +32,13 @@ pytestmark = [
 ]
 
 
-def test_a_gateway_and_a_worker_are_lost_and_no_event(tmp_path: Path) -> None:
+def test_a_gateway_and_a_worker_are_lost_and_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed with its disk, killed with a batch: the table has every event once."""
     needs.check()
+    for name, value in OF_A_CLUSTER.items():
+        monkeypatch.setenv(name, value)
     said = what_a_demo_says("--cluster", tmp_path, _SECONDS)
     assert re.search(r"kill -9 gw-2, .* its disk is", said)
     assert "kill -9 worker-2" in said
