@@ -270,6 +270,7 @@ class ForwardServer(Closing):
                     partial(self._brings, frame.node),
                     late=partial(self._close, frame.node),
                     node=frame.node,
+                    asks=True,
                 )
             case File() if self._file is None and self._bringing is not None:
                 self._count(1)
@@ -322,9 +323,11 @@ class ForwardServer(Closing):
     def _close(self, node: str, bringing: Bringing) -> None:
         self._in_turn(node, bringing.close)
 
-    def _in_turn(self, node: str, do: Callable[[], Any]) -> Deferred[Any]:
+    def _in_turn(
+        self, node: str, do: Callable[[], Any], *, asks: bool = False
+    ) -> Deferred[Any]:
         client = client_of(self._connection.origin)
-        return self._listener.turns.take(client, node, do)
+        return self._listener.turns.take(client, node, do, asks=asks)
 
     def _begin(self, file: File) -> None:
         assert self._bringing is not None
@@ -400,13 +403,15 @@ class ForwardServer(Closing):
         then: Callable[[Any], None],
         late: Callable[[Any], None] = lambda _: None,
         node: str = "",
+        *,
+        asks: bool = False,
     ) -> None:
         """In a thread; nothing is read before it is over.  *late* is called instead of
         *then* where the connection is over by then.
         """
         self._rest()
-        again = partial(self._step, do, then, late, node)
-        step = self._in_turn(node or self._node, do)
+        again = partial(self._step, do, then, late, node, asks=asks)
+        step = self._in_turn(node or self._node, do, asks=asks)
         step.addCallbacks(
             partial(self._stepped, then, late), partial(self._failed, again)
         )

@@ -231,6 +231,23 @@ def test_a_line_that_dies_unseen(hub: Hub) -> None:
     assert (hub.directories.spool / sent.name).read_bytes() == sent.data
 
 
+def test_no_file_waits_while_others_are_looked_up(hub: Hub) -> None:
+    """Whether a node may be brought is asked in a bucket, which may hang, for each edge that
+    comes back: those that are there go on.
+    """
+    edge = hub.connect(HELLO, LIFE, encode(Sent(1).file))
+    edge.heard()
+    hub.steps = asked = []
+    for number in range(20):
+        hub.connect(HELLO, encode(Life(f"edge-{number}", A)))
+    hang = len(asked)
+    edge.say(data(Sent(1).data))
+    while len(asked) > hang:
+        do, done = asked.pop()
+        maybeDeferred(do).chainDeferred(done)
+    assert edge.heard() == [Stored(Sent(1).name, A, 1)]
+
+
 def test_what_is_there_is_read_and_dropped(hub: Hub) -> None:
     """Its sender did not hear that it is; it hears so now."""
     sent = Sent(1)
