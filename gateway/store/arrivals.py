@@ -237,6 +237,12 @@ class Arrivals:
         names = self._disk.names(self._directory)
         return sorted(name for name in names if _NODE.fullmatch(name))
 
+    def comes(self, node: str) -> bool:
+        """Whether somebody is there to bring that node's files.  Any thread."""
+        with self._lock:
+            known = self._nodes.get(node)
+        return known is not None and known.holder is not None
+
     @property
     def bringing(self) -> int:
         """How many nodes' files somebody is there to bring."""

@@ -578,6 +578,12 @@ class Storage:
                 settings.spool.retention,
                 # Of its own, as another thread asks it; the archive's tells of a leap.
                 opened.removal_clock("-bucket", lambda _: None),
+                lambda node: (
+                    node == settings.node
+                    or arrivals.comes(node)
+                    or uploads.has_of(node)
+                ),
+                uploads.is_kept_out,
             )
             return BucketLooks(
                 self._consumed.look,

@@ -16,9 +16,10 @@ from bucket_node import Node, claimed, uploads_of
 from forwarded import A, B, Sent
 from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
-from gateway.store import claim
+from gateway.store import claim, storage
 from gateway.store.arrivals import Arrivals
 from gateway.store.bucket import BucketError
+from gateway.store.consumers import ObjectMarks
 from gateway.store.disk import RealDisk
 from gateway.store.spool import uploads
 from gateway.store.word import Holder, Word, encode, name_of
@@ -164,6 +165,30 @@ def test_two_lives_with_one_name(
     assert has(bucket, one)
     del bucket.objects[one.name]
     node.reactor.run(lambda: has(bucket, other))
+    node.stop()
+
+
+def test_two_lives_with_one_name_and_no_job(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `keep` the newest object of a node stays, behind which a new disk goes on: but not
+    in the way of a later life's file, once all consumers have read it.
+    """
+    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
+    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
+    node = Node(
+        tmp_path, bucket, ack="journal", after="keep", consumers=["mine"]
+    ).start()
+    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
+    bring(node, one)
+    node.reactor.run(lambda: uploads_of(node).uploaded)
+    bring(node, other, by=B)
+    node.reactor.run(uploads_of(node).stuck.snapshot)
+    assert has(bucket, one)
+    mine = ObjectMarks(bucket, "mine")
+    mine.change(lambda mark: mark.with_done([one.name]))
+    node.reactor.run(lambda: has(bucket, other))
+    node.reactor.run(lambda: not uploads_of(node).stuck.snapshot())
     node.stop()
 
 

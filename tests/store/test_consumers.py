@@ -186,3 +186,68 @@ def test_objects_go_once_all_have_read_them_and_their_time_is_over() -> None:
     assert consumers.behind["mine"] == Behind(1, 1, 2 * HOUR, 1, 1, has_come=True)
     consumers.names = []
     assert expiry.look() == 0
+
+
+def test_the_newest_object_makes_room_for_a_later_lifes_file() -> None:
+    """Which has its name, and would wait for ever: once all have read what is there, and its
+    time is over, as with any other object.
+    """
+    bucket = MemoryBucket()
+    for lsn in (1, 2):
+        bucket.create(name(lsn, node="edge"), b"x")
+    now, waiting = 0.0, {name(2, node="edge")}
+    mine = ObjectMarks(bucket, "mine")
+    expiry = BucketExpiry(
+        bucket, lambda: ["edge"], Consumers(lambda _: mine, ["mine"]), HOUR,
+        lambda: now, waits=waiting.__contains__,
+    )  # fmt: skip
+    mine.change(lambda mark: mark.with_done([name(1, node="edge")]))
+    assert expiry.look() == 0
+    now += 2 * HOUR
+    assert expiry.look() == 1
+    assert [one.name for one in bucket.list("events-")] == [name(2, node="edge")]
+    mine.change(lambda mark: mark.with_done([name(2, node="edge")]))
+    assert expiry.look() == 1
+    assert [*bucket.list("events-")] == []
+
+
+def test_a_node_that_has_gone_costs_next_to_nothing() -> None:
+    """What is left of it is counted as ever, and listed once an hour; it is listed at each
+    look as long as something may go, and as soon as files of it may come.
+    """
+    bucket = MemoryBucket()
+    asked: list[str] = []
+    for node in ("gw", "edge"):
+        bucket.create(name(1, node=node), b"x")
+    bucket.create(name(2, node="edge"), b"x")
+    bucket.fault = lambda request, what: (
+        asked.append(what) if request == "list" else None
+    )
+    now, coming = 0.0, {"gw"}
+    mine = ObjectMarks(bucket, "mine")
+    consumers = Consumers(lambda _: mine, ["mine"])
+    expiry = BucketExpiry(
+        bucket, lambda: ["gw", "edge"], consumers, HOUR,
+        lambda: now, coming.__contains__,
+    )  # fmt: skip
+
+    def listed() -> list[str]:
+        asked.clear()
+        expiry.look()
+        return [what.split("-")[1] for what in asked]
+
+    assert listed() == listed() == ["gw", "edge"]
+    mine.change(lambda mark: mark.with_done([name(1, node="edge")]))
+    now += 2 * HOUR
+    assert listed() == listed() == ["gw", "edge"]
+    assert listed() == listed() == ["gw"]
+    assert consumers.behind["mine"].files == 2
+    now += HOUR
+    assert listed() == ["gw", "edge"]
+    assert listed() == ["gw"]
+    coming.add("edge")
+    bucket.create(name(3, node="edge"), b"x")
+    assert listed() == listed() == ["gw", "edge"]
+    assert consumers.behind["mine"].files == 3
+    coming.remove("edge")
+    assert listed() == ["gw", "edge"]

@@ -2,7 +2,8 @@
 `spool.retention`: where there is no job of ours (`spool.after: keep`).
 
 Each gateway looks after its own, and those that are brought to it: a listing of each node's
-names, once a minute.  The newest one stays, as a gateway that lost its disk goes on behind it.
+names, once a minute while files of it may come.  The newest one stays, as a gateway that
+lost its disk goes on behind it, unless a later life of the node has a file of that name.
 """
 
 from __future__ import annotations
@@ -11,19 +12,28 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from attrs import define
+from twisted.logger import Logger
 
-from gateway.store.bucket import Bucket
+from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.consumers import Consumers
 from gateway.store.in_bucket import objects_of
 
 LOOK_SECONDS = 60.0
 _AT_ONCE = 1000
 """So many go in a look at most: whoever stops waits for no more."""
+_QUIET_SECONDS = 3600.0
+"""Where only the newest is left, and no files come, it is listed again after so long."""
 
 
 @define(eq=False, slots=False)
 class BucketExpiry:
-    """Of the objects of *nodes*.  *retention*, in seconds, may change."""
+    """Of the objects of *nodes*.  *retention*, in seconds, may change.
+
+    *comes* says of a node whether files of it may come now, *waits* of a name whether
+    another file that has it waits here until that object has gone.
+    """
+
+    _log = Logger()
 
     _bucket: Bucket
     _nodes: Callable[[], Iterable[str]]
@@ -31,6 +41,12 @@ class BucketExpiry:
     retention: float
     _clock: Callable[[], float]
     """By which they are old: one that does not leap."""
+    _comes: Callable[[str], bool] = lambda _: True
+    _waits: Callable[[str], bool] = lambda _: False
+
+    def __attrs_post_init__(self) -> None:
+        self._quiet: dict[str, tuple[float, list[StoredObject]]] = {}
+        """Nodes of which no more than the newest object is left, as of when."""
 
     def look(self) -> int:
         """Remove what may go; how many objects went.  Raises `BucketError`; blocks."""
@@ -39,7 +55,9 @@ class BucketExpiry:
             return 0
         now = self._clock()
         consumers.look()
-        there = [objects_of(self._bucket, node) for node in self._nodes()]
+        nodes, quiet = [*self._nodes()], self._quiet
+        self._quiet = {node: quiet[node] for node in nodes if node in quiet}
+        there = [self._objects(node, now) for node in nodes]
         ages = (
             (one.name, one.bytes, now - one.modified)
             for one in chain.from_iterable(there)
@@ -48,9 +66,30 @@ class BucketExpiry:
         due = [
             one.name
             for objects in there
-            for one in objects[:-1]
-            if now - one.modified > self.retention and consumers.all_have(one.name)
+            for one in objects
+            if now - one.modified > self.retention
+            and consumers.all_have(one.name)
+            and (one is not objects[-1] or self._waits(one.name))
         ]
+        newest = {objects[-1].name for objects in there if objects}
         for name in due[:_AT_ONCE]:
             self._bucket.remove(name)
+            if name in newest:
+                self._log.warn(
+                    "{url}/{name} makes room for a file that a later life of the node has "
+                    "under that name.  Whoever has had the name, as a query of Spark's, "
+                    "passes that one over: read it by itself",
+                    url=self._bucket.url,
+                    name=name,
+                )
         return len(due[:_AT_ONCE])
+
+    def _objects(self, node: str, now: float) -> list[StoredObject]:
+        """What is there of a node."""
+        comes = self._comes(node)  # before what came last is listed
+        at, objects = self._quiet.pop(node, (None, []))
+        if comes or at is None or abs(now - at) >= _QUIET_SECONDS:
+            at, objects = now, objects_of(self._bucket, node)
+        if not comes and len(objects) <= 1:
+            self._quiet[node] = at, objects
+        return objects

@@ -180,6 +180,14 @@ class Uploads:
         with self._condition:
             return any(_node_of(name) == node for name in self._waiting)
 
+    def is_kept_out(self, name: str) -> bool:
+        """Whether another object has that file's name, and no request for it is under way
+        or had gone well.
+        """
+        with self._condition:
+            in_hand = name in self._busy or name in self._there
+            return name in self.stuck and not in_hand
+
     def elsewhere(self, node: str) -> str | None:
         """Why that node's files stay here, as of now: this goes from here on.  Blocks; raises
         `BucketError`, OSError.

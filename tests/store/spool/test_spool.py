@@ -504,6 +504,24 @@ def test_without_a_job_files_are_archived_at_once(place: Any) -> None:
     assert journal.holds["spool"] is None
 
 
+def test_without_a_job_no_file_takes_the_place_of_another_ones(place: Any) -> None:
+    """One that a later life of a node brings under a name that the archive has waits until
+    that has gone, as it may have the only copy; one that comes again does not.
+    """
+    earlier, again = file_name("edge", 1, 2), file_name("edge", 3, 4)
+    for name in (earlier, again):
+        (place.archive / name).write_bytes(b"one")
+        (place.spool / name).write_bytes(b"two" if name == earlier else b"one")
+    spool, _, turns = start(place, after="keep")
+    spool.start([])
+    turns.run(lambda: not (place.spool / again).exists())
+    assert (place.archive / earlier).read_bytes() == b"one"
+    (place.archive / earlier).unlink()
+    turns.run(lambda: not (place.spool / earlier).exists())
+    turns.wait(spool.stop())
+    assert (place.archive / earlier).read_bytes() == b"two"
+
+
 def test_without_a_job_a_short_disk_holds_senders(place: Any) -> None:
     """Nothing leaves the archive for it: what is there is nowhere else."""
     place.disk = Full()
