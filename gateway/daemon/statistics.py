@@ -308,7 +308,7 @@ def of_feeds(live: Live, replay: Replay) -> Statistics:
                       "gateway_feed_followers"),
             Statistic("replays", "Subscriptions to events.", replay.subscribers,
                       "gateway_feed_replays"),
-            Statistic("skipped", "Events that a tap was too slow for.", live.skipped,
+            Statistic("skipped", "Lsns that a tap was too slow for.", live.skipped,
                       "gateway_feed_skipped_events_total", counter=True),
         ],
     )  # fmt: skip

@@ -70,7 +70,8 @@ class Live:
 
     def __attrs_post_init__(self) -> None:
         self.skipped = 0
-        """Events that some tap was too slow for, each time that happened."""
+        """Lsns that some tap was too slow for, each time that happened: also of events among
+        them that its query does not want, as nobody has looked at them."""
         self.stopped = False
         self._rings: dict[Query, Ring] = {}
         self._shares = Shares(_QUERIES, _OF_CLIENT, "different queries at a time")

@@ -88,6 +88,11 @@ class Ring:
         """Whoever is first of its followers takes what there is."""
         return self._untaken < self._ahead and not self.asleep
 
+    @property
+    def next(self) -> int:
+        """The number of the chunk that is still to come."""
+        return self._gone + len(self._chunks)
+
     def wanted(self, number: int) -> None:
         """A follower takes of the chunk of this number, or waits for it."""
         if number >= self._begun:
@@ -97,7 +102,7 @@ class Ring:
 
     def _begin(self, number: int) -> None:
         """All chunks before this one are begun."""
-        while self._begun < min(number, self._gone + len(self._chunks)):
+        while self._begun < min(number, self.next):
             self._untaken -= self._chunks[self._begun - self._gone].size
             self._begun += 1
 
@@ -125,7 +130,7 @@ class Ring:
     def sleep(self, end: int) -> None:
         """Leave out what nobody took of, and all before lsn *end*."""
         self.asleep = True
-        while self._begun < self._gone + len(self._chunks):
+        while self._begun < self.next:
             self.bytes -= self._chunks.pop().size
         self._untaken = 0
         for follower in self.followers:
@@ -134,7 +139,7 @@ class Ring:
 
     def enter(self, follower: Follower) -> None:
         """Let it have what comes from now on."""
-        follower.number = self._gone + len(self._chunks)
+        follower.number = self.next
         follower.lsn = self.end
         self.followers.add(follower)
 
@@ -220,9 +225,13 @@ class Follower:
         return found
 
     def skip(self) -> tuple[int, int]:
-        """Go to the ring's end; the first and last lsn that this leaves out."""
-        first = self.lsn
-        self._ring.leave(self)
+        """Go to the ring's end; the first and last lsn between which this leaves out
+        something, in this order where it does not.
+        """
+        ring, first = self._ring, self.lsn
+        if self.number == ring.next and ring.since <= first:
+            self.lsn = first = ring.end  # nothing behind it was wanted
+        ring.leave(self)
         self._index = 0
         self._ring.enter(self)
         return first, self.lsn - 1

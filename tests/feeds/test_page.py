@@ -159,6 +159,19 @@ def test_a_sample(world: Any, look: Any) -> None:
     assert {"gap"} in [set(each) for each in viewer.shown]
 
 
+def test_what_was_not_asked_for_is_not_left_out(world: Any, look: Any) -> None:
+    """Behind the last one that the rate allows come others, which the filter does not take."""
+    viewer = look("/api/tap?rate=8&protocol=other")
+    viewer.wait()
+    for counts in ((2, 2, 3), (2, 2)):
+        world.commit(*counts)
+        world.threads.run()
+        world.clock.advance(0.02)
+    world.threads.run()
+    viewer.wait()
+    assert (viewer.lsns, len(viewer.shown)) == ([5, 6, 7], 3)
+
+
 def test_nobody_reads(world: Any, look: Any) -> None:
     """A viewer whose network is stuck gets nothing more written, and costs nothing."""
     viewer = look("/api/tap?rate=10000")

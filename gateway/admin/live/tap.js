@@ -32,7 +32,7 @@ export class Tap {
   constructor() {
     this.source = null;
     this.events = [];
-    this.missed = 0;
+    this.missed = false;
     this.payloads = null;
     this.table = new Table(at("tap"), columns, { caption: "Events", empty: "none yet" });
     this.fields();
@@ -82,7 +82,7 @@ export class Tap {
     const query = new URLSearchParams({ rate: RATE, fair: "yes", payload: this.payloads ? "yes" : "no" });
     for (const [name, value] of new FormData(at("tap-form"))) if (value) query.set(name, value);
     this.events = [];
-    this.missed = 0;
+    this.missed = false;
     this.table.show([]);
     put(this.button, "stop");
     this.about("waiting for events");
@@ -102,12 +102,12 @@ export class Tap {
   }
 
   arrived(event) {
-    if (event.gap) this.missed += event.gap.to - event.gap.from + 1;
+    if (event.gap) this.missed = true;
     else this.events = [event, ...this.events].slice(0, SHOWN);
     this.due ||= setTimeout(() => {
       this.due = null;
       this.table.show(this.events);
-      this.about(`the newest first, ${RATE} a second at most` + (this.missed ? "; there are more than are shown" : ""));
+      this.about(`the newest first, ${RATE} a second at most` + (this.missed ? "; there may be more than are shown" : ""));
     }, 250);
   }
 
