@@ -620,11 +620,12 @@ class Claim:
             else:
                 self._write(left, tag)
 
-    def served(self, silent: set[str]) -> str | None:
+    def served(self, silent: dict[str, str]) -> str | None:
         """Why nobody else may upload under this name, a sentence; None: nobody has it.
 
-        Who may have it is asked, as by `take`; those who did not answer are in *silent*, by
-        `run`, and not asked again.  Blocks; raises `BucketError`.
+        Who may have it is asked, as by `take`.  Who did not answer is in *silent*, by node,
+        and not asked again as long as the question stands there.  Blocks; raises
+        `BucketError`.
         """
         node = f"node {self.node} of {self.bucket.url}"
         for _ in range(_MOST_CHANGES):
@@ -635,11 +636,13 @@ class Claim:
                 return f"{node} was forgotten"
             if self.me.fence in said.fenced:
                 return f"{node} was taken over"
-            if holder is None or self._mine(holder) or holder.run in silent:
+            if holder is None or self._mine(holder):
+                return None
+            if silent.get(self.node) == holder.run and said.asks is not None:
                 return None
             try:
                 if self._silent(holder, found) is not None:
-                    silent.add(holder.run)
+                    silent[self.node] = holder.run
                     return None
             except Taken:
                 return f"{node} is served by {holder}"

@@ -31,8 +31,8 @@ class Owners:
     _claim: Claim | None = None
     _arrives: Callable[[str], bool] = lambda _: False
     """Says of a node whether its files are brought here."""
-    _silent: set[str] = field(factory=set, init=False)
-    """Who had a name in the bucket and did not answer."""
+    _silent: dict[str, str] = field(factory=dict, init=False)
+    """Who had a node's name in the bucket and did not answer."""
 
     def is_ours(self, node: str) -> bool:
         """Whether this daemon removes that node's files: each knows only what its own

@@ -182,6 +182,23 @@ def test_one_that_does_not_answer_is_taken_over(
     assert "on b with /data" in why
 
 
+def test_one_that_was_silent_may_be_back(
+    gateway: Callable[..., Claim], time: Time
+) -> None:
+    """Whoever brings files of its node does so without it, and asks it no more, until it
+    has answered.
+    """
+    one, silent = gateway(), dict[str, str]()
+    one.take()
+    assert gateway("b").served(silent) is None
+    waited = time.now
+    assert gateway("c").served(silent) is None
+    assert time.now == waited >= claim.PATIENCE
+    one.look()
+    time.meanwhile = one.look
+    assert "is served by" in (gateway("d").served(silent) or "")
+
+
 def test_the_same_directory_need_not_wait(
     gateway: Callable[..., Claim], time: Time
 ) -> None:
@@ -546,7 +563,7 @@ def test_what_is_not_a_gateways_is_said_and_left_alone(
     runs.take()
     open_journal(runs, "5f0c", 7)
     bucket.objects[name_of("gw")] = data
-    for ask in (gateway().take, runs.look, runs.confirm, lambda: runs.served(set())):
+    for ask in (gateway().take, runs.look, runs.confirm, lambda: runs.served({})):
         with pytest.raises(BucketError) as caught:
             ask()
         assert f"{bucket.url}/{name_of('gw')}" in str(caught.value)
