@@ -114,6 +114,8 @@ class _Node:
     record: Record | None = None
     part: str = ""
     """The hidden name of a file that has not come whole."""
+    unplaced: bool = False
+    """The last file that has come whole has not its name yet."""
     holder: _Bringing | None = None
     """Who brings its files now."""
 
@@ -269,6 +271,19 @@ class Arrivals:
                 for name in parts:  # none can be; whoever looks for room is glad of it
                     self._disk.unlink(self._directories.spool / name)
 
+    def look(self) -> None:
+        """Give files their names that could not have them before, whoever is there to bring
+        more.  Blocks; raises OSError.
+        """
+        with self._lock:
+            waiting = [one for one in self._nodes.values() if one.unplaced]
+        for known in waiting:
+            if known.lock.acquire(blocking=False):  # else somebody sees to it
+                try:
+                    self._place(known)
+                finally:
+                    known.lock.release()
+
     def bring(self, life: Life, by: str) -> _Bringing:
         """See `sdk.arrivals.Arrivals`."""
         self._check(life)
@@ -367,17 +382,16 @@ class Arrivals:
     def _place(self, known: _Node) -> bool:
         """Give the last file its name; False while another one has it."""
         placing = "" if known.record is None else known.record.placing
-        if not placing:
-            return True
         spool = self._directories.spool
-        if not self._disk.exists(spool / placing):
-            return True
-        public, onward = spool / _parsed(placing).public, self._onward
-        if self._disk.exists(public) or (onward and onward.has(public.name)):
-            return False
-        self._disk.rename(spool / placing, public)
-        if onward is not None:
-            onward.add(public.name)
+        if placing and self._disk.exists(spool / placing):
+            known.unplaced = True
+            public, onward = spool / _parsed(placing).public, self._onward
+            if self._disk.exists(public) or (onward and onward.has(public.name)):
+                return False
+            self._disk.rename(spool / placing, public)
+            if onward is not None:
+                onward.add(public.name)
+        known.unplaced = False
         return True
 
 

@@ -418,6 +418,7 @@ class OpenedStorage:
         )
         self.arrivals.recover()
         spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
+        spool.look_at_arrivals = self.arrivals.look
         storage = Storage(self, spool, checkpoint, retained, uploading, handing)
         if self.claim is not None:
             self.claim.known_as(

@@ -145,6 +145,22 @@ def test_a_kill_before_it_has_its_name(tmp_path: Path, bucket: MemoryBucket) -> 
     again.stop()
 
 
+def test_two_lives_with_one_name_in_the_spool(tmp_path: Path) -> None:
+    """The later file has its name as soon as the job has taken the earlier one, though its
+    edge brings nothing more.
+    """
+    node = Node(tmp_path, None, ack="journal").start()
+    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
+    bring(node, one)
+    bring(node, other, by=B)
+    public = tmp_path / "spool" / one.name
+    assert public.read_bytes() == one.data
+    public.unlink()
+    node.reactor.run(public.exists)
+    assert public.read_bytes() == other.data
+    node.stop()
+
+
 def test_two_lives_with_one_name(
     tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,8 @@ class Spool:
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
         """Of files that others have brought here since the start; any thread may ask."""
+        self.look_at_arrivals: Callable[[], None] = lambda: None
+        """At those that have not their names yet.  In the spool's thread."""
         self._arriving_bytes = 0
         """What others would bring now, and there was no room for it at the last look."""
         self._ended: Deferred[None] = Deferred()
@@ -347,6 +349,8 @@ class Spool:
     def _check_levels(self) -> None:
         if self._is_alone:
             self._try("files can not be moved to the archive", self._archive_all)
+        what = "files of others can not be given their names"
+        self._try(what, self.look_at_arrivals)
         self._try("spool and archive can not be looked after", self._look)
         self._try("the mark in state/ can not be written", self._observer.looked)
 

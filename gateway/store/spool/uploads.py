@@ -178,7 +178,9 @@ class Uploads:
     def has_of(self, node: str) -> bool:
         """Whether any of that node is not."""
         with self._condition:
-            return any(_node_of(name) == node for name in self._waiting)
+            begin = f"events-{node}-"
+            ours = [name for name in self._waiting if name.startswith(begin)]
+        return any(_node_of(name) == node for name in ours)
 
     def is_kept_out(self, name: str) -> bool:
         """Whether another object has that file's name, and no request for it is under way
