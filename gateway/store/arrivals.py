@@ -66,6 +66,8 @@ _LOOKED_AT = ("node", "lsn")
 _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
 # With the longest of these a hidden name has 249 bytes, and 255 are the most.
 _INCARNATION = re.compile(r"[0-9a-f]{0,16}")
+_PART_SECONDS = 24 * 3600.0
+"""What came of a file whose edge does not come again goes then; it would begin anew."""
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
@@ -145,6 +147,8 @@ class Arrivals:
         self._onward: Onward | None = None
         self._spool_lock: Lock | None = None
         self._waits = False
+        self._looked_at = 0.0
+        """At parts that are left."""
         self.files = self.bytes = self.events = 0
         """That have arrived since the start."""
 
@@ -273,16 +277,29 @@ class Arrivals:
 
     def look(self) -> None:
         """Give files their names that could not have them before, whoever is there to bring
-        more.  Blocks; raises OSError.
+        more, and remove what came of those that nobody goes on with.  Blocks; raises OSError.
         """
+        now = self._clock()
+        if parts := abs(now - self._looked_at) >= _PART_SECONDS / 24:
+            self._looked_at = now
         with self._lock:
-            waiting = [one for one in self._nodes.values() if one.unplaced]
-        for known in waiting:
+            due = [one for one in self._nodes.values() if one.unplaced or parts]
+        for known in due:
             if known.lock.acquire(blocking=False):  # else somebody sees to it
                 try:
                     self._place(known)
+                    if known.part and known.holder is None:
+                        self._drop_if_old(known, now)
                 finally:
                     known.lock.release()
+
+    def _drop_if_old(self, known: _Node, now: float) -> None:
+        path = self._directories.spool / known.part
+        with contextlib.suppress(FileNotFoundError):
+            if now - self._disk.modified(path) < _PART_SECONDS:
+                return
+            self._disk.unlink(path)
+        known.part = ""
 
     def bring(self, life: Life, by: str) -> _Bringing:
         """See `sdk.arrivals.Arrivals`."""

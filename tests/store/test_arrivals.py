@@ -7,6 +7,7 @@ import hashlib
 import io
 import random
 import struct
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,39 @@ def test_a_part_goes_on_where_it_is(
     assert bring(second, sent, at=begun.at)
     assert (directories.spool / sent.name).read_bytes() == sent.data
     assert second.begun is None
+
+
+def test_a_part_that_nobody_goes_on_with(
+    directories: Directories, told: list[str]
+) -> None:
+    """It goes after a day, over starts of the hub; an edge that comes then begins anew."""
+    sent, hours, begun = Sent(1, 100), [0.0], time.time()
+
+    def start() -> Arrivals:
+        def clock() -> float:
+            return begun + 3600 * hours[0]
+
+        hub = Arrivals("hub", directories, RealDisk(), told.append, clock)
+        hub.recover()
+        return hub
+
+    hub = start()
+    bringing = hub.bring(Life("edge", A), "shop")
+    assert bringing.begin(sent.file)
+    bringing.write([sent.data[:100]])
+    hours[0] = 48
+    hub.look()
+    assert bringing.begun is not None, "it is being brought"
+    bringing.close()
+    hub, hours[0] = start(), 23
+    hub.look()
+    assert len([*directories.spool.iterdir()]) == 1
+    hours[0] = 25
+    hub.look()
+    assert [*directories.spool.iterdir()] == []
+    bringing = hub.bring(Life("edge", A), "shop")
+    assert bringing.begun is None
+    assert bring(bringing, sent)
 
 
 def test_what_comes_to_another_gateway_stays(
