@@ -184,6 +184,30 @@ def test_two_lives_with_one_name(
     node.stop()
 
 
+def test_what_is_in_the_way_is_asked_for_its_bytes_twice(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that waits for days is not sent, nor the other one fetched, each minute: it is
+    looked whether that is there still.
+    """
+    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
+    asked: list[str] = []
+    node = Node(tmp_path, bucket, ack="journal").start()
+    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
+    bring(node, one)
+    node.reactor.run(lambda: uploads_of(node).uploaded)
+    bucket.fault = lambda request, name: (
+        asked.append(request) if name == one.name else None
+    )
+    bring(node, other, by=B)
+    node.reactor.run(lambda: asked.count("list") > 5)
+    assert asked.count("create") == asked.count("read") == 2
+    assert "is there with other bytes" in (uploads_of(node).problem or "")
+    del bucket.objects[one.name]
+    node.reactor.run(lambda: has(bucket, other))
+    node.stop()
+
+
 def test_two_lives_with_one_name_and_no_job(
     tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,15 @@ from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.bucket import Bucket, BucketError, Conflict, Unfit, commit, probe
+from gateway.store.bucket import (
+    Bucket,
+    BucketError,
+    Conflict,
+    StoredObject,
+    Unfit,
+    commit,
+    probe,
+)
 from gateway.store.names import parse_file_name
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
@@ -112,6 +120,8 @@ class Uploads:
         """Those that a thread has in hand."""
         self._there: dict[str, Uploaded] = {}
         """Those whose request went well, while it is not known whose the name was then."""
+        self._met: dict[str, tuple[StoredObject | None, str]] = {}
+        """Which object was in a file's way, once that is known, and what there is to say."""
         self._later: dict[str, float] = {}
         """Files with which something is wrong, and when to try them again."""
         self._failures = 0
@@ -369,10 +379,7 @@ class Uploads:
         try:
             one = self._there.get(name)
             if one is None:
-                data = self._disk.read(self._place(name))
-                if self._name is not None:
-                    self._name.check()
-                made = commit(self.bucket, name, data)
+                data, made = self._commit(name)
                 seconds = self._clock() - begun
                 one = Uploaded(name, len(data), seconds, again=not made)
                 with (
@@ -387,6 +394,23 @@ class Uploads:
                 raise  # the archive is what is not there
             return self._put_by_others(name, begun)
         return one
+
+    def _commit(self, name: str) -> tuple[bytes, bool]:
+        """Its bytes, and whether it was not there."""
+        there = None
+        if (met := self._met.get(name)) is not None:
+            found = self.bucket.list(name)
+            there = next((one for one in found if one.name == name), None)
+            if there is not None and there == met[0]:
+                raise Conflict(met[1])  # neither is sent and fetched again to tell that
+        data = self._disk.read(self._place(name))
+        if self._name is not None:
+            self._name.check()
+        try:
+            return data, commit(self.bucket, name, data)
+        except Conflict as why:
+            self._met[name] = there, str(why)
+            raise
 
     def _confirm(self, name: str) -> None:
         """After a request, and before anybody is told: see `Claim.confirm`.
@@ -431,6 +455,7 @@ class Uploads:
             self._busy.discard(one.name)
             del self._waiting[one.name]
             self._there.pop(one.name, None)
+            self._met.pop(one.name, None)
             for each in (self._later, self.conflicts, self.stuck):
                 each.pop(one.name, None)
             self.uploaded += 1
