@@ -213,6 +213,8 @@ class Connection:
     """Names of files that are sent, or there and not yet taken away, …"""
     _left: set[str] = field(factory=set, init=False)
     """… and that were, since the last look began."""
+    _kept_out: list[Outgoing] = field(factory=list, init=False)
+    """Those that are there, while another file has their name in the archive."""
     _next_byte_at: float = field(default=0.0, init=False)
     """Not before that, by `rate`."""
     _heard_at: float = field(default=0.0, init=False)
@@ -346,6 +348,9 @@ class Connection:
         nothing since: it may have come back older.
         """
         self._left.clear()
+        again, self._kept_out = self._kept_out, []
+        for one in again:
+            await self._take_away(one)
         new = [
             one for one in await self._in_spool() if one.path.name not in self._leaving
         ]
@@ -462,9 +467,11 @@ class Connection:
 
     async def _take_away(self, outgoing: Outgoing) -> None:
         self._observer.has(outgoing.waiting.named)
-        await self._in_thread(self._files.has_arrived, outgoing.waiting)
-        self._leaving.discard(outgoing.file.name)
-        self._left.add(outgoing.file.name)
+        if await self._in_thread(self._files.has_arrived, outgoing.waiting):
+            self._leaving.discard(outgoing.file.name)
+            self._left.add(outgoing.file.name)
+        else:
+            self._kept_out.append(outgoing)
 
     async def _something(self) -> None:
         """Wait until anything is different.  Raises whatever says why all is over."""

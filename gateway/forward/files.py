@@ -25,6 +25,7 @@ from attrs import define
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.forwarding import File, Life
 from gateway.store import digests, incarnation
+from gateway.store.archiving import Archiving
 from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
@@ -63,7 +64,7 @@ class Outgoing:
         return named.last - named.first + 1
 
 
-@define(eq=False)
+@define(eq=False, slots=False)
 class ForwardedFiles:
     """Those of one gateway.  Blocks; raises OSError.
 
@@ -78,6 +79,9 @@ class ForwardedFiles:
     _disk: Disk
     _is_ours: Callable[[str], bool]
     _life_of: Callable[[str], Life | None] = lambda _: None
+
+    def __attrs_post_init__(self) -> None:
+        self._archiving = Archiving(self._directories.archive, self._disk)
 
     def in_spool(self) -> list[Waiting]:
         """Of each node in order of lsn, some of each in turn; our own first.
@@ -210,11 +214,14 @@ class ForwardedFiles:
         replace_file(self._disk, aside / f"{name}.json", [text]).close()
         self._disk.rename(waiting.path, aside / name)
 
-    def has_arrived(self, arrived: Waiting) -> None:
-        """The hub has it: it goes from the spool to the archive."""
+    def has_arrived(self, arrived: Waiting) -> bool:
+        """The hub has it: it goes from the spool to the archive; False: that has another one
+        of its name still.
+        """
         if arrived.path.parent == self._directories.spool:
             with contextlib.suppress(FileNotFoundError):
-                self._disk.rename(arrived.path, self.archived(arrived).path)
+                return self._archiving.move(arrived.path)
+        return True
 
     def archived(self, waiting: Waiting) -> Waiting:
         """It, when it has arrived somewhere."""

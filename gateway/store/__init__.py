@@ -31,6 +31,7 @@ In object storage:
 Files of other gateways:
 
     arrivals     takes them
+    archiving    moves files to the archive, none in another one's place
     promised     whether the rows are those that the name promises
     pages        how large their pages are when they are unpacked
     thrift       what their footers would take in memory

@@ -255,6 +255,32 @@ def test_an_edge_begins_anew_while_files_go_over(region: Region) -> None:
     assert len(region.lines) == 1
 
 
+def test_an_edge_begins_anew_with_the_same_names(region: Region) -> None:
+    """The archive keeps what the earlier life had, for a hub that comes back older and for
+    whoever reads there; what has the same name waits for that, and goes over once.
+    """
+    region.bring(SHOP[0])
+    region.forwarder.start(0)
+    region.run()
+    (region.hub.directories.spool / SHOP[0].name).unlink()  # its job has taken it
+    new = Sent(1, by=B, node="shop", text="new")
+    behind = Sent(4, by=B, node="shop")
+    region.bring(new, behind, life=Life("shop", B))
+    region.run()
+    archived = region.edge.archive / new.name
+    assert region.hub.files() == as_bytes(new, behind)
+    assert region.waiting() == [new.name]
+    region.lines[-1].cut()
+    region.run(20)
+    assert archived.read_bytes() == SHOP[0].data
+    assert region.forwarder.sent_files == 3
+    archived.unlink()
+    region.run()
+    assert archived.read_bytes() == new.data
+    assert region.waiting() == []
+    assert region.forwarder.sent_files == 3
+
+
 def test_a_look_that_misses_a_file_of_an_edge(region: Region) -> None:
     """The one behind it waits for the next look, or the hub would take the missed one for
     there already.

@@ -22,6 +22,7 @@ from twisted.logger import Logger
 
 from gateway.config import model
 from gateway.spoken import size as in_words
+from gateway.store.archiving import Archiving
 from gateway.store.consumers import Consumers
 from gateway.store.disk import NO_ROOM
 from gateway.store.job_word import JobBacklog
@@ -176,6 +177,7 @@ class Spool:
             self._is_only_copy,
             self.consumers if self.uploads is None else None,
         )
+        self._archiving = Archiving(self._archive, machine.disk)
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
         """Of files that others have brought here since the start; any thread may ask."""
@@ -188,8 +190,6 @@ class Spool:
         self._tick = _TICK_SECONDS
         self.publish_error: str | None = None
         """Why the file in hand can not be written now."""
-        self._others: set[str] = set()
-        """Files whose names others have in the archive."""
         self._told: SharedDict[str, str] = SharedDict()
         """What fails now beside publishing, and was told, and why."""
         self._backlog.watch(lambda: self._reactor.callFromThread(self._hold_if_full))
@@ -388,34 +388,10 @@ class Spool:
             if parsed is None or not self._owners.is_ours(parsed.node):
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
-                if self._has_other(name):
-                    continue
-                disk.rename(self._directory / name, self._archive / name)
-                moved = True
+                moved = self._archiving.move(self._directory / name) or moved
         if moved:
             disk.sync_directory(self._archive)
             disk.sync_directory(self._directory)
-
-    def _has_other(self, name: str) -> bool:
-        """Whether the archive has a file of an earlier life of the node under that name,
-        which goes first: nobody else may have what is in it.
-        """
-        disk, old, new = self._disk, self._archive / name, self._directory / name
-        if not disk.exists(old):
-            self._others.discard(name)
-            return False
-        if name in self._others:
-            return True
-        if disk.size(old) == disk.size(new) and disk.read(old) == disk.read(new):
-            return False  # it came again, or a power cut undid the half of a rename
-        self._others.add(name)
-        self._log.warn(
-            "{path} waits until a file of an earlier life of its node, which has the same "
-            "name, has left {archive}",
-            path=new,
-            archive=self._archive,
-        )
-        return True
 
     def _watch(self) -> None:
         levels = self.levels
