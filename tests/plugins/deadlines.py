@@ -53,6 +53,8 @@ _SLOWEST = 5
 """However busy the machine, so many times the fair seconds are enough."""
 _MOST_SAID_BYTES = 64 << 20
 """Who says more is in a loop that says so."""
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.25
+"""Between two looks."""
 _SHOWN = 8 << 10
 """So much is shown of the beginning of what a program said, and of its end."""
 _DUMP_SECONDS = 1.0
@@ -144,10 +146,14 @@ class Deadline:
 def eventually(look: Callable[[], T], what: str, seconds: float = PATIENCE) -> T:
     """The first true answer of *look*; fails when there is none in time."""
     deadline = Deadline(seconds)
+    begun = time.monotonic()
     while not (found := look()):
         if deadline.left() <= 0:
             pytest.fail(f"in {seconds:g} s not seen: {what}")
-        time.sleep(0.02)
+        # What it costs somebody to answer is time of the CPU that all wait for.
+        took = time.monotonic() - begun
+        time.sleep(min(max(_PAUSE_SECONDS, 4 * took), _LONGEST_PAUSE_SECONDS))
+        begun = time.monotonic()
     return found
 
 
