@@ -22,12 +22,12 @@ from gateway.spark.handover import settle
 from gateway.spark.java import NoJava
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger
-from gateway.spark.partition import Busy
+from gateway.spark.partition import Busy, without_job
 from gateway.spark.source import spool_of
 from gateway.store import s3
 from gateway.store.bucket import BucketError
 from gateway.store.lake import INTERNAL
-from gateway.store.lock import Locked, lock
+from gateway.store.lock import Locked
 from gateway.store.word import Holder
 
 if TYPE_CHECKING:
@@ -264,15 +264,11 @@ def _asked(args: argparse.Namespace) -> Asked | None:
     return Asked(args.where, reason, tables)
 
 
-@contextlib.contextmanager
-def _alone(args: argparse.Namespace, config: Config) -> Iterator[None]:
-    """Without a job beside it.  Raises `Locked`."""
-    path = config.data_dir / "lake" / INTERNAL / "lock"
-    held = lock(path, f"gateway spark {args.action}")
-    try:
-        yield
-    finally:
-        held.release()
+def _alone(
+    args: argparse.Namespace, config: Config
+) -> contextlib.AbstractContextManager[None]:
+    """Without a job beside it."""
+    return without_job(config.data_dir / "lake", f"gateway spark {args.action}")
 
 
 def _nodes(args: argparse.Namespace) -> int:

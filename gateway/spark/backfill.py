@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.store.lake import INTERNAL
-from gateway.store.lock import Locked, lock
+from gateway.store.lock import Locked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -225,19 +225,28 @@ class Folders:
         before = self._ledger().types
         check_names(self._names, self._columns, before)
         changing = self._changing(before)
-        with self._without_job(changing), partition.alone(self._lake):
-            partition.restore(self._lake, self._disk)
-            for folder in self._folders("*"):
-                if (done := self.fill(folder)) is not None:
-                    yield done
+        with ExitStack() as held:
+            if changing:
+                # A job that runs has the old types in hand, and writes files of them.
+                try:
+                    what = "gateway spark backfill"
+                    held.enter_context(partition.without_job(self._lake, what))
+                except Locked as why:
+                    raise Broken(
+                        f"{', '.join(changing)}: stop the job first, which writes files"
+                        f" with this column as it was ({why})"
+                    ) from None
+            yield from self.fill_day("*")
             if changing:
                 self._write_types()
 
-    def fill_day(self, day: str, stop: Callable[[], bool]) -> Iterator[Filled]:
+    def fill_day(
+        self, day: str, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Filled]:
         """The folders of one; as `run`."""
         with partition.alone(self._lake):
             partition.restore(self._lake, self._disk)
-            for folder in self._folders(day):
+            for folder in partition.folders(self._lake, _TABLES, day):
                 if stop():
                     return
                 if (done := self.fill(folder)) is not None:
@@ -252,24 +261,6 @@ class Folders:
             if (name in ours and self.types[name] != kind)
             or (name in self._names and name not in self.types)
         ]
-
-    @contextmanager
-    def _without_job(self, changing: Sequence[str]) -> Iterator[None]:
-        """A job that runs has the old types in hand, and writes files of them."""
-        if not changing:
-            yield
-            return
-        try:
-            held = lock(self._lake / INTERNAL / "lock", "gateway spark backfill")
-        except Locked as why:
-            raise Broken(
-                f"{', '.join(changing)}: stop the job first, which writes files with this"
-                f" column as it was ({why})"
-            ) from None
-        try:
-            yield
-        finally:
-            held.release()
 
     def fill(self, folder: Path) -> Filled | None:
         """One folder; `partition.alone` is held.  None: there was nothing to do."""
@@ -308,8 +299,7 @@ class Folders:
         made = filled(rows, self._body, self._columns, anew).drop("protocol", "date")
         data = staged / "data"
         made.coalesce(1).write.parquet(url(data))
-        # Named like the newest, so that readers of whole batches take it for one of them.
-        start = files[-1].name[: len("part-0123456789")]
+        start = partition.start_of_name(files)
         count = 0
         for piece, path in enumerate(partition.visible(data)):
             name = f"{start}-backfill{secrets.token_hex(4)}-{number}-{piece}.parquet"
@@ -340,13 +330,6 @@ class Folders:
         made = self._names & self.types.keys()
         return frozenset(found | made | self._names & set(schema.names))
 
-    def _folders(self, day: str) -> list[Path]:
-        return [
-            folder
-            for table in _TABLES
-            for folder in sorted((self._lake / table).glob(f"protocol=*/date={day}"))
-        ]
-
     def _ledger(self) -> Ledger:
         return Ledger.load(self._disk, self._lake / INTERNAL / "events.json")
 
@@ -364,12 +347,7 @@ class Folders:
 
 def _chunks(files: Sequence[Path], sizes: Mapping[Path, int]) -> Iterator[list[Path]]:
     """Files with the same columns, not too many bytes together."""
-    groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
-    for path in files:
-        schema = pq.read_schema(path)
-        key = tuple(sorted((field.name, str(field.type)) for field in schema))
-        groups.setdefault(key, []).append(path)
-    for group in groups.values():
+    for group in partition.by_columns(files):
         chunk: list[Path] = []
         for path in group:
             if chunk and sum(map(sizes.__getitem__, [*chunk, path])) > _CHUNK_BYTES:

@@ -46,7 +46,8 @@ def blotted(
         if not count:
             return None
         data = _written(file, masks, "")
-        if _footer_bytes(data) == _footer_bytes_of(file):
+        said = int.from_bytes(data[-8:-4], "little")
+        if said == file.metadata.serialized_size:
             # Who has read the old footer must see that it is another one.
             data = _written(file, masks, "again")
         return data, count
@@ -114,11 +115,3 @@ def _without(rows: pa.Table, mask: _Flags) -> pa.Table:
 def _plain(column: pa.ChunkedArray) -> pa.Array:
     found = column.cast(pa.string())
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-
-
-def _footer_bytes(data: bytes) -> int:
-    return int.from_bytes(data[-8:-4], "little")
-
-
-def _footer_bytes_of(file: pq.ParquetFile) -> int:
-    return int(file.metadata.serialized_size)

@@ -17,24 +17,20 @@ What a crash has left out is counted at the next start, in the table itself.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define
 
 from gateway.event import LOST
 from gateway.spark import tables
-from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.gone import Gone
-from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
-from gateway.store.lake import INTERNAL, together
+from gateway.store.lake import together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,24 +155,17 @@ class CommitSink(Sink):
     """Commits each batch to *events*, and then its counts to *stats*.
 
     *read* makes the rows of spool files, without some events; *count* those of `stats`
-    of such rows; *point* is called at each step, by name.
+    of such rows.
     """
 
-    _lake: Path
-    _spool: Path
-    _checkpoint: Checkpoint
-    _disk: LakeDisk
     _events: Table
     _stats: Table
     _read: Callable[[Plan], Any]
     _count: Callable[[Any], Any]
     _settle: Callable[[Mapping[str, str]], None] = lambda state: None
-    _done: Callable[[Committed], None] = lambda committed: None
-    _point: Callable[[str], None] = lambda name: None
 
     def __attrs_post_init__(self) -> None:
-        super().__init__()
-        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        super().__attrs_post_init__()
         self._counted = Ledger()
         self.gone = Gone(self._lake)
 
@@ -286,12 +275,9 @@ class CommitSink(Sink):
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         return tables.which_has(self._events.rows(), firsts)
 
-    def _take(self, rows: Any, batch: int) -> None:
-        begun = time.monotonic()
+    def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
-        files, found, row_bytes = self.identify(
-            self._spool, self._checkpoint.batch_files(batch)
-        )
+        files, found, row_bytes = self.identify(self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         without = self.left_out(took)
         fresh = took.minus(without)
@@ -305,8 +291,7 @@ class CommitSink(Sink):
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._events.added(), fresh)
             self._point("counted")
-        self.seconds = time.monotonic() - begun
-        self._done(Committed(batch, len(fresh), len(files)))
+        return Committed(batch, len(fresh), len(files))
 
     def _commit(self, rows: Any, ledger: Ledger, count: int) -> None:
         self._events.append(rows, ledger, count)

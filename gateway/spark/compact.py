@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -33,11 +34,16 @@ from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.partition import (
     Busy,
     alone,
+    by_columns,
     check_room,
+    folders,
+    has_variant,
     replace,
     restore,
     staged_for,
+    start_of_name,
     visible,
+    writer,
 )
 
 TABLES = ("events", "quarantine", "stats")
@@ -92,15 +98,14 @@ def compact(
     """
     with alone(lake):
         restore(lake, disk)
-        for table in TABLES:
-            for folder in sorted((lake / table).glob("protocol=*/date=*")):
-                if stop():
-                    return
-                if folder.name[len("date=") :] >= before.isoformat():
-                    continue
-                done = _compact_folder(lake, folder, disk, stop)
-                if done is not None:
-                    yield done
+        for folder in folders(lake, TABLES):
+            if stop():
+                return
+            if folder.name[len("date=") :] >= before.isoformat():
+                continue
+            done = _rewrite_some(lake, folder, visible(folder), "compact", disk, stop)
+            if done is not None:
+                yield done
 
 
 def compact_open(
@@ -117,7 +122,7 @@ def compact_open(
     """
     with alone(lake):
         restore(lake, disk)
-        for folder in _of_day(lake, day):
+        for folder in folders(lake, TABLES, day.isoformat()):
             ripe = _ripe(visible(folder), upto)
             if stop():
                 return
@@ -125,14 +130,6 @@ def compact_open(
                 done = _rewrite_some(lake, folder, files, f"tier{tier + 1}", disk, stop)
                 if done is not None:
                     yield done
-
-
-def _of_day(lake: Path, day: date) -> list[Path]:
-    return [
-        folder
-        for table in TABLES
-        for folder in sorted((lake / table).glob(f"protocol=*/date={day.isoformat()}"))
-    ]
 
 
 def _ripe(files: Iterable[Path], upto: int) -> dict[int, list[Path]]:
@@ -147,13 +144,6 @@ def _ripe(files: Iterable[Path], upto: int) -> dict[int, list[Path]]:
     return {tier: those for tier, those in tiers.items() if len(those) >= TIERS[tier]}
 
 
-def _compact_folder(
-    lake: Path, folder: Path, disk: LakeDisk, stop: Callable[[], bool]
-) -> Compacted | None:
-    """All of a day that is over."""
-    return _rewrite_some(lake, folder, visible(folder), "compact", disk, stop)
-
-
 def _rewrite_some(
     lake: Path,
     folder: Path,
@@ -165,11 +155,13 @@ def _rewrite_some(
     """None if there is nothing to gain, or files of it were taken away meanwhile."""
     sizes = {path: path.stat().st_size for path in files}
     small = [path for path, size in sizes.items() if size < LARGE]
-    if len(small) < 2 or _has_variant(small[0]):
+    if len(small) < 2 or has_variant(pq.read_schema(small[0])):
         return None
-    groups = _alike(small, stop)
+    # Files that differ in their columns are not put together.
+    looked_at = takewhile(lambda _: not stop(), small)
+    groups = [group for group in by_columns(looked_at) if len(group) > 1]
     going = [path for group in groups for path in group]
-    if not going:
+    if not going or stop():
         return None
     check_room(folder, sum(sizes[path] for path in going), disk)
     staged = staged_for(lake, folder, disk)
@@ -180,27 +172,6 @@ def _rewrite_some(
     if rows is None or done is None:
         return None
     return Compacted(str(folder.relative_to(lake)), *done, rows)
-
-
-def _alike(files: Sequence[Path], stop: Callable[[], bool]) -> list[list[Path]]:
-    """Two and more with the same columns; none if told to stop."""
-    groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
-    for path in files:
-        if stop():
-            return []
-        schema = _schema(path)
-        columns = sorted((field.name, str(field.type)) for field in schema)
-        groups.setdefault(tuple(columns), []).append(path)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _has_variant(path: Path) -> bool:
-    """Whether pyarrow would write it back as a plain struct."""
-    schema = pq.read_schema(path)
-    return any(
-        name in schema.names and pa.types.is_struct(schema.field(name).type)
-        for name in ("body", "body_variant")
-    )
 
 
 class _Files:
@@ -219,14 +190,7 @@ class _Files:
         if self._writer is None:
             self._path = self._staged / f"{self._name}-{self._count}.parquet"
             self._count += 1
-            long = [one for one in ("body", "payload") if one in self._schema.names]
-            self._writer = pq.ParquetWriter(
-                self._path,
-                self._schema,
-                compression="zstd",
-                use_dictionary=[one for one in self._schema.names if one not in long],
-                write_page_checksum=True,
-            )
+            self._writer = writer(self._path, self._schema)
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         if self._path.stat().st_size >= LARGE:
             self.close()
@@ -250,9 +214,8 @@ def _rewrite(
     rows = 0
     for number, files in enumerate(groups):
         schema = _schema(files[0])
-        # Named like the newest, so that readers of whole batches take it for one of them.
-        start = files[-1].name[: len("part-0123456789")]
-        into = _Files(staged, f"{start}-{word}-{len(files)}-{number}", schema)
+        name = f"{start_of_name(files)}-{word}-{len(files)}-{number}"
+        into = _Files(staged, name, schema)
         tables = _tables(files, schema, stop)
         try:
             rows += _fold(tables, into) if fold else _copy(tables, into)
@@ -372,7 +335,8 @@ class Compactor(Chore):
             return False
         self._look_at = now + _LOOK_SECONDS
         upto = self._upto()
-        return any(_ripe(visible(one), upto) for one in _of_day(self._lake, today))
+        of_today = folders(self._lake, TABLES, today.isoformat())
+        return any(_ripe(visible(one), upto) for one in of_today)
 
     def _run(self, work: Callable[[date], None], today: date) -> None:
         try:

@@ -17,8 +17,9 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED, LOST
+from gateway.sink import kind_of
 from gateway.spark import footers, heap, stats
 from gateway.spark.erasure import (
     NAMES,
@@ -35,19 +37,16 @@ from gateway.spark.erasure import (
     as_sql,
     carry_out,
     events_of,
-    files_of,
     in_bucket,
     masked,
     published,
     readable,
 )
-from gateway.spark.gone import mask_of, names_of
+from gateway.spark.gone import Gone, mask_of, names_of
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Ranges, SpoolFile
-from gateway.spark.partition import (
-    check_finished,
-    visible,
-)
+from gateway.spark.ledger import Ledger, Ranges, SpoolFile
+from gateway.spark.partition import check_finished, files_of, visible
+from gateway.spark.source import SCHEMA_DDL, url
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 from gateway.store.lake import INTERNAL, somebody
@@ -116,26 +115,14 @@ def delete(
     No batch is under way meanwhile, unless it is a *dry_run*.  Raises `Busy`, `Broken`, OSError,
     ValueError, and what Spark raises.
     """
-    from gateway.sink import kind_of
-    from gateway.spark.gone import Gone
-    from gateway.spark.ledger import Ledger
-
     kind: Any = kind_of(config.spark.sink)
     folders = "folders" in kind.abilities
     places, lake = Places.of(config), config.data_dir / "lake"
     rewrite = _rewriting(spark)
 
     def out(record: Deletion) -> Deletion:
-        def from_tables(one: Deletion) -> None:
-            kind.delete(config, spark, disk, one)
-
-        return carry_out(
-            places,
-            disk,
-            record,
-            from_tables=None if folders else from_tables,
-            rewrite=rewrite,
-        )
+        of_tables = None if folders else partial(kind.delete, config, spark, disk)
+        return carry_out(places, disk, record, from_tables=of_tables, rewrite=rewrite)
 
     if not dry_run:
         if folders:
@@ -164,13 +151,9 @@ def delete(
             yield text, {"events": total, "counts": found.counts, "dry_run": dry_run}
         else:
             window = timedelta(seconds=config.spark.stats_window)
-            back = None
-            if not folders:
-                back = (
-                    kind.counts_back(config, spark, found.events)
-                    if ledger.committed
-                    else []
-                )
+            back: list[Any] | None = None if folders else []
+            if not folders and ledger.committed:
+                back = kind.counts_back(config, spark, found.events)
             yield _told(out(write_down(lake, disk, asked, found, window, back)))
     if purge and not dry_run and not folders:
         for text in kind.purge(config, spark):
@@ -194,8 +177,6 @@ def _rewriting(spark: Any) -> Callable[[Path, Path, Ranges], None]:
     """Writes a file with VARIANT without some events."""
 
     def rewrite(path: Path, target: Path, events: Ranges) -> None:
-        from gateway.spark.source import url
-
         rows = spark.read.parquet(url(path))
         mine, left = Ranges(), pq.read_metadata(path).num_rows
         for part in _masked_file(path, events):
@@ -234,15 +215,13 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
     """
     from pyspark.sql import functions as f
 
-    from gateway.sink import kind_of
     from gateway.spark import tables
 
     places, found = Places.of(config), Found()
     kind = kind_of(config.spark.sink)
     if "folders" in kind.abilities:
         for table in asked.tables:
-            files = files_of(places.lake / table)
-            if files:
+            if files := files_of(places.lake, table):
                 rows = _rows(spark, places.lake / table, files)
                 found.add(f"lake/{table}", tables.ranges(rows.where(asked.condition)))
     elif committed:
@@ -269,8 +248,6 @@ def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
 
 
 def _rows(spark: Any, table: Path, files: Sequence[Path]) -> Any:
-    from gateway.spark.source import url
-
     heap.fit(spark, footers.row_bytes(files))
     read = spark.read.option("basePath", url(table)).option("mergeSchema", "true")
     return read.parquet(*[url(path) for path in files])
@@ -282,7 +259,6 @@ def _envelope(config: Any, spark: Any, files: Sequence[Path], incarnation: str) 
 
     from gateway.spark import tables
     from gateway.spark.columns import Columns
-    from gateway.spark.source import SCHEMA_DDL, url
 
     heap.fit(spark, footers.row_bytes(files))
     rows = spark.read.schema(SCHEMA_DDL).parquet(*[url(path) for path in files])
@@ -307,10 +283,8 @@ def _unseen(places: Places, committed: Ranges) -> int:
     """How many of the bucket's files are not here and in no table."""
     if places.bucket is None:
         return 0
-    in_tables, here = (
-        committed.nameless(),
-        {one.name for one in _here(places.spool)},
-    )
+    in_tables = committed.nameless()
+    here = {one.name for one in _here(places.spool)}
     there = [SpoolFile.parse(one.name) for one in places.bucket.list("events-")]
     return sum(
         file is not None and file.name not in here and not in_tables.covers(file)
@@ -340,12 +314,8 @@ def _named(path: Path) -> SpoolFile:
     file = SpoolFile.parse(path.name)
     assert file is not None
     with contextlib.suppress(FileNotFoundError):
-        return SpoolFile(*_parts(file), footers.incarnation_of(path))
+        return replace(file, incarnation=footers.incarnation_of(path))
     return file
-
-
-def _parts(file: SpoolFile) -> tuple[str, str, int, int]:
-    return file.name, file.node, file.first, file.last
 
 
 # -- what is written down ---------------------------------------------------------------

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.spark import footers
+from gateway.spark import footers, partition
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of
 from gateway.spark.lakedisk import LakeDisk, sync
@@ -40,7 +40,6 @@ from gateway.spark.partition import (
     replace,
     restore,
     staged_for,
-    visible,
 )
 from gateway.store import deleted
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
@@ -157,23 +156,13 @@ def _write_without(
     """The same rows in the same groups, but those; no file if none is left."""
     with pq.ParquetFile(path, page_checksum_verification=True) as file:
         schema = file.schema_arrow
-        if any(
-            name in schema.names and pa.types.is_struct(schema.field(name).type)
-            for name in ("body", "body_variant")
-        ):
+        if partition.has_variant(schema):
             if rewrite is None:
                 raise Busy(f"{path} has VARIANT, which only Spark can write")
             rewrite(path, target, events)
             return
-        long = [name for name in ("body", "payload") if name in schema.names]
         written = 0
-        with pq.ParquetWriter(
-            target,
-            schema,
-            compression="zstd",
-            use_dictionary=[name for name in schema.names if name not in long],
-            write_page_checksum=True,
-        ) as writer:
+        with partition.writer(target, schema) as writer:
             for number in range(file.num_row_groups):
                 rows = file.read_row_group(number, use_threads=False)
                 kept = rows.filter(pa.array(~mask_of(rows, events)))
@@ -426,31 +415,21 @@ def published(folder: Path) -> list[Path]:
     return []
 
 
-def files_of(table: Path) -> list[Path]:
-    """Those of its days."""
-    return [
-        path
-        for folder in sorted(table.glob("protocol=*/date=*"))
-        for path in visible(folder)
-    ]
-
-
 def masked(
     lake: Path, events: Ranges, columns: Sequence[str]
 ) -> Iterator[tuple[Path, pa.Table]]:
     """The rows of these events in folders, file by file."""
     wanted = Wanted(events)
-    for table in TABLES:
-        for path in files_of(lake / table):
-            if not _may_have(path, wanted):
-                continue
-            with pq.ParquetFile(path) as file:
-                there = [one for one in columns if one in file.schema_arrow.names]
-                for batch in file.iter_batches(columns=there, use_threads=False):
-                    rows = pa.table(batch)
-                    mask = mask_of(rows, events)
-                    if mask.any():
-                        yield path, rows.filter(pa.array(mask))
+    for path in partition.files_of(lake, *TABLES):
+        if not _may_have(path, wanted):
+            continue
+        with pq.ParquetFile(path) as file:
+            there = [one for one in columns if one in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=there, use_threads=False):
+                rows = pa.table(batch)
+                mask = mask_of(rows, events)
+                if mask.any():
+                    yield path, rows.filter(pa.array(mask))
 
 
 def _may_have(path: Path, wanted: Wanted) -> bool:

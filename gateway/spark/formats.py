@@ -90,7 +90,7 @@ class Format(Kind):
 
     def fits(self, spark: str) -> bool:
         """Whether there is a jar for Spark version *spark*."""
-        return _minor(spark) in self.jars
+        return minor(spark) in self.jars
 
     def coordinate(self, spark: str) -> str:
         """The jar for Spark version *spark*.  Raises `Broken` where there is none."""
@@ -101,7 +101,7 @@ class Format(Kind):
                 f" has no jar for another), this is {spark}: pip install"
                 f" 'gateway[{self.extra}]'"
             )
-        return self.jars[_minor(spark)]
+        return self.jars[minor(spark)]
 
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """See `Kind`."""
@@ -154,8 +154,8 @@ class Format(Kind):
     ) -> Iterator[str]:
         """See `Kind`."""
         from gateway.spark import one_sink
-        from gateway.store.lake import INTERNAL
-        from gateway.store.lock import Locked, lock
+        from gateway.spark.partition import without_job
+        from gateway.store.lock import Locked
 
         lake = config.data_dir / "lake"
         self.check(spark)
@@ -164,12 +164,8 @@ class Format(Kind):
         for table in (events, counts):
             yield from table.maintain(days=days, thorough=thorough)
         # A job that runs says so itself, with its next batch.
-        with contextlib.suppress(Locked):
-            held = lock(lake / INTERNAL / "lock", "gateway spark maintain")
-            try:
-                one_sink.settle(lake, disk, {**wanted, **events.state()})
-            finally:
-                held.release()
+        with contextlib.suppress(Locked), without_job(lake, "gateway spark maintain"):
+            one_sink.settle(lake, disk, {**wanted, **events.state()})
 
     def counts_back(
         self, config: Any, spark: Any, wanted: Ranges
@@ -294,16 +290,13 @@ class Format(Kind):
     def check(self, spark: Any) -> None:
         """Raise `Broken` unless the running session *spark* has what it needs."""
         coordinate = self.coordinate(spark.version)
-        loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-        try:
-            loader.loadClass(self.needs)
-        except Exception:  # py4j's, of a class that is not there
+        if not has_class(spark, self.needs):
             exclude = f" --exclude-packages {','.join(self.excludes)}"
             raise Broken(
                 f"spark.sink: {self.name}: Spark was started without its jars: give"
                 f" spark-submit --packages {coordinate}"
                 f"{exclude if self.excludes else ''}, or --jars"
-            ) from None
+            )
         extension = self.conf["spark.sql.extensions"]
         if extension not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise Broken(
@@ -319,7 +312,18 @@ def stats_of(events: str, job: str) -> str:
     return f"{events}_stats_{job}" if job else f"{events}_stats"
 
 
-def _minor(version: str) -> str:
+def has_class(spark: Any, name: str) -> bool:
+    """Whether Spark was started with the jar that has this class."""
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
+    try:
+        loader.loadClass(name)
+    except Exception:  # py4j's
+        return False
+    return True
+
+
+def minor(version: str) -> str:
+    """`4.1` of `4.1.2`."""
     return ".".join(version.split(".")[:2])
 
 

@@ -105,8 +105,8 @@ def events_in(path: Path) -> Ranges:
 def names_of(rows: pa.Table) -> Ranges:
     """The events that *rows* are."""
     found = Ranges()
-    for life, lsns in _by_life(rows):
-        add_lsns(found, life, lsns)
+    for life, mine in by_life(rows):
+        add_lsns(found, life, mine["lsn"].to_numpy())
     return found
 
 
@@ -129,9 +129,8 @@ def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
     spans: dict[Life, list[tuple[int, int]]] = {}
     for life, first, last in wanted:
         spans.setdefault(life, []).append((first, last))
-    lives = {life for life, _ in _by_life(rows)} if rows.num_rows else set()
     lsns = rows["lsn"].to_numpy()
-    for life in lives & spans.keys():
+    for life in spans.keys() & {*_lives(rows)}:
         bounds = np.array(spans[life], np.int64)
         at = np.searchsorted(bounds[:, 1], lsns)
         inside = at < len(bounds)
@@ -140,20 +139,19 @@ def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
     return mask
 
 
-def _by_life(rows: pa.Table) -> Iterator[tuple[Life, np.ndarray[Any, Any]]]:
-    """The incarnations of rows, and the lsns of each."""
-    if not rows.num_rows:
-        return
-    keys = ["node", "incarnation"]
-    named = rows.select([name for name in keys if name in rows.column_names])
-    named = pa.table(
-        {name: named[name].cast(pa.string()) for name in named.column_names}
-    )
-    found = named.group_by(named.column_names).aggregate([]).to_pylist()
-    for each in found:
-        life = Life(each["node"], each.get("incarnation") or "")
-        lsns = rows["lsn"].to_numpy()
-        yield life, lsns if len(found) == 1 else lsns[_of(rows, life)]
+def by_life(rows: pa.Table) -> Iterator[tuple[Life, pa.Table]]:
+    """The incarnations of rows, and the rows of each."""
+    lives = _lives(rows)
+    for life in lives:
+        yield life, rows if len(lives) == 1 else rows.filter(pa.array(_of(rows, life)))
+
+
+def _lives(rows: pa.Table) -> list[Life]:
+    keys = [name for name in ("node", "incarnation") if name in rows.column_names]
+    named = pa.table({name: rows[name].cast(pa.string()) for name in keys})
+    found = named.group_by(keys).aggregate([]).to_pylist()
+    lives = (Life(each["node"], each.get("incarnation") or "") for each in found)
+    return list(dict.fromkeys(lives))
 
 
 def _of(rows: pa.Table, life: Life) -> _Flags:

@@ -34,7 +34,6 @@ from typing import Any
 from attrs import define
 
 from gateway.spark import one_sink
-from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
 from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
@@ -102,24 +101,16 @@ def function_of(name: str) -> Callable[[Any, Context], None]:
 class HandOver(Sink):
     """Gives each batch to *function*.
 
-    *read* makes the rows of spool files, without some events; *point* is called at each
-    step, by name.
+    *read* makes the rows of spool files, without some events.
     """
 
-    _lake: Path
-    _spool: Path
-    _checkpoint: Checkpoint
-    _disk: LakeDisk
     _read: Callable[[Plan], Any]
     _function: Callable[[Any, Context], None]
-    _done: Callable[[Committed], None] = lambda committed: None
-    _point: Callable[[str], None] = lambda name: None
 
     repeats = True
 
     def __attrs_post_init__(self) -> None:
-        super().__init__()
-        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        super().__attrs_post_init__()
         self._intent = self._lake / INTERNAL / _INTENT
         self._refused = 0
         """The batch that it has certainly not: every call for it has raised, in this life."""
@@ -138,10 +129,6 @@ class HandOver(Sink):
                 self._again(told)
             self._disk.unlink(self._intent)
         check_behind(self._lake, self._checkpoint, self.ledger)
-
-    def _write_down(self, ledger: Ledger) -> None:
-        ledger.save(self._disk, self._path)
-        self.ledger = ledger
 
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only its target knows: what an earlier version handed over is not handed over
@@ -175,15 +162,12 @@ class HandOver(Sink):
             _leave_out(self._disk, self._intent, told, away)
         if files := _files(told):
             self.types = told["types"]
-            found = self.identify(self._spool, files)
+            found = self.identify(files)
             plan = Plan(found.files, Ranges(told["without"]), row_bytes=found.row_bytes)
             self._hand(plan, found.rows, told["query"], told["batch"], repeated=True)
 
-    def _take(self, rows: Any, batch: int) -> None:
-        begun = time.monotonic()
-        files, found, row_bytes = self.identify(
-            self._spool, self._checkpoint.batch_files(batch)
-        )
+    def _take(self, rows: Any, batch: int) -> Committed:
+        files, found, row_bytes = self.identify(self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0
@@ -203,8 +187,7 @@ class HandOver(Sink):
             self._point("intended")
             count = self._hand(plan, found, query, batch, repeated=False)
             self._disk.unlink(self._intent)
-        self.seconds = time.monotonic() - begun
-        self._done(Committed(batch, count, len(files)))
+        return Committed(batch, count, len(files))
 
     def _hand(
         self, plan: Plan, found: int, query: str | None, batch: int, *, repeated: bool
@@ -227,8 +210,8 @@ class HandOver(Sink):
             raise
         self._point("handed over")
         after = _after(self.ledger, query, batch, plan.files)
-        self.ledger = replace(after, types={**self.ledger.types, **self.types})
-        self.ledger.save(self._disk, self._path)
+        types = {**self.ledger.types, **self.types}
+        self._write_down(replace(after, types=types))
         self._point("in ledger")
         return len(events)
 

@@ -64,42 +64,28 @@ def run(
         raise Failed(str(why)) from None
     except OSError as why:
         raise Failed(f"{why.filename or internal}: {why.strerror or why}") from None
+    health = Health(config.data_dir / "lake")
+
+    def work() -> None:
+        _work(
+            config, spark, stop, health, report,
+            available_now=available_now, open_day=open_day,
+        )  # fmt: skip
+
     try:
-        _told(
-            config,
-            spark,
-            stop,
-            report,
-            available_now=available_now,
-            open_day=open_day,
-        )
+        _told(config, health, report, work)
     finally:
         held.release()
 
 
 def _told(
-    config: Any,
-    spark: SparkSession | None,
-    stop: threading.Event,
-    report: progress.Report,
-    *,
-    available_now: bool,
-    open_day: bool,
+    config: Any, health: Health, report: progress.Report, work: Callable[[], None]
 ) -> None:
     """Run, and report how it ended: also why it never came to a batch."""
-    health = Health(config.data_dir / "lake")
     failed: str | None = "ended by an error"
     try:
         health.begin()
-        _work(
-            config,
-            spark,
-            stop,
-            health,
-            report,
-            available_now=available_now,
-            open_day=open_day,
-        )
+        work()
         failed = None
     except (Stopped, KeyboardInterrupt):  # PySpark's own way to deal with ^C
         failed = None

@@ -26,7 +26,6 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,9 +37,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.gone import Gone
-from gateway.spark.lakedisk import LakeDisk, sync
+from gateway.spark.lakedisk import sync
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
@@ -98,22 +96,15 @@ class ParquetSink(Sink):
 
     *write* puts a batch into a folder as table=…/protocol=…/date=…/*.parquet;
     *count* makes rows of `stats` of the files; *find_resent* says which events in
-    them were there before; *point* is called at each step of a commit, by name.
+    them were there before.
     """
 
-    _lake: Path
-    _spool: Path
-    _checkpoint: Checkpoint
-    _disk: LakeDisk
     _write: Callable[[Any, Path, Plan], None]
     _count: Callable[[list[tuple[str, Path]]], Counted] | None = None
     _find_resent: Callable[[list[Path]], Ranges] | None = None
-    _done: Callable[[Committed], None] = lambda committed: None
-    _point: Callable[[str], None] = lambda name: None
 
     def __attrs_post_init__(self) -> None:
-        super().__init__()
-        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        super().__attrs_post_init__()
         self._staging = self._lake / INTERNAL / "staging" / self.name
         self.gone = Gone(self._lake)
 
@@ -127,7 +118,7 @@ class ParquetSink(Sink):
                     " them is not known. Restore it from a backup, or rebuild the tables"
                 )
             # From here on a file of a table without a ledger is a fault.
-            Ledger().save(self._disk, self._path)
+            self._write_down(Ledger())
         self.ledger = Ledger.load(self._disk, self._path)
         for name in self._disk.names(self._staging):
             manifest = self._staging / name / "manifest"
@@ -144,10 +135,6 @@ class ParquetSink(Sink):
         from gateway.spark import expiry
 
         yield from expiry.expire(self._lake, self._disk, before, stop=stop)
-
-    def _write_down(self, ledger: Ledger) -> None:
-        ledger.save(self._disk, self._path)
-        self.ledger = ledger
 
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
         """Only what came on a day is in that day's folder, whatever time zone that had."""
@@ -174,22 +161,20 @@ class ParquetSink(Sink):
             file for file, at in firsts.items() if (file.node, file.first, at) in found
         }
 
-    def _take(self, rows: Any, batch: int) -> None:
-        begun = time.monotonic()
+    def _take(self, rows: Any, batch: int) -> Committed | None:
         self._point("begun")
         query = self._checkpoint.query
-        files, _, row_bytes = self.identify(
-            self._spool, self._checkpoint.batch_files(batch)
-        )
+        files, _, row_bytes = self.identify(self._checkpoint.batch_files(batch))
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
-            return
+            return None
         without = self.left_out(took)
         plan = Plan(files, without, row_bytes=row_bytes)
         staged = self._staging / str(batch)
         moves, counted = self._stage(rows, staged, plan)
-        self._check_complete(batch, len(took) - len(plan.without), counted.rows)
+        if counted.rows != (expected := len(took) - len(plan.without)):
+            raise shortfall(batch, expected, counted.rows)
         # Which files this batch is must survive whatever the manifest survives.
         first, last = (self._checkpoint.offset(n) for n in (batch - 1, batch))
         self._checkpoint.sync(range(batch, batch + 1), range(first + 1, last + 1))
@@ -208,8 +193,7 @@ class ParquetSink(Sink):
         self._publish(manifest)
         self._disk.remove_tree(staged)
         self._point("done")
-        self.seconds = time.monotonic() - begun
-        self._done(Committed(batch, counted.rows, len(files), counted.misfits))
+        return Committed(batch, counted.rows, len(files), counted.misfits)
 
     def _stage(
         self, rows: Any, staged: Path, plan: Plan
@@ -299,8 +283,7 @@ class ParquetSink(Sink):
         names = manifest.get("files", ())  # an earlier version did not say
         after = self.ledger.after(query, batch, Ranges(manifest["took"]), names)
         types = manifest.get("types", self.ledger.types)
-        self.ledger = replace(after, types=types)
-        self.ledger.save(self._disk, self._path)
+        self._write_down(replace(after, types=types))
         self._point("in ledger")
 
     def _any_rows(self) -> bool:
@@ -331,10 +314,6 @@ class ParquetSink(Sink):
                 f" {batch}, they have {self.ledger.batch}. Remove it; nothing will"
                 " be doubled"
             )
-
-    def _check_complete(self, batch: int, expected: int, count: int) -> None:
-        if count != expected:
-            raise shortfall(batch, expected, count)
 
 
 @dataclass

@@ -11,23 +11,28 @@ Whoever makes new files of old ones (compaction, deletion, new columns) does it 
 A listing shows the old files or the new ones, never both (`LakeDisk.exchange`).  A reader
 that has listed the old ones and opens them later finds them gone, and lists again.
 Whatever a crash leaves is either not yet in place or no longer in use.
+
+What they have in common beside that is here, too: which files there are, which of them have
+the same columns, and how new ones are written and called.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
-import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
+from gateway.store.lock import Locked, lock, lock_file
 
 
 class Busy(Exception):
@@ -48,18 +53,29 @@ def alone(lake: Path) -> Iterator[None]:
     Raises `Busy` if somebody else does.
     """
     (lake / INTERNAL).mkdir(parents=True, exist_ok=True)
-    path = lake / INTERNAL / "compacting"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
+        held = lock_file(lake / INTERNAL / "compacting", "files are rewritten by")
+    except Locked:
         raise Busy(
             f"files of {lake} are being rewritten already, by gateway spark compact, gateway"
             " spark requeue, or the job: wait until that is done"
         ) from None
+    try:
+        yield
     finally:
-        os.close(fd)
+        held.release()
+
+
+@contextmanager
+def without_job(lake: Path, what: str) -> Iterator[None]:
+    """Meanwhile no job runs, and *what* is told to one that starts.  Raises `Locked` if one
+    does, OSError.
+    """
+    held = lock(lake / INTERNAL / "lock", what)
+    try:
+        yield
+    finally:
+        held.release()
 
 
 def _staging(lake: Path) -> Path:
@@ -182,3 +198,53 @@ def check_settled(lake: Path, folder: Path, going: Collection[Path]) -> None:
 def visible(folder: Path) -> list[Path]:
     """Its files that readers see, by name: the oldest first."""
     return sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+
+
+def folders(lake: Path, tables: Iterable[str], day: str = "*") -> list[Path]:
+    """Those of all days of these tables, or of one."""
+    return [
+        folder
+        for table in tables
+        for folder in sorted((lake / table).glob(f"protocol=*/date={day}"))
+    ]
+
+
+def files_of(lake: Path, *tables: str) -> list[Path]:
+    """The files of all their days that readers see."""
+    return [path for folder in folders(lake, tables) for path in visible(folder)]
+
+
+def by_columns(files: Iterable[Path]) -> list[list[Path]]:
+    """Those together that have the same columns."""
+    groups: dict[tuple[tuple[str, str], ...], list[Path]] = {}
+    for path in files:
+        columns = sorted((one.name, str(one.type)) for one in pq.read_schema(path))
+        groups.setdefault(tuple(columns), []).append(path)
+    return list(groups.values())
+
+
+def start_of_name(files: Sequence[Path]) -> str:
+    """Of what is made of *files*: like the newest of them, so that readers of whole batches
+    take it for one of those.
+    """
+    return files[-1].name[: len("part-0123456789")]
+
+
+def has_variant(schema: pa.Schema) -> bool:
+    """Whether pyarrow would write a column of it back as a plain struct."""
+    return any(
+        name in schema.names and pa.types.is_struct(schema.field(name).type)
+        for name in ("body", "body_variant")
+    )
+
+
+def writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Of a new file of a table."""
+    texts = ("body", "payload")  # long ones, each another one
+    return pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        use_dictionary=[name for name in schema.names if name not in texts],
+        write_page_checksum=True,
+    )

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gateway.spark.gone import by_life
 from gateway.spark.ledger import Life, Ranges
 
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
@@ -142,21 +142,5 @@ def _places(path: Path) -> Iterable[tuple[Life, _Hashes, _Hashes]]:
             return
         for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
             rows = pa.table(batch.filter(batch.column("place").is_valid()))
-            if "incarnation" not in columns:
-                rows = rows.append_column(
-                    "incarnation", pa.nulls(len(rows), pa.string())
-                )
-            for node, by in set(zip(*_names(rows), strict=True)):
-                mine = pc.equal(rows["node"], node)
-                same = pc.equal(pc.fill_null(rows["incarnation"], ""), by)
-                these = rows.filter(pc.and_(mine, same))
-                hashes = these["place"].to_numpy()
-                yield Life(node, by), these["lsn"].to_numpy(), hashes
-
-
-def _names(rows: pa.Table) -> tuple[list[str], list[str]]:
-    """The nodes and incarnations of rows."""
-    names = rows.group_by(["node", "incarnation"]).aggregate([])
-    return names["node"].to_pylist(), [
-        each or "" for each in names["incarnation"].to_pylist()
-    ]
+            for life, mine in by_life(rows):
+                yield life, mine["lsn"].to_numpy(), mine["place"].to_numpy()

@@ -27,7 +27,7 @@ from gateway.spark.inbox import put_back
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
 from gateway.spark.parquet import publishing
-from gateway.spark.partition import alone
+from gateway.spark.partition import alone, files_of
 from gateway.spark.poison import flaw_of
 from gateway.store.bucket import Bucket
 from gateway.store.lake import INTERNAL
@@ -103,7 +103,7 @@ def _rows(
 
     lake = config.data_dir / "lake"
     finish(lake, disk)
-    old = _visible(lake / "quarantine")
+    old = files_of(lake, "quarantine")
     if not old:
         return Requeued(0, 0)
     staged = _staging(lake)
@@ -165,14 +165,6 @@ def finish(lake: Path, disk: LakeDisk) -> None:
 
 def _staging(lake: Path) -> Path:
     return lake / INTERNAL / "staging" / "requeue" / "0"
-
-
-def _visible(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.glob("protocol=*/date=*/*.parquet")
-        if path.name[0] not in "._"
-    )
 
 
 def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:

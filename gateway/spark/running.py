@@ -142,7 +142,7 @@ class Job:
             self._spool,
             self._config.data_dir / "archive" if archived else None,
             self._query.checkpoint,
-            lambda file: self._sink.has_all(self._spool, file),
+            self._sink.has_all,
             self._disk,
         )
 

@@ -96,16 +96,13 @@ def folder_for_tasks(config: Any, spark: Any) -> str | None:
     """
     if not _elsewhere(config, spark.sparkContext.master):
         return None
-    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # noqa: SLF001
-    try:
-        loader.loadClass(_CLASS)
-    except Exception:  # py4j's, of a class that is not there
+    if not formats.has_class(spark, _CLASS):
         packages = _packages(spark.version)
         raise Broken(
             f"spark.master: {spark.sparkContext.master}: executors read the spool in"
             f" {config.spool.bucket}, and Spark was started without what reads it: give"
             f" spark-submit --packages {packages} --exclude-packages {_BUNDLE}"
-        ) from None
+        )
     folder: str = config.spool.bucket.hadoop
     return folder
 
@@ -120,7 +117,7 @@ def _elsewhere(config: Any, master: str) -> bool:
 
 
 def _packages(spark_version: str) -> str:
-    minor = ".".join(spark_version.split(".")[:2])
+    minor = formats.minor(spark_version)
     if minor not in _VERSIONS:
         known = ", ".join(_VERSIONS)
         raise UnknownSpark(

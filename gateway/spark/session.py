@@ -42,6 +42,8 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MOST_NOISE_BYTES = 16 << 20
 """Of what Java says, before its file begins anew."""
 _WORDS_CHARACTERS = 300
+_JAVA_SECONDS = 5.0
+"""It has ended by then, if it is about to."""
 
 
 class NoSpark(java.NoJava):
@@ -113,13 +115,13 @@ def settings(
     return merged({**chosen, **SAFETY}, own)
 
 
-def java_status(seconds: float = 5.0) -> int | None:
+def java_status() -> int | None:
     """What a Java that has ended, ended with; None where another program started it."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
     try:
-        return None if process is None else int(process.wait(seconds))
+        return None if process is None else int(process.wait(_JAVA_SECONDS))
     except subprocess.TimeoutExpired:
         return None
 

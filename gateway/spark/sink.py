@@ -17,19 +17,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import define
+from attrs import field as attribute
 
 from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.footers import Footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
-from gateway.store.lake import Accepted, End
+from gateway.store.lake import INTERNAL, Accepted, End
 
 if TYPE_CHECKING:
     from gateway.spark.expiry import Expired
@@ -81,17 +85,30 @@ class Plan:
     """What one of them may have in memory."""
 
 
+@define(eq=False, slots=False)
 class Sink(ABC):
     """Takes the batches of the query: what `foreachBatch` calls.
 
     After any exception the query must end, and `recover` comes before the next start.
+    *done* is told of each batch that is in the tables; *point* is called at each step, by
+    name.
     """
 
-    name = "events"
-    repeats = False
+    name: ClassVar = "events"
+    repeats: ClassVar = False
     """Whether a batch that has begun comes again as it was, and in no parts."""
 
-    def __init__(self) -> None:
+    _lake: Path
+    _spool: Path
+    _checkpoint: Checkpoint
+    _disk: LakeDisk
+    _done: Callable[[Committed], None] = attribute(
+        default=lambda committed: None, kw_only=True
+    )
+    _point: Callable[[str], None] = attribute(default=lambda name: None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._path = self._lake / INTERNAL / f"{self.name}.json"
         self.ledger = Ledger()
         self.failure: Exception | None = None
         """Why the last batch failed, as we know it (Spark wraps it in Java)."""
@@ -124,9 +141,10 @@ class Sink(ABC):
         OSError, and what Spark raises.
         """
 
-    @abstractmethod
     def _write_down(self, ledger: Ledger) -> None:
         """Make *ledger*, which has no other events, durable in place of the one there is."""
+        ledger.save(self._disk, self._path)
+        self.ledger = ledger
 
     @abstractmethod
     def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
@@ -161,17 +179,17 @@ class Sink(ABC):
         with self._alone:
             yield
 
-    def identify(self, spool: Path, files: Sequence[SpoolFile]) -> Footers:
-        """The *files* of a batch, which are in *spool*, with their events' whole names.
+    def identify(self, files: Sequence[SpoolFile]) -> Footers:
+        """The *files* of a batch, with their events' whole names.
 
         A file over lsns that the ledger has of no known incarnation is compared with the
         tables: it is of none, too, if they have its first event, and else it has new ones.
         Raises `Broken`, and what pyarrow raises for a file that is damaged.
         """
         self.batch_files = list(files)
-        found = footers.read(spool, files)
-        self._compared = self._compare(spool, found.files)
-        self.batch_files = [self._known_as(spool, file) for file in found.files]
+        found = footers.read(self._spool, files)
+        self._compared = self._compare(found.files)
+        self.batch_files = list(map(self._known_as, found.files))
         return found._replace(
             files=self.batch_files,
             row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes,
@@ -183,37 +201,35 @@ class Sink(ABC):
         without.update(took.common(self.gone()))
         return without
 
-    def has_all(self, spool: Path, file: SpoolFile) -> bool:
-        """Whether all events of a file in *spool* are in the tables."""
+    def has_all(self, file: SpoolFile) -> bool:
+        """Whether all events of a file in the spool are in the tables."""
         try:
-            by = footers.incarnation_of(spool / file.name)
+            by = footers.incarnation_of(self._spool / file.name)
         except FileNotFoundError:
             return False
-        known = self._known_as(spool, replace(file, incarnation=by))
+        known = self._known_as(replace(file, incarnation=by))
         return self.ledger.committed.covers(known)
 
-    def _compare(
-        self, spool: Path, files: Iterable[SpoolFile]
-    ) -> Mapping[SpoolFile, bool]:
+    def _compare(self, files: Iterable[SpoolFile]) -> Mapping[SpoolFile, bool]:
         """Each by itself: of one incarnation an earlier version may have put some into the
         tables, and dropped others.
         """
         firsts = {
-            file: footers.first_received_at(spool / file.name)
+            file: footers.first_received_at(self._spool / file.name)
             for file in files
             if self.ledger.committed.may_have(file)
         }
         there = self._which_has(firsts) if firsts else ()
         return {file: file in there for file in firsts}
 
-    def _known_as(self, spool: Path, file: SpoolFile) -> SpoolFile:
+    def _known_as(self, file: SpoolFile) -> SpoolFile:
         committed, life = self.ledger.committed, file.life
         if committed.covers(file) or not (others := committed.others(file)):
             return file
         if committed.may_have(file):
             compared = self._compared
             if file not in compared:
-                compared = self._compare(spool, [file])
+                compared = self._compare([file])
             if compared.get(file):
                 return replace(file, incarnation="")
         if life not in self.anew:
@@ -239,15 +255,19 @@ class Sink(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def _take(self, rows: Any, batch: int) -> None:
-        """Put a batch into the tables, or see that it is there already."""
+    def _take(self, rows: Any, batch: int) -> Committed | None:
+        """Put a batch into the tables; None: Spark repeats it, and it is there already."""
 
     def __call__(self, rows: Any, batch: int) -> None:
         """Take a batch; why that failed is in `failure`, too."""
         self.busy = True
         try:
             with self._alone:
-                self._take(rows, batch)
+                begun = time.monotonic()
+                committed = self._take(rows, batch)
+                if committed is not None:
+                    self.seconds = time.monotonic() - begun
+                    self._done(committed)
         except Exception as why:
             self.failure = why
             raise

@@ -133,7 +133,7 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
 ) -> None:
     """Something else fills it: the job ends and says so, and the file stays; else each file
     of the spool would go aside, one after the other.  Of a large one it is not so."""
-    monkeypatch.setattr(session, "java_status", lambda _=0.0: heap.EXIT)
+    monkeypatch.setattr(session, "java_status", lambda: heap.EXIT)
     suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
     why = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
 

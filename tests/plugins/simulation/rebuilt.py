@@ -318,9 +318,7 @@ class _Job:
         self.inbox._footer_bytes = 64  # files are small here
         self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
         self.inbox.recover()
-        self.cleaner = Cleaner(
-            inbox, None, checkpoint, lambda file: self.sink.has_all(inbox, file), disk
-        )
+        self.cleaner = Cleaner(inbox, None, checkpoint, self.sink.has_all, disk)
         self.clean()
         self.sink.learn((), self.inbox.ends)
 
