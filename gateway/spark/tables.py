@@ -184,17 +184,21 @@ def layers(files: Sequence[SpoolFile]) -> list[list[SpoolFile]]:
 
 
 def without(rows: DataFrame, left_out: Ranges) -> DataFrame:
-    """*rows* without the events of *left_out*."""
-    for life, first, last in left_out:
-        rows = rows.where(~_inside(life, first, last))
+    """*rows* without the events of *left_out*, which may be thousands of single ones."""
+    from gateway.spark.erasure import as_sql
+
+    for condition in as_sql(left_out):
+        rows = rows.where(f"NOT ({condition})")
     return rows
 
 
 def resent(rows: DataFrame, again: Ranges) -> DataFrame:
     """*rows* with the events of *again* in quarantine, as sent twice."""
+    from gateway.spark.erasure import as_sql
+
     found = f.lit(False)
-    for life, first, last in again:
-        found = found | _inside(life, first, last)
+    for condition in as_sql(again):
+        found = found | f.expr(condition)
     mine = found & (f.col("table") == "events")
     return rows.withColumns(
         {
