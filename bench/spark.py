@@ -55,7 +55,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 from gateway.config import Config
 from gateway.event import SCHEMA
 from gateway.sink import kind_of
-from gateway.spark import footers, job, query, stats, tables
+from gateway.spark import footers, job, query, session, stats, tables
 from gateway.spark.columns import Columns
 from gateway.spark.compact import compact, compact_open
 from gateway.spark.fields import function
@@ -174,7 +174,7 @@ class Bench:
                 ],
             }
         )
-        self.spark = job.start_session(self.config)
+        self.spark = session.of(self.config)
         self._jobs = 0
         assert self.spark._jvm is not None
         self._java = int(self.spark._jvm.java.lang.ProcessHandle.current().pid())
