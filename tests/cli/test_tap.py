@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from twisted.python.failure import Failure
 
 from gateway import cli
 from gateway.event import SCHEMA
@@ -95,6 +96,18 @@ def test_lines() -> None:
     assert lines.shown(elements, 2) == (b"\n".join(elements[:3]) + b"\n", 2)
     assert lines.shown(elements, 3)[1] == 3
     assert lines.end() == b""
+
+
+@pytest.mark.parametrize("element", [b"5", b"[]", b"xxx", b"\xff"])
+def test_elements_that_are_no_events(element: bytes) -> None:
+    """A publisher of one's own gives what it likes; nothing is known of where it goes on."""
+    words = ["--publisher", "check/fail?n=1"]
+    run = tap._Tapping(parsed(*words), "check/fail?n=1", None)
+    run._opened = True
+    assert run._form.shown([element], None) == (element + b"\n", 1)
+    assert not run._may_go_on(StreamFailed("E500 as asked"))
+    run._failed(Failure(StreamFailed("E500 as asked")))
+    assert run._status == 1
 
 
 def test_a_terminal_is_not_played_with() -> None:

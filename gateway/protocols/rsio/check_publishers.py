@@ -71,9 +71,9 @@ class _Slow(_Numbers):
         self._wake()
 
     def take(self, most: int) -> Elements | None:
-        most = min(most, self._there)
-        self._there -= most
-        return super().take(most)
+        found = super().take(min(most, self._there))
+        self._there -= len(found or ())
+        return found
 
     def close(self) -> None:
         if self._tick.active():

@@ -106,6 +106,21 @@ def test_waking(gate: Any, tap: Tap) -> None:
     assert gate.heard() == [(1, [b"4"])]
 
 
+def test_what_ticked_while_nobody_took_it(gate: Any) -> None:
+    """All numbers of check/slow come in the end, and its end, however many waited."""
+    gate.greet()
+    gate.say(Subscribe("check/slow?n=400", 1, 1000))
+    gate.server.writable(False)
+    gate.clock.pump([0.1] * 400)
+    gate.heard()
+    gate.server.writable(True)
+    *elements, last = gate.heard()
+    assert [each for _, some in elements for each in some] == [
+        b"%d" % n for n in range(400)
+    ]
+    assert last == OnComplete(1)
+
+
 def test_an_unwritable_transport(gate: Any, tap: Tap) -> None:
     """Demand alone does not make anything leave; no source is asked meanwhile."""
     gate.say(Subscribe("tap", 1, 100))

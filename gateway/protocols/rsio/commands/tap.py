@@ -6,7 +6,7 @@ import argparse
 import json
 import re
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -173,7 +173,11 @@ class _Lines:
 
     @property
     def last(self) -> _Place:
-        found = json.loads(self._element or b"{}")
+        found: object = None
+        with suppress(ValueError):  # a publisher may give what is no event
+            found = json.loads(self._element or b"{}")
+        if not isinstance(found, dict):
+            return _NOTHING
         lsn, node, incarnation = map(found.get, _Place._fields)
         return _Place(
             lsn if isinstance(lsn, int) else None,
