@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ import pyarrow.parquet as pq
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.parquet import publishing
 from gateway.store.lake import INTERNAL
-from gateway.store.lock import Locked, lock, lock_file
+from gateway.store.lock import Lock, lock
 
 
 class Busy(Exception):
@@ -53,14 +54,15 @@ def alone(lake: Path) -> Iterator[None]:
     Raises `Busy` if somebody else does.
     """
     (lake / INTERNAL).mkdir(parents=True, exist_ok=True)
+    held = Lock()
     try:
-        held = lock_file(lake / INTERNAL / "compacting", "files are rewritten by")
-    except Locked:
-        raise Busy(
-            f"files of {lake} are being rewritten already, by gateway spark compact, gateway"
-            " spark requeue, or the job: wait until that is done"
-        ) from None
-    try:
+        try:  # nothing is written there: a disk that is full is relieved like this
+            held.take(lake / INTERNAL / "compacting", os.O_RDWR | os.O_CREAT)
+        except BlockingIOError:
+            raise Busy(
+                f"files of {lake} are being rewritten already, by gateway spark compact,"
+                " gateway spark requeue, or the job: wait until that is done"
+            ) from None
         yield
     finally:
         held.release()

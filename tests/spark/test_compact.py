@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -338,6 +339,20 @@ def test_a_disk_that_is_nearly_full_is_left_alone(lake: Path) -> None:
     tend()
     assert [one.before for one in done] == [20]
     assert len(failed) == 1
+
+
+def test_a_full_disk_keeps_nobody_from_making_room(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever deletes rows or days has the files for itself without writing a byte."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    for _ in range(2):
+        with alone(lake), pytest.raises(Busy, match="already"), alone(lake):
+            pass
 
 
 def test_variants_are_left_alone(lake: Path) -> None:
