@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from unittest.mock import Mock
 
 import pytest
@@ -201,6 +201,22 @@ def test_what_a_plugin_says_of_its_options(
     keys = schema["$defs"]["Options"]["properties"]
     assert keys["line_bytes"]["description"] == "One line (size)"
     assert keys["line_bytes"]["default"] == "8KiB"
+
+
+def test_choices_of_a_plugin_may_be_numbers(
+    only: Callable[[Protocol], None], load: Callable[..., Any]
+) -> None:
+    """… and whoever chooses none of them is told which there are."""
+
+    class Options(Section):
+        version: Literal[1, 2, "any"] = Field(default=2, description="Of the protocol")
+
+    only(with_options(Options))
+    text = "{name: a, protocol: good, listen: tcp:1, options: {version: %s}}"
+    [listener] = load(text % 1)
+    assert listener.options.version == 1
+    with pytest.raises(config.Invalid, match="version: must be 1, 2 or any, not 3"):
+        load(text % 3)
 
 
 def test_options_that_are_no_section(

@@ -35,8 +35,8 @@ _ELSEWHERE = {
 }
 _MAX_MESSAGE = 400
 
-#: One of those that pydantic says it expected.
-_LITERAL = re.compile("'(.+?)'")
+#: Between those that pydantic says it expected: `'a', 2 or None`.
+_BETWEEN = re.compile(", | or ")
 
 #: Steps in pydantic's places that are not in the file.
 _NOT_THERE = {OF_ONE, OF_SEVERAL, "[key]"}
@@ -89,7 +89,8 @@ def _sentence(detail: Any, place: Place, file: object) -> str:
         case "extra_forbidden":
             return _unknown(place, file)
         case "literal_error":
-            return _none_of(value, _LITERAL.findall(context["expected"]))
+            expected = _BETWEEN.split(context["expected"])
+            return _none_of(value, [each.strip("'") for each in expected])
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"must be {_mapping(place, file)}, not {_shown(value)}"
         case "list_type":
