@@ -32,6 +32,7 @@ from gateway.protocols.pomelo.protobuf import Schema, Undecodable
 from gateway.protocols.pomelo.ready import Ready
 from gateway.protocols.pomelo.text import text
 from gateway.protocols.pomelo.wire import Messages, Package, Route, Sums
+from gateway.sdk import native
 from gateway.sdk.costs import EVENT, FRAME, REPLY, Turn
 from gateway.sdk.interfaces import Refusal
 
@@ -53,7 +54,8 @@ _PROTOBUF_MESSAGE_COST = 8.0
 _PROTOBUF_RUN, _PROTOBUF_BYTES = 16, 4096
 """Messages, and their bytes, between two looks at the turn, if they may have to be
 decoded."""
-_FEW_BYTES = 1 << 16
+_FEW_BYTES, _MORE_BYTES = 2048, 1 << 16
+"""So many are looked at twice if a message among them is cut; the kernel looks quickly."""
 _ZIPPED_COST = 25.0
 """Of a message that is compressed, beside its bytes."""
 #: A body that JSON would make longer than this is kept in protobuf.
@@ -168,24 +170,30 @@ class Session:
         """What to store of a few bytes that are plain messages, and no part of one, as
         most are; None if they are not, or some of them must be refused.
         """
-        if not data or len(data) > _FEW_BYTES or self._inflation is not None:
+        if not data or self._inflation is not None:
             return None
-        sums = self._decoder.whole(data)
-        if sums is None:
+        size = len(data)
+        if size > _FEW_BYTES and (native.kernel is None or size > _MORE_BYTES):
             return None
+        found = self._decoder.whole(data)
+        if found is None:
+            return None
+        sums, each = found
         ready = Ready()
-        if not self._plain(ready, data, sums, turn):
+        if not self._plain(ready, data, 0, sums, turn):
             routes = self.terms.routes
             for route in sums[-1]:
                 if route not in routes and not _is_name(route):
                     return None
-            self._messages(ready, Messages(data, 0, len(data), sums), turn)
+            self._each(ready, Messages(data, 0, len(data), sums, _found=each), turn)
         self.heard = True
         return ready
 
-    def _plain(self, ready: Ready, data: bytes, sums: Sums, turn: Turn) -> bool:
+    def _plain(
+        self, ready: Ready, buffer: bytes, start: int, sums: Sums, turn: Turn
+    ) -> bool:
         """Take messages of which there is nothing to do for one alone; else false."""
-        _, count, octets, ids, routes = sums
+        stop, count, octets, ids, routes = sums
         known = self.terms.routes
         for route in routes:
             if route in known or not _is_name(route):
@@ -193,8 +201,8 @@ class Session:
         ready.ids += ids
         ready.count += count
         ready.payload_bytes += octets
-        ready.pieces.append(data)
-        ready.taken_bytes += len(data)
+        ready.pieces.append(buffer[start:stop])
+        ready.taken_bytes += stop - start
         turn.left -= count * _NOTIFY_COST + len(ids) * _ANSWER_COST
         return True
 
@@ -274,12 +282,14 @@ class Session:
     def _messages(self, ready: Ready, run: Messages, turn: Turn) -> None:
         if run.zipped:
             self._zipped(ready, run, turn)
-            return
-        buffer = run.buffer
-        if self._plain(ready, buffer[run.start : run.stop], run.sums, turn):
-            return
+        elif not self._plain(ready, run.buffer, run.start, run.sums, turn):
+            self._each(ready, run, turn)
+
+    def _each(self, ready: Ready, run: Messages, turn: Turn) -> None:
+        """Take messages of which some have something to do for them, or are refused."""
         routes = self.terms.routes
         ids = ready.ids
+        buffer = run.buffer
         keep = before = run.start
         count, size = ready.count, 0
         requests = len(ids)

@@ -260,13 +260,14 @@ def scan(
     return at
 
 
-def sums(buffer: bytes, at: int, end: int, most: int, most_found: int) -> Sums:
-    """Of what `scan` finds from *at* on."""
+def sums(
+    buffer: bytes, at: int, end: int, most: int, most_found: int
+) -> tuple[Sums, list[Found] | None]:
+    """Of what `scan` finds from *at* on; and that, if each had to be looked at."""
     if native.kernel:
-        summed: Sums = native.kernel.sums(buffer, at, end, most, most_found)
-        return summed
+        return native.kernel.sums(buffer, at, end, most, most_found), None
     found: list[Found] = []
-    return _summed(scan(buffer, at, end, most, found, most_found), found)
+    return _summed(scan(buffer, at, end, most, found, most_found), found), found
 
 
 def _summed(end: int, found: list[Found]) -> Sums:
@@ -473,9 +474,9 @@ class Decoder(Packages):
             raise refusal("message before the handshake was acknowledged")
         super()._check(kind, size)
 
-    def whole(self, data: bytes) -> Sums | None:
-        """Of what arrived, if that is plain messages and nothing else, and nothing was
-        there before; None: nothing is changed, `feed` it.
+    def whole(self, data: bytes) -> tuple[Sums, list[Found] | None] | None:
+        """`sums` of what arrived, if that is plain messages and nothing else, and nothing
+        was there before; None: nothing is changed, `feed` it.
         """
         end = len(data)
         if not self.open or self._buffer or self._tail is not None:
@@ -483,24 +484,24 @@ class Decoder(Packages):
         if end > self.most_bytes:
             return None
         found = sums(data, 0, end, self.data_bytes, self.most_run)
-        return found if found[0] == end else None
+        return found if found[0][0] == end else None
 
     def take(self) -> Package | Messages | None:
         """The next package, or run of messages; None until more is fed."""
         buffer, start = self._buffer, self._at
         if self.open:
             end, most = len(buffer), self.data_bytes
-            found = sums(buffer, start, end, most, self.most_run)
+            found, each = sums(buffer, start, end, most, self.most_run)
             stop, count, *_ = found
             if count > 1 and stop - start > self.most_bytes:
-                found = sums(buffer, start, end, most, 1)
+                found, each = sums(buffer, start, end, most, 1)
                 stop = found[0]
             if count:
                 if stop < end:
                     self._at = stop
                 else:
                     self.clear()
-                return Messages(buffer, start, stop, found)
+                return Messages(buffer, start, stop, found, _found=each)
         head = self._head()
         if head is None:
             return None

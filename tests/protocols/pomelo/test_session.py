@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.session import HEARTBEAT, TICKS, Session
+from gateway.sdk import native
 from gateway.sdk.interfaces import Refusal
 
 ACK = wire.package(wire.ACK)
@@ -107,7 +108,7 @@ REQUEST = wire.request(1, "a", b"{}")
 
 
 @pytest.mark.parametrize(
-    "stream", [REQUEST, REQUEST * 2, REQUEST * 1024, wire.notify(MOVE, b"")]
+    "stream", [REQUEST, REQUEST * 2, REQUEST * 200, wire.notify(MOVE, b"")]
 )
 def test_whole_messages_leave_nothing(pomelo: Any, stream: bytes) -> None:
     """A tuple says so: whoever counts what is held need not ask."""
@@ -140,6 +141,32 @@ def test_others_are_looked_at_one_by_one(
     assert (found.refusal is not None) == (b"\xff" in stream or b"\x03\xe7" in stream)
     if count == 0:
         assert pomelo.outcome([REQUEST[-1:]], session).events
+
+
+@pytest.mark.parametrize(("count", "more"), [(9, b""), (999, b""), (999, b"\x04")])
+@pytest.mark.parametrize("route", [2, SAY])
+def test_messages_are_looked_for_once(
+    pomelo: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    route: int | str,
+    count: int,
+    more: bytes,
+) -> None:
+    """Without the kernel that is most of the work, whether each has something to do or
+    not; of a few that end inside a message twice.
+    """
+    monkeypatch.setattr(native, "kernel", None)
+    session = _working(pomelo, definitions=pomelo.definitions)
+    looks, scan = [], wire.scan
+
+    def looked(buffer: bytes, at: int, *rest: Any) -> int:
+        looks.append(at)
+        return scan(buffer, at, *rest)
+
+    monkeypatch.setattr(wire, "scan", looked)
+    [ready] = session.received(wire.request(1, route, b"{}") * count + more)
+    assert ready.count == count
+    assert looks.count(0) == 1
 
 
 def test_every_heartbeat_is_answered(pomelo: Any) -> None:
