@@ -149,7 +149,7 @@ class Uploads:
         self.conflicts: SharedDict[str, str] = SharedDict()
         """Why a file must not be there as it is, by its name: nobody may go on so."""
         self.stuck: SharedDict[str, str] = SharedDict()
-        """Why a file can not be read or moved here, by its name."""
+        """Why a file is not there, while all others go on, by its name."""
         self.why: str | None = None
         """Why nothing can be uploaded now, if that is so."""
         self._forbidden = self._paused = False
@@ -198,7 +198,7 @@ class Uploads:
         """
         with self._condition:
             in_hand = name in self._busy or name in self._there
-            return name in self.stuck and not in_hand
+            return name in self._met and name in self.stuck and not in_hand
 
     def elsewhere(self, node: str) -> str | None:
         """Why that node's files stay here, as of now: this goes from here on.  Blocks; raises
@@ -365,7 +365,7 @@ class Uploads:
             ]
             for one in left:
                 del self._waiting[one]
-                self._later.pop(one, None)
+                self._forget(one)
             self._condition.notify(self._number)
         self._log.error(
             "{why}: {count} of its files stay in {spool}, as their lsns are another "
@@ -399,9 +399,12 @@ class Uploads:
         """Its bytes, and whether it was not there."""
         there = None
         if (met := self._met.get(name)) is not None:
+            self._disk.size(self._place(name))  # raises, if it is here no more
             found = self.bucket.list(name)
             there = next((one for one in found if one.name == name), None)
-            if there is not None and there == met[0]:
+            if there is None:
+                del self._met[name]
+            elif there == met[0]:
                 raise Conflict(met[1])  # neither is sent and fetched again to tell that
         data = self._disk.read(self._place(name))
         if self._name is not None:
@@ -455,9 +458,7 @@ class Uploads:
             self._busy.discard(one.name)
             del self._waiting[one.name]
             self._there.pop(one.name, None)
-            self._met.pop(one.name, None)
-            for each in (self._later, self.conflicts, self.stuck):
-                each.pop(one.name, None)
+            self._forget(one.name)
             self.uploaded += 1
             self.bytes += one.bytes
             fewer = self._too_many(one.seconds)
@@ -484,6 +485,12 @@ class Uploads:
         except Exception:
             self._log.failure("{file} was uploaded", file=one.name)
         self._then()
+
+    def _forget(self, name: str) -> None:
+        """What is wrong with a file, under the lock."""
+        self._met.pop(name, None)
+        for each in (self._later, self.conflicts, self.stuck):
+            each.pop(name, None)
 
     def _too_many(self, seconds: float) -> dict[str, object] | None:
         """After one that took so long: whether those before it were in each other's way.
@@ -561,9 +568,8 @@ class Uploads:
         """Leave a file alone for a while, under the lock; whether this is new."""
         new = name not in among
         self._later[name] = self._clock() + _ASIDE_SECONDS
-        for each in (self.conflicts, self.stuck):
-            each.pop(name, None)
-        among[name] = why
+        among[name] = why  # and then: at no time is nothing wrong with it
+        (self.stuck if among is self.conflicts else self.conflicts).pop(name, None)
         return new
 
     def _tell_stuck(self, why: str) -> None:

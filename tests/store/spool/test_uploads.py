@@ -15,6 +15,7 @@ from deadlines import eventually
 from gateway.store.bucket import BucketError
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
+from gateway.store.shared import SharedDict
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway_testkit.bucket import MemoryBucket
@@ -367,6 +368,29 @@ def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None
     assert world.here(world.spool) == [name]
 
 
+def test_senders_are_held_back_without_a_gap(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while it is looked again whether the other file is there still."""
+    name = world.file(1, 5)
+    world.bucket.objects[name] = b"another gateway's"
+    uploads = world.uploads(1)
+    seen: list[object] = []
+
+    class Watched(SharedDict[str, str]):
+        def pop(self, *words: Any) -> Any:
+            found = super().pop(*words)
+            seen.append(uploads.problem)
+            return found
+
+    monkeypatch.setattr(uploads, "conflicts", Watched())
+    monkeypatch.setattr(uploads, "stuck", Watched())
+    for _ in range(3):
+        uploads._upload(name)
+    assert seen
+    assert all(seen)
+
+
 def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
     """One that passes If-None-Match over would put two files under one name."""
     name = world.file(1, 5)
@@ -375,6 +399,50 @@ def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
     uploads._upload(name)
     assert world.files == {}
     assert "If-None-Match" in uploads.conflicts[name]
+
+
+def test_what_keeps_a_file_out(world: World) -> None:
+    """An object of its name that is another one, as far as that is known: not any trouble
+    that it has here, with an object there that is its own.
+    """
+    name = world.file(1, 5, "edge")
+    uploads = world.uploads(1, brought=lambda node: node == "edge")
+    world.bucket.objects[name] = (world.spool / name).read_bytes()
+
+    def step(what: str) -> None:
+        if what == "read":
+            raise OSError(errno.EIO, "the test says no")
+
+    world.disk.step = step
+    uploads._upload(name)
+    assert name in uploads.stuck
+    assert not uploads.is_kept_out(name)
+    world.disk.step = lambda what: None  # type: ignore[method-assign]
+    world.bucket.objects[name] = b"an earlier life's"
+    uploads._upload(name)
+    assert uploads.is_kept_out(name)
+    del world.bucket.objects[name]
+    uploads._upload(name)
+    assert uploads.uploaded == 1
+    assert not uploads.is_kept_out(name)
+
+
+def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
+    """As another gateway serves its node by now: then nothing is wrong with it."""
+    name = world.file(1, 5, "edge")
+    world.bucket.objects[name] = b"an earlier life's"
+    why: str | None = None
+    uploads = world.uploads(
+        1, brought=lambda node: node == "edge", elsewhere=lambda node: why
+    )
+    uploads._upload(name)
+    assert f"{name} is there with other bytes" in (uploads.problem or "")
+    why = "node edge is served"
+    uploads.elsewhere("edge")
+    uploads._upload(name)
+    assert uploads.problem is None
+    assert uploads.has(name)
+    assert not uploads.is_kept_out(name)
 
 
 def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world: World) -> None:
@@ -609,5 +677,18 @@ def test_a_file_that_somebody_took_out_by_hand(
     else:
         world.bucket.objects[name] = aside.read_bytes()
     until(uploads, lambda: uploads.uploaded == 1)
+    assert uploads.safe_lsn(5) == 5
+    assert uploads.problem is None
+
+
+def test_a_file_that_somebody_took_out_of_another_ones_way(world: World) -> None:
+    """No restart is needed either, however often that one was met."""
+    name = world.file(1, 5)
+    world.bucket.objects[name] = b"another gateway's"
+    uploads = world.uploads(1)
+    for _ in range(3):
+        uploads._upload(name)
+    (world.spool / name).unlink()
+    uploads._upload(name)
     assert uploads.safe_lsn(5) == 5
     assert uploads.problem is None
