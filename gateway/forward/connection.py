@@ -10,7 +10,7 @@ waits in one coroutine for whatever comes next: room to write, an answer, a new 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -349,8 +349,8 @@ class Connection:
         """
         self._left.clear()
         again, self._kept_out = self._kept_out, []
-        for one in again:
-            await self._take_away(one)
+        if again:
+            await self._take_away(again)
         new = [
             one for one in await self._in_spool() if one.path.name not in self._leaving
         ]
@@ -433,7 +433,7 @@ class Connection:
         position = self._positions[node]
         self._leaving.add(file.name)
         if waiting.named.last <= position.last.get(file.incarnation, 0):
-            await self._take_away(outgoing)  # it was there, and we were not told
+            await self._take_away([outgoing])  # it was there, and we were not told
             return
         at = _goes_on(outgoing, position.begun)
         self._sent.append(outgoing)
@@ -465,13 +465,17 @@ class Connection:
         while (pause := self._next_byte_at - self._clock.seconds()) > 0:
             await self._pause(pause)
 
-    async def _take_away(self, outgoing: Outgoing) -> None:
-        self._observer.has(outgoing.waiting.named)
-        if await self._in_thread(self._files.has_arrived, outgoing.waiting):
-            self._leaving.discard(outgoing.file.name)
-            self._left.add(outgoing.file.name)
-        else:
-            self._kept_out.append(outgoing)
+    async def _take_away(self, there: Sequence[Outgoing]) -> None:
+        waiting = [one.waiting for one in there]
+        for each in waiting:
+            self._observer.has(each.named)
+        left = await self._in_thread(self._files.have_arrived, waiting)
+        for one, has_left in zip(there, left, strict=True):
+            if has_left:
+                self._leaving.discard(one.file.name)
+                self._left.add(one.file.name)
+            else:
+                self._kept_out.append(one)
 
     async def _something(self) -> None:
         """Wait until anything is different.  Raises whatever says why all is over."""
@@ -515,9 +519,8 @@ class Connection:
                 self._observer.arrived(outgoing, frame.waiting)
                 file, named = outgoing.file, outgoing.waiting.named
                 self._tell_relayed(named.node, {file.incarnation: named.last})
-                Deferred.fromCoroutine(self._take_away(outgoing)).addErrback(
-                    self._failed
-                )
+                taken = Deferred.fromCoroutine(self._take_away([outgoing]))
+                taken.addErrback(self._failed)
             case Refused():
                 # Another one may have a name that was ours once, or a node's that came here.
                 node = "" if self._life is None else self._life.node

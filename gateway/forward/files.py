@@ -214,13 +214,16 @@ class ForwardedFiles:
         replace_file(self._disk, aside / f"{name}.json", [text]).close()
         self._disk.rename(waiting.path, aside / name)
 
-    def has_arrived(self, arrived: Waiting) -> bool:
-        """The hub has it: it goes from the spool to the archive; False: that has another one
-        of its name still.
+    def have_arrived(self, arrived: Iterable[Waiting]) -> list[bool]:
+        """The hub has them: each goes from the spool to the archive; False: that has another
+        one of its name still.
         """
-        if arrived.path.parent == self._directories.spool:
+        return [self._leaves_spool(one.path) for one in arrived]
+
+    def _leaves_spool(self, path: Path) -> bool:
+        if path.parent == self._directories.spool:
             with contextlib.suppress(FileNotFoundError):
-                return self._archiving.move(arrived.path)
+                return self._archiving.move(path)
         return True
 
     def archived(self, waiting: Waiting) -> Waiting:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from edges import Hub, Pair
 from forwarded import A, B, Sent
@@ -279,6 +281,38 @@ def test_an_edge_begins_anew_with_the_same_names(region: Region) -> None:
     assert archived.read_bytes() == new.data
     assert region.waiting() == []
     assert region.forwarder.sent_files == 3
+
+
+def test_many_that_wait_for_their_names_in_the_archive(region: Region) -> None:
+    """They are looked at in one step: an edge with an event now and then has one in each
+    file, and when it begins anew all of them wait.
+    """
+    steps: list[str] = []
+
+    def in_thread(do: Any, *words: Any, **more: Any) -> Deferred[Any]:
+        steps.append(getattr(do, "func", do).__name__)
+        return maybeDeferred(do, *words, **more)
+
+    region.in_thread = in_thread
+    region.begin()
+    region.bring(*SHIP, node="ship")
+    region.forwarder.start(0)
+    region.run()
+    for one in SHIP:
+        (region.hub.directories.spool / one.name).unlink()  # its job has taken it
+    new = [Sent(1 + 3 * number, by=B, node="ship") for number in range(len(SHIP))]
+    region.bring(*new, node="ship", life=Life("ship", B))
+    region.run(10)
+    assert region.hub.files() == as_bytes(*new)
+    assert region.waiting() == [one.name for one in new]
+    steps.clear()
+    region.run(10)
+    assert 0 < len(steps) <= 2 * steps.count("in_spool")
+    for one in SHIP:
+        (region.edge.archive / one.name).unlink()
+    region.run()
+    assert region.waiting() == []
+    assert region.forwarder.sent_files == 2 * len(SHIP)
 
 
 def test_a_look_that_misses_a_file_of_an_edge(region: Region) -> None:

@@ -196,7 +196,7 @@ def test_renames_that_take_their_time(
     def in_thread(do: Callable[..., Any], *words: Any, **more: Any) -> Deferred[Any]:
         nonlocal holding
         name = getattr(do, "func", do).__name__
-        if holding and name == "has_arrived":
+        if holding and name == "have_arrived":
             held.append(partial(do, *words))
             return Deferred()
         ends = holding and len(held) == 2 and several.forwarder.hub.place == 1

@@ -295,7 +295,7 @@ class Pair:
                     return Deferred()
                 return maybeDeferred(do, *words, **more)
 
-            renames = getattr(do, "func", do).__name__ == "has_arrived"
+            renames = getattr(do, "func", do).__name__ == "have_arrived"
             share, most = (0.6, 25) if renames else (0.2, 2)
             if chance.random() < share:
                 return deferLater(self.clock, chance.random() * most, run)
