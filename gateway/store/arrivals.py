@@ -11,9 +11,10 @@
        life of the node, which goes first                       whoever reads may see it
     4. whoever brought it is told
 
-A crash before 2 leaves a part that goes on, or is dropped when its digest is not right; one
-behind it is finished when the node's files come again, or the gateway starts: the record
-says which file that is about.
+A crash before 2 leaves a part that goes on, or is dropped when its digest is not right, or
+when nobody has gone on with it for a day.  One behind it is finished by the next start,
+and what could not have its name before by a look, each second: the record says which file
+that is about.
 """
 
 from __future__ import annotations
@@ -277,10 +278,11 @@ class Arrivals:
 
     def look(self) -> None:
         """Give files their names that could not have them before, whoever is there to bring
-        more, and remove what came of those that nobody goes on with.  Blocks; raises OSError.
+        more, and remove what came of those that nobody goes on with, unless they may come to
+        another gateway.  Blocks; raises OSError.
         """
-        now = self._clock()
-        if parts := abs(now - self._looked_at) >= _PART_SECONDS / 24:
+        now, alone = self._clock(), self._spool_lock is not None
+        if parts := alone and abs(now - self._looked_at) >= _PART_SECONDS / 24:
             self._looked_at = now
         with self._lock:
             due = [one for one in self._nodes.values() if one.unplaced or parts]
@@ -288,7 +290,7 @@ class Arrivals:
             if known.lock.acquire(blocking=False):  # else somebody sees to it
                 try:
                     self._place(known)
-                    if known.part and known.holder is None:
+                    if parts and known.part and known.holder is None:
                         self._drop_if_old(known, now)
                 finally:
                     known.lock.release()

@@ -145,6 +145,7 @@ def test_a_part_that_nobody_goes_on_with(
 
         hub = Arrivals("hub", directories, RealDisk(), told.append, clock)
         hub.recover()
+        hub.open()
         return hub
 
     hub = start()
@@ -155,15 +156,50 @@ def test_a_part_that_nobody_goes_on_with(
     hub.look()
     assert bringing.begun is not None, "it is being brought"
     bringing.close()
+    assert hub._spool_lock is not None
+    hub._spool_lock.release()
     hub, hours[0] = start(), 23
     hub.look()
-    assert len([*directories.spool.iterdir()]) == 1
+    assert len([*directories.spool.glob(".arriving-*")]) == 1
     hours[0] = 25
     hub.look()
-    assert [*directories.spool.iterdir()] == []
+    assert [*directories.spool.glob(".arriving-*")] == []
     bringing = hub.bring(Life("edge", A), "shop")
     assert bringing.begun is None
     assert bring(bringing, sent)
+
+
+def test_a_part_that_another_gateway_has(
+    directories: Directories, told: list[str]
+) -> None:
+    """One that only sees what comes knows a part as it was once: by now that may have come
+    whole, and its edge was told.
+    """
+    earlier, sent = Sent(1, text="earlier"), Sent(1, by=B)
+    ahead = 0.0
+
+    def start() -> Arrivals:
+        made = Arrivals(
+            "hub", directories, RealDisk(), told.append, lambda: time.time() + ahead
+        )
+        made.recover()
+        return made
+
+    hub = start()
+    hub.open()
+    bring(hub.bring(Life("edge", A), "shop"), earlier)
+    bringing = hub.bring(Life("edge", B), "shop")
+    bringing.begin(sent.file)
+    other = start()
+    bringing.write([sent.data])
+    bringing.finish()
+    bringing.close()
+    ahead = 48 * 3600
+    for each in (other, hub):
+        each.look()
+    (directories.spool / earlier.name).unlink()
+    hub.look()
+    assert (directories.spool / sent.name).read_bytes() == sent.data
 
 
 def test_what_comes_to_another_gateway_stays(
