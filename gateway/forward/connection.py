@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -209,10 +210,11 @@ class Connection:
     """What is next."""
     _sent: deque[Outgoing] = field(factory=deque, init=False)
     """All of it was sent, and it is not told to be there."""
-    _leaving: set[str] = field(factory=set, init=False)
-    """Names of files that are sent, or there and not yet taken away, …"""
-    _left: set[str] = field(factory=set, init=False)
-    """… and that were, since the last look began."""
+    _leaving: set[Path] = field(factory=set, init=False)
+    """Files that are sent, or there and not yet taken away, …"""
+    _left: set[Path] = field(factory=set, init=False)
+    """… and that were, since the last look began.  In the archive one of an earlier life may
+    have the same name."""
     _kept_out: list[Outgoing] = field(factory=list, init=False)
     """Those that are there, while another file has their name in the archive."""
     _next_byte_at: float = field(default=0.0, init=False)
@@ -351,9 +353,7 @@ class Connection:
         again, self._kept_out = self._kept_out, []
         if again:
             await self._take_away(again)
-        new = [
-            one for one in await self._in_spool() if one.path.name not in self._leaving
-        ]
+        new = [one for one in await self._in_spool() if one.path not in self._leaving]
         if new:
             self._queue.extend(new)
             return
@@ -409,7 +409,7 @@ class Connection:
         try:
             look_at = partial(self._files.look_at, doubted=self._doubted)
             outgoing = await self._in_thread(look_at, waiting)
-            if outgoing is None and waiting.path.name not in self._left:
+            if outgoing is None and waiting.path not in self._left:
                 # Another hub has told to have it just before we came to this one.
                 archived = self._files.archived(waiting)
                 outgoing = await self._in_thread(look_at, archived)
@@ -431,7 +431,7 @@ class Connection:
             else:
                 await self._announce(life)
         position = self._positions[node]
-        self._leaving.add(file.name)
+        self._leaving.add(waiting.path)
         if waiting.named.last <= position.last.get(file.incarnation, 0):
             await self._take_away([outgoing])  # it was there, and we were not told
             return
@@ -472,8 +472,8 @@ class Connection:
         left = await self._in_thread(self._files.have_arrived, waiting)
         for one, has_left in zip(there, left, strict=True):
             if has_left:
-                self._leaving.discard(one.file.name)
-                self._left.add(one.file.name)
+                self._leaving.discard(one.waiting.path)
+                self._left.add(one.waiting.path)
             else:
                 self._kept_out.append(one)
 

@@ -283,6 +283,35 @@ def test_an_edge_begins_anew_with_the_same_names(region: Region) -> None:
     assert region.forwarder.sent_files == 3
 
 
+def test_an_edge_begins_anew_while_its_hub_gets_all_again(region: Region) -> None:
+    """Out of the archive, under the same names: the hub gets the files of both lives, each
+    life's in order.
+    """
+    region.bring(*SHOP)
+    region.forwarder.start(0)
+    region.run()
+    hub = region.hub
+    (hub.directories.arrivals / "shop").unlink()
+    for one in SHOP:
+        (hub.directories.spool / one.name).unlink()
+    hub.restart()
+    hub.full = "it is full"
+    region.lines[-1].cut()
+    region.run(20)
+    new = Sent(1, by=B, node="shop"), Sent(4, 6, by=B, node="shop")
+    region.bring(*new, life=Life("shop", B))
+    region.run()
+    hub.full = None
+    taken: list[bytes] = []
+    for _ in range(10):
+        region.run(3)
+        for name, data in hub.files().items():  # its job takes them
+            taken.append(data)
+            (hub.directories.spool / name).unlink()
+        hub.arrivals.look()
+    assert sorted(taken) == sorted(one.data for one in (*SHOP, *new))
+
+
 def test_many_that_wait_for_their_names_in_the_archive(region: Region) -> None:
     """They are looked at in one step: an edge with an event now and then has one in each
     file, and when it begins anew all of them wait.
