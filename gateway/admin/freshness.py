@@ -159,6 +159,8 @@ class Facts:
     """Age of each listener's oldest event in no table (without a job: in no spool file):
     0 if none waits, None if that is not known yet."""
     durable_lsn: int = 0
+    brought_bytes: int = 0
+    """Of files of other gateways, since the start (`listeners[].protocol: forward`)."""
     connections: int = 0
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Of the listeners, by name."""
@@ -469,9 +471,10 @@ def _hub(facts: Facts) -> Iterator[_Finding]:
 
 def _job(facts: Facts) -> Iterator[_Finding]:
     job = facts.job
-    if job is None or not facts.durable_lsn:
+    if job is None or not (facts.durable_lsn or _of_others(facts)):
         return
     age = facts.uncommitted
+    waits = age is not None or (not facts.durable_lsn and facts.waiting_bytes > 0)
     if job.failures >= _AGAIN_AND_AGAIN and age is not None:
         told = _fails(job)
         text = f"{told[0].upper()}{told[1:]}; {_how_much(facts)};"
@@ -479,11 +482,11 @@ def _job(facts: Facts) -> Iterator[_Finding]:
     if not job.up:
         silence = _silence(job)
         told = silence[0].upper() + silence[1:]
-        much = _how_much(facts) if age is not None else "nothing waits for it"
+        much = _how_much(facts) if waits else "nothing waits for it"
         ended = job.state in ("", "stopped", "failed")
         cause = "" if ended else " it was killed, or hangs: see its log, and"
         text = f"{told}; {much};{cause} {advice('GatewaySparkDown')}."
-        bad = _warning if age is None else _bad
+        bad = _bad if waits else _warning
         yield bad("spark", "GatewaySparkDown", text)
     elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "runs and is behind"
@@ -608,7 +611,7 @@ def _well(facts: Facts) -> _Finding:
     goal = _goal(facts)
     waits = facts.unpublished if goal == "spool" else facts.uncommitted
     if not facts.durable_lsn:
-        return _good(_nothing_yet(facts))
+        return _good(_of_others(facts) or _nothing_yet(facts))
     if waits is None and not facts.disk_wait:
         came = (
             "none has come since the start"
@@ -629,6 +632,15 @@ def _there(facts: Facts) -> str:
     """Where events are that have come all the way."""
     goal = _goal(facts)
     return "at the hub" if goal == "hub" else f"in the {goal}"
+
+
+def _of_others(facts: Facts) -> str:
+    """What to say of a hub that has no senders of its own; empty: it is none."""
+    if not facts.brought_bytes and not facts.waiting_bytes:
+        return ""
+    brought = size(facts.brought_bytes)
+    waits = f"; {_how_much(facts)}" if facts.waiting_bytes else ""
+    return f"All well: other gateways have brought {brought} since the start{waits}."
 
 
 def _nothing_yet(facts: Facts) -> str:

@@ -197,6 +197,7 @@ def collect(
         newest=lake.newest_age(arrived),
         listeners=lake.listener_ages(arrived, [one.name for one in listeners]),
         durable_lsn=max(journal.durable_lsn, published),
+        brought_bytes=spool.arrived_bytes(),
         connections=sum(one.connections for one in listeners),
         addresses={one.name: one.address for one in listeners},
         waiting_bytes=spool.levels.spool.bytes + spool.backlog_bytes,

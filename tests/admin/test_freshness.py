@@ -420,6 +420,15 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "good",
         "",
     ),
+    "the job of a hub without senders is gone": (
+        {"durable_lsn": 0, "waiting_bytes": 3 << 20, "job": SILENT},
+        (
+            "Spark has been silent for 4 min; 3.0 MiB wait; it was killed, or hangs: see "
+            "its log, and start it with gateway spark."
+        ),
+        "bad",
+        "spark",
+    ),
     "senders come and send nothing": (
         {"durable_lsn": 0, "connections": 1},
         "Nothing has ever come: 1 sender is connected and sent no event yet.",
@@ -489,6 +498,14 @@ def test_the_manual_has_a_row_for_every_sentence(fault: str) -> None:
         (
             {"job": None, "unpublished": 0.5},
             "All well: the newest event in the spool is 1.8 s old.",
+        ),
+        (
+            {"durable_lsn": 0, "brought_bytes": 3 << 20, "waiting_bytes": 1 << 20},
+            "All well: other gateways have brought 3.0 MiB since the start; 1.0 MiB wait.",
+        ),
+        (
+            {"durable_lsn": 0, "brought_bytes": 3 << 20, "waiting_bytes": 0},
+            "All well: other gateways have brought 3.0 MiB since the start.",
         ),
     ],
 )

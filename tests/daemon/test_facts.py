@@ -63,6 +63,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
             ),
             troubles=["the mark in state/ can not be written: no space"],
             backlog_bytes=7,
+            arrived_bytes=lambda: 40,
             room=SimpleNamespace(reserved_bytes=30),
             levels=SimpleNamespace(
                 spool=SimpleNamespace(bytes=100),
@@ -112,6 +113,7 @@ def test_with_a_job(tmp_path: Path) -> None:
     assert facts.job is not None
     assert facts.trigger_seconds == 30
     assert (facts.waiting_bytes, facts.free_bytes, facts.growth) == (107, 520, 4.0)
+    assert facts.brought_bytes == 40
     assert (facts.roll_seconds, facts.disk_wait, facts.durable_lsn) == (4.0, 3.0, 20)
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})
     assert facts.addresses == {"beats": "tcp:1", "games": "tcp:2"}
