@@ -471,7 +471,7 @@ def _hub(facts: Facts) -> Iterator[_Finding]:
 
 def _job(facts: Facts) -> Iterator[_Finding]:
     job = facts.job
-    if job is None or not (facts.durable_lsn or _of_others(facts)):
+    if job is None or not (facts.durable_lsn or _has_others(facts)):
         return
     age = facts.uncommitted
     waits = age is not None or (not facts.durable_lsn and facts.waiting_bytes > 0)
@@ -611,7 +611,8 @@ def _well(facts: Facts) -> _Finding:
     goal = _goal(facts)
     waits = facts.unpublished if goal == "spool" else facts.uncommitted
     if not facts.durable_lsn:
-        return _good(_of_others(facts) or _nothing_yet(facts))
+        there = _of_others if _has_others(facts) else _nothing_yet
+        return _good(there(facts))
     if waits is None and not facts.disk_wait:
         came = (
             "none has come since the start"
@@ -634,10 +635,13 @@ def _there(facts: Facts) -> str:
     return "at the hub" if goal == "hub" else f"in the {goal}"
 
 
+def _has_others(facts: Facts) -> bool:
+    """Whether files of other gateways are here, if none of its own ever were."""
+    return facts.brought_bytes > 0 or facts.waiting_bytes > 0
+
+
 def _of_others(facts: Facts) -> str:
-    """What to say of a hub that has no senders of its own; empty: it is none."""
-    if not facts.brought_bytes and not facts.waiting_bytes:
-        return ""
+    """What to say of a hub that has no senders of its own."""
     brought = size(facts.brought_bytes)
     waits = f"; {_how_much(facts)}" if facts.waiting_bytes else ""
     return f"All well: other gateways have brought {brought} since the start{waits}."
