@@ -129,7 +129,7 @@ CONDITIONS: tuple[Condition, ...] = (
         severity="morning",
         after="5m",
         expr="""
-            (gateway_lake_lag_seconds > 60 or gateway_spark_waiting_seconds > 60)
+            (gateway_lake_lag_seconds > 60 or on (instance) gateway_spark_waiting_seconds > 60)
             unless on (instance) gateway_spark_up == 0
             unless on (instance) gateway_spark_failures >= 2
             unless on (instance) gateway_freshness_held{by="spool"} == 1
@@ -178,6 +178,21 @@ CONDITIONS: tuple[Condition, ...] = (
         advice="look at the line, and at the hub",
         more="Nothing is lost: they go over by themselves when it is back.",
         runbook="docs/edge.md#when-the-hub-is-away",
+    ),
+    Condition(
+        name="GatewayOtherHub",
+        question="Is the table fresh?",
+        severity="morning",
+        after="30m",
+        expr="""
+            gateway_forward_hub_place > 1
+            and on (instance) gateway_forward_connected == 1
+            unless on (instance) gateway_journal_full == 1
+        """,
+        summary="The first hub is away or refuses, and another one has the files; the tables of the first lack them.",
+        advice="look at the first hub of forward.to, and at the line there",
+        more="It is sent what it lacks once it is back, as far as spool.retention goes.",
+        runbook="docs/edge.md#several-hubs",
     ),
     Condition(
         name="GatewayHubRefuses",
@@ -317,8 +332,9 @@ CONDITIONS: tuple[Condition, ...] = (
             unless on (instance) gateway_bucket_away == 1
             unless on (instance) gateway_forward_connected == 0
         """,
-        summary="The spool is half full and grows; the job does not keep up, and senders wait once it is full.",
+        summary="The spool is half full and grows, as the job, the bucket or the hub does not keep up; senders wait once it is full.",
         advice="give the job more cores or memory, or raise spark.max_bytes_per_trigger",
+        more="Where files go to a bucket or a hub, look at the line there, spool.s3.uploads and forward.rate.",
         runbook="docs/spark.md#settings",
     ),
     Condition(

@@ -52,6 +52,8 @@ class Job:
     """What its last batch took."""
     busy: bool = False
     """A batch is on its way into the tables."""
+    waiting_seconds: float = 0.0
+    """Age of the oldest file that is in no table, whoever made it; 0 if none is."""
     holes: int = 0
     """Spool files that it could not read and moved aside."""
     ended: int = 0
@@ -75,6 +77,8 @@ class Hub:
     """Why not; or why it takes nothing now."""
     denied: bool = False
     """It refuses this gateway, and will until somebody does something."""
+    place: int = 1
+    """Which of `forward.to` it is; those before it are away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,30 +475,34 @@ def _hub(facts: Facts) -> Iterator[_Finding]:
 
 def _job(facts: Facts) -> Iterator[_Finding]:
     job = facts.job
-    if job is None or not (facts.durable_lsn or _has_others(facts)):
+    if job is None:
         return
-    age = facts.uncommitted
-    waits = age is not None or (not facts.durable_lsn and facts.waiting_bytes > 0)
-    if job.failures >= _AGAIN_AND_AGAIN and age is not None:
+    # Files of other gateways wait as its own do, and only their bytes tell of them.
+    waits = facts.uncommitted is not None or facts.waiting_bytes > 0
+    much = _how_much(facts) if waits else "nothing waits for it"
+    bad = _bad if waits else _warning
+    if job.failures >= _AGAIN_AND_AGAIN:
         told = _fails(job)
-        text = f"{told[0].upper()}{told[1:]}; {_how_much(facts)};"
-        yield _bad("spark", "GatewaySparkFails", text)
+        text = f"{told[0].upper()}{told[1:]}; {much};"
+        yield bad("spark", "GatewaySparkFails", text)
+    if not (facts.durable_lsn or _has_others(facts)):
+        return
+    age = facts.uncommitted or 0.0
+    oldest = max(age, job.waiting_seconds)
     if not job.up:
         silence = _silence(job)
         told = silence[0].upper() + silence[1:]
-        much = _how_much(facts) if waits else "nothing waits for it"
         ended = job.state in ("", "stopped", "failed")
         cause = "" if ended else " it was killed, or hangs: see its log, and"
         text = f"{told}; {much};{cause} {advice('GatewaySparkDown')}."
-        bad = _bad if waits else _warning
         yield bad("spark", "GatewaySparkDown", text)
-    elif age is not None and age > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
+    elif oldest > _BEHIND_SECONDS + 2 * facts.trigger_seconds:
         what = "runs and is behind"
         if job.state == "starting":
             what = f"is starting ({job.doing})" if job.doing else "is starting"
         text = (
-            f"Spark {what}: the oldest event that is in no table is "
-            f"{duration(age)} old; {_how_much(facts)}."
+            f"Spark {what}: the oldest {'event' if oldest == age else 'file'} that is "
+            f"in no table is {duration(oldest)} old; {much}."
         )
         yield _warning("spark", "GatewayLakeLags", text)
 
@@ -530,6 +538,12 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
     if facts.job is not None:
         yield from _left_by_the_job(facts.job)
     yield from map(_consumer, facts.consumers)
+    if (hub := facts.hub) is not None and hub.connected and hub.place > 1:
+        text = (
+            f"All events go their way, but to {hub.to}, as what is before it in forward.to "
+            "is away or refuses them;"
+        )
+        yield _warning(None, "GatewayOtherHub", text)
     if facts.audit_late is not None:
         text = f"All events go their way, but {facts.audit_late}:"
         yield _warning(None, "GatewayAuditLate", text)

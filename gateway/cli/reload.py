@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway import config
+from gateway import DEFAULT_CONFIGS, config, default_config
 from gateway.cli._admin import AdminPort, Unreachable, add_certificates, port_of
 from gateway.store.lock import is_locked
 
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c",
         "--config",
         type=Path,
-        default=Path("/etc/gateway/gateway.yaml"),
+        default=Path(default_config()),
         metavar="FILE",
-        help="the daemon's configuration file (default: %(default)s)",
+        help=f"the daemon's configuration file (default: {' or '.join(DEFAULT_CONFIGS)})",
     )
     add_certificates(parser)
     parser.add_argument(

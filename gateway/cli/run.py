@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,7 +173,8 @@ def _port(listener: dict[str, Any]) -> str:
 
 def _next(loaded: Config, file: Path) -> Iterator[str]:
     """What can be done meanwhile."""
-    named = "" if str(file) == default_config() else f" --config {file}"
+    typed = shlex.quote(str(file))
+    named = "" if str(file) == default_config() else f" --config {typed}"
     yield (
         f"{file}: node {loaded.node}; ^C stops. In another terminal:"
         f" gateway table{named}, gateway status{named}"

@@ -224,7 +224,7 @@ def collect(
 
 def _hub(forwarder: Forwarder) -> Hub:
     hub = forwarder.hub
-    return Hub(hub.to, hub.connected, hub.seconds, hub.why, hub.denied)
+    return Hub(hub.to, hub.connected, hub.seconds, hub.why, hub.denied, hub.place)
 
 
 def _audit(last: Audited, now: datetime) -> Audit | None:

@@ -66,6 +66,9 @@ _OF_JOB = (
               "gateway_spark_rows_total", counter=True, card="rows since its start"),
     Statistic("misfits", "Rows with a value that did not fit its column, since its start.",
               None, "gateway_spark_misfits_total", counter=True),
+    Statistic("waiting_seconds", "Age of the oldest file that is in no table.", None,
+              "gateway_spark_waiting_seconds", card="oldest file not in a table",
+              unit="seconds"),
     Statistic("failures", "How often the job ended, unasked, since its last batch.", None,
               "gateway_spark_failures"),
     Statistic("holes", "Spool files that the job could not read and moved aside.", None,
@@ -201,12 +204,18 @@ class LakeWatch:
             silent_seconds=self._silent_seconds,
             batch_seconds=_number(told.get("last_batch_seconds")),
             busy=told.get("busy") is True,
+            waiting_seconds=self._waiting_seconds,
             holes=len(told.get("holes") or ()),
             ended=len(told.get("ended") or told.get("anew") or ()),
             last_error=None if error is None else str(error),
             failures=int(_number(told.get("failures")) or 0),
             last_failure=str(told.get("last_failure") or ""),
         )
+
+    @property
+    def _waiting_seconds(self) -> float:
+        at = _number(_of(self._told, "oldest_file").get("at"))
+        return 0.0 if at is None else max(0.0, self._clock() - at)
 
     @property
     def audited(self) -> Audited:
@@ -282,6 +291,7 @@ class LakeWatch:
             "up": self.up,
             "starting": self.up and told.get("state") == "starting",
             "holes": holes,
+            "waiting_seconds": round(self._waiting_seconds, 3),
             "expiry_failed": told.get("expiry_problem") is not None,
         }
         yield _section("spark", "Spark job", _OF_JOB, known)

@@ -143,10 +143,21 @@ def _spool(config: Config, places: Directories) -> Iterator[Look]:
                 advice = "move it elsewhere: the job would take it for one of ours"
                 yield warn("spool files", f"{path} is not the gateway's", advice)
             elif (why := _flaw(path, parsed.last - parsed.first + 1)) is not None:
-                advice = f"the Spark job moves it to poison/; {_AUDIT}"
-                if directory == places.archive:
-                    advice = "its events are in the tables; it can not be used again"
+                advice = _advice(config, archived=directory == places.archive)
                 yield fail("spool files", f"{path}: {why}", advice)
+
+
+def _advice(config: Config, *, archived: bool) -> str:
+    """On a damaged file: whether anybody else has what is in it."""
+    spool = config.spool
+    there = {"forward": "at the hub", "keep": ""}.get(spool.after, "in the tables")
+    if spool.bucket is not None:
+        there = "in the bucket"
+    if archived and there:
+        return f"its events are {there}; it can not be used again"
+    if spool.bucket is None and there:
+        return f"it is moved to poison/, and those behind it go on; {_AUDIT}"
+    return f"nobody else has its events: put back a copy; {_AUDIT}"
 
 
 def _flaw(path: Path, events: int) -> str | None:

@@ -57,6 +57,8 @@ def examine(config: Config) -> Iterator[Look]:
         match value:
             case Tcp() | Unix() | Systemd():
                 shared, of_job = _is_shared(config, place), place[0] == "spark"
+                if of_job and not config.spool.has_job:
+                    continue
                 its = _holder(config.data_dir / "lake" / INTERNAL) if of_job else holder
                 look = _look(f"{spell(place)} {value}", value, its, shared=shared)
                 if of_job and look.state == "fail":  # the job goes on without

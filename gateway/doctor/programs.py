@@ -25,14 +25,15 @@ def examine(
 ) -> Iterator[Look]:
     """See `gateway.doctor`.
 
-    Where the configuration has no section `spark`, or its master is elsewhere, the job
-    may run on another machine.
+    Where the configuration has no section `spark`, its master is elsewhere, or the spool is
+    a bucket, the job may run on another machine.
     """
-    here = "spark" in config.model_fields_set
-    here = here and config.spark.master.startswith("local")
-    amiss = fail if here else _elsewhere
-    yield _java(environ, amiss)
-    yield _spark(version, amiss)
+    if config.spool.has_job:
+        here = "spark" in config.model_fields_set and config.spool.bucket is None
+        here = here and config.spark.master.startswith("local")
+        amiss = fail if here else _elsewhere
+        yield _java(environ, amiss)
+        yield _spark(version, amiss)
     yield _kernel(native.said)
 
 

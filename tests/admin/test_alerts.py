@@ -87,6 +87,7 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     "gateway_bucket_away": (0, 0),
     "gateway_forward_connected": (1, 0),
     "gateway_forward_refused": (0, 0),
+    "gateway_forward_hub_place": (1, 0),
     'gateway_ack_seconds_bucket{le="0.01"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="1"}': (0, 1000),
     'gateway_ack_seconds_bucket{le="+Inf"}': (0, 1000),
@@ -290,6 +291,9 @@ FAULTS = {
     ),
     "hub that is away": Fault(
         "GatewayHubAway", 16, {"gateway_forward_connected": (0, 0)}, 14
+    ),
+    "first hub that is away": Fault(
+        "GatewayOtherHub", 31, {"gateway_forward_hub_place": (2, 0)}, 29
     ),
     "hub that refuses": Fault(
         "GatewayHubRefuses",

@@ -429,6 +429,36 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "bad",
         "spark",
     ),
+    "the job is gone, and only files of other gateways wait": (
+        {"waiting_bytes": 3 << 20, "job": SILENT},
+        (
+            "Spark has been silent for 4 min; 3.0 MiB wait; it was killed, or hangs: see "
+            "its log, and start it with gateway spark."
+        ),
+        "bad",
+        "spark",
+    ),
+    "the job is behind with files of other gateways": (
+        {
+            "waiting_bytes": 3 << 30,
+            "job": Job(up=True, state="running", waiting_seconds=400),
+        },
+        (
+            "Spark runs and is behind: the oldest file that is in no table is 6 min old; "
+            "3.0 GiB wait."
+        ),
+        "warning",
+        "spark",
+    ),
+    "the job of a new gateway fails": (
+        {"durable_lsn": 0, "job": Job(state="failed", failures=2, last_failure="no")},
+        (
+            "The Spark job fails again and again, 2 times since its last batch: no; "
+            "nothing waits for it; mend that, and it catches up by itself."
+        ),
+        "warning",
+        "spark",
+    ),
     "senders come and send nothing": (
         {"durable_lsn": 0, "connections": 1},
         "Nothing has ever come: 1 sender is connected and sent no event yet.",
@@ -585,6 +615,15 @@ WAIT = {"uncommitted": 10_800.0, "waiting_bytes": 5 * GiB // 4}
                 "at the hub."
             ),
             "bad",
+        ),
+        (
+            {"hub": Hub(HUB, place=2)},
+            (
+                "All events go their way, but to tls://hub:7410, as what is before it in "
+                "forward.to is away or refuses them; look at the first hub of forward.to, and "
+                "at the line there."
+            ),
+            "warning",
         ),
         (
             {"hub": Hub(HUB)},

@@ -200,3 +200,12 @@ def test_another_data_dir(
     said = capsys.readouterr().err
     assert "if the file names another data_dir than before, restart" in said
     assert "another admin.token" not in said
+
+
+def test_the_configuration_of_the_folder_that_one_is_in(
+    reload: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As other commands take it: the gateway that `gateway run` began there is meant."""
+    assert reload() == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reload"]) == 0

@@ -161,7 +161,7 @@ def test_what_the_job_says(world: World) -> None:
     assert world.job == Job(silent_seconds=1000)
     world.say(
         last_batch_seconds=1.5, busy=True, holes=[{}], last_error="no",
-        failures=3, last_failure="no Java",
+        failures=3, last_failure="no Java", oldest_file={"name": "x", "at": world.now - 60},
     )  # fmt: skip
     world.now += 7
     assert world.job == Job(
@@ -170,15 +170,17 @@ def test_what_the_job_says(world: World) -> None:
         silent_seconds=7,
         batch_seconds=1.5,
         busy=True,
+        waiting_seconds=67,
         holes=1,
         last_error="no",
         failures=3,
         last_failure="no Java",
     )
+    assert world.seen()["spark"]["waiting_seconds"] == 67
     world.say(recent=[{"at": 1, "seconds": 2, "rows": 3, "files": 4}, {"at": 5}, 6])
     assert world.job.up
     assert world.watch.batches == [{"at": 1, "seconds": 2, "rows": 3, "files": 4}]
-    world.say(at="x", recent=3, last_batch_seconds=[], state=3)
+    world.say(at="x", recent=3, last_batch_seconds=[], state=3, oldest_file=7)
     assert world.job == Job(state="3", silent_seconds=world.now)
 
 

@@ -106,6 +106,20 @@ def test_no_java(
     assert "pip install" in look.advice
 
 
+@pytest.mark.parametrize(
+    ("spool", "states"),
+    [("{after: keep}", []), ("{directory: s3://bucket/p}", ["warn"])],
+)
+def test_no_java_where_the_job_is_not(
+    make: Make, monkeypatch: pytest.MonkeyPatch, spool: str, states: list[str]
+) -> None:
+    """Gateway and job may share a file: nothing fails for want of what the job needs."""
+    monkeypatch.setattr(programs.java, "_candidates", lambda environ: [])
+    config = make(spark="{trigger: 10s}", spool=spool)
+    looks = programs.examine(config, environ={})
+    assert [look.state for look in looks if look.what == "Java"] == states
+
+
 def test_an_old_java_is_named(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,8 @@ def test_the_port_of_the_job(make: Make, taken: int, tmp_path: Path) -> None:
         f"taken by gateway spark, pid {os.getpid()}",
     )
     held.release()
+    config = make(spool="{after: keep}")
+    assert not [one for one in examine(config) if one.what.startswith("spark.")]
 
 
 def test_a_daemon_runs_and_somebody_else_has_its_port(

@@ -212,6 +212,27 @@ def test_a_damaged_spool_file(make: Make, data: Path, where: str, how: str) -> N
     assert ("poison/" in look.advice) == (where == "spool")
 
 
+@pytest.mark.parametrize(
+    ("where", "spool", "advice"),
+    [
+        ("archive", "{after: keep}", "nobody else has its events"),
+        ("spool", "{after: keep}", "nobody else has its events"),
+        ("archive", "{after: forward}", "its events are at the hub"),
+        ("spool", "{after: forward}", "it is moved to poison/"),
+        ("archive", "{directory: s3://bucket/p}", "its events are in the bucket"),
+        ("spool", "{directory: s3://bucket/p}", "nobody else has its events"),
+    ],
+)
+def test_a_damaged_file_where_no_job_is(
+    make: Make, data: Path, where: str, spool: str, advice: str
+) -> None:
+    """Who else has its events, if anybody has: there are no tables here."""
+    [path] = (data / where).iterdir()
+    path.write_bytes(b"")
+    more = {"forward": "{to: tcp://h:1}"} if "forward" in spool else {}
+    assert one(make(spool=spool, **more), "spool files").advice.startswith(advice)
+
+
 def test_a_spool_file_with_too_few_events(make: Make, data: Path) -> None:
     """And a name that is none of ours."""
     [path] = (data / "archive").iterdir()

@@ -181,13 +181,14 @@ def test_a_daemon_that_can_not_start(tmp_path: Path) -> None:
     """It says why, and `gateway run` ends with status 1; the job does not stay."""
     running = Running(tmp_path)
     running.says("takes events")
-    other = tmp_path / "other"
+    other = tmp_path / "a folder"
     other.mkdir()
     text = running.config.read_text().replace(str(running.data), str(other / "data"))
     (other / "gateway.yaml").write_text(text)
     refused = run(*GATEWAY, "run", "--config", other / "gateway.yaml")
     assert refused.returncode == 1
     assert f"127.0.0.1:{running.port}" in refused.stdout
+    assert f"gateway table --config '{other}/gateway.yaml', " in refused.stdout
     assert "run     | the daemon can not start, and said why\n" in refused.stdout
     assert running.interrupt() == 0
 
