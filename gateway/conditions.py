@@ -290,7 +290,7 @@ CONDITIONS: tuple[Condition, ...] = (
         """,
         summary="The disk of data_dir is full within the hour, as it fills now; then senders wait.",
         advice="see what grows: journal, spool, retained/, or something else on that disk",
-        more="What the archive holds goes by itself before.",
+        more="What the archive holds goes by itself before, not with spool.after keep.",
         runbook=_RED,
     ),
     Condition(
@@ -305,7 +305,7 @@ CONDITIONS: tuple[Condition, ...] = (
         """,
         summary="The disk of data_dir is full within a day, as it has filled for hours.",
         advice="see what grows: journal, spool, retained/, or something else on that disk",
-        more="What the archive holds goes by itself before.",
+        more="What the archive holds goes by itself before, not with spool.after keep.",
         runbook=_RED,
     ),
     Condition(

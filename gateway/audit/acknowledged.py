@@ -32,7 +32,7 @@ from gateway.event import Decode
 from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
-from gateway.store.finder import scans, spool_files
+from gateway.store.finder import scans
 from gateway.store.spool.decoding import Decoder
 
 _BATCH_ROWS = 1 << 14
@@ -87,16 +87,18 @@ def search(
     bucket: Bucket | None = None,
     access: Access | None = None,
     others: Iterable[Site] = (),
+    *,
+    keeps: bool = False,
 ) -> Acknowledged:
     """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
 
     *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage; *others* more directories, as for `audit`.
+    object storage; *others* more directories, as for `audit`, and *keeps*.
 
     Files that can not be read are passed over; `audit` reports them.
     """
     times = dict.fromkeys(acknowledged, 0)
-    sites = distinct([Site(directories, None, bucket, access), *others])
+    sites = distinct([Site(directories, None, bucket, access, keeps), *others])
     search = _Search(sites, decoders, times)
     search.run()
     return Acknowledged(
@@ -123,7 +125,7 @@ class _Search:
                     if directory.is_dir():
                         self._journal(directory)
         for site in self.sites:
-            for files in spool_files(site.directories.spool).values():
+            for files in site.files().values():
                 for file in files:
                     self._file(file.path)
         for bucket in Spools(self.sites).buckets:

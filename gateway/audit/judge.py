@@ -262,7 +262,8 @@ class _Judge:
         holes = lacking - waiting - said
         holes = holes | ((waiting & self._view.taken(self._journal, waiting)) - said)
         aside = holes & self._aside(each)
-        expired = (holes - aside) & self._gone(each, expired=True)
+        gone = self._gone(each, expired=True) | self._left()
+        expired = (holes - aside) & gone
         deleted = (holes - aside - expired) & self._gone(each, expired=False)
         nowhere = holes - aside - expired - deleted
         accepted = nowhere & self._accepted(each)
@@ -327,6 +328,14 @@ class _Judge:
             if (one.kind == EXPIRED) is expired
         ]
         return Ranges.of(spans_of(found, self._name, each or None))
+
+    def _left(self) -> Ranges:
+        """What has left an archive of which no job made tables, and is behind all that is
+        in some.
+        """
+        last = max((one.last for one in self._counts.values()), default=0)
+        left = self._view.left.get(self._name, 0)
+        return Ranges.of([(last + 1, left)] if left > last else [])
 
     def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:
         """Of one incarnation; a file of which none is known may be anybody's."""

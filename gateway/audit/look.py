@@ -77,6 +77,8 @@ class View:
         self.lives: dict[str, Lives] = {}
         """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
+        self.left: dict[str, int] = {}
+        """Up to which lsn files have left archives of which no job made tables, by node."""
         self.until: dict[tuple[str, str | None], int] = {}
         """The last lsn of each incarnation, and of each node, at the first look."""
 
@@ -93,6 +95,7 @@ class View:
         self._archive = joined(
             *(spool_files(site.directories.archive) for site in self._sites)
         )
+        self.left = {k: v for site in self._sites for k, v in site.left().items()}
         names = self.journals.nodes | self._spool.keys() | self.lake.nodes.keys()
         names |= self._archive.keys() | self.asked.words.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}

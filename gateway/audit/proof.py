@@ -47,6 +47,7 @@ def audit(
     served: str | None = None,
     bucket: Bucket | None = None,
     access: Access | None = None,
+    keeps: bool = False,
     others: Iterable[Site] = (),
     gateways: Iterable[tuple[str, Ask]] = (),
     pause: Callable[[float], None] = time.sleep,
@@ -58,14 +59,14 @@ def audit(
     how to ask.
 
     *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage.
+    object storage; *keeps*: no job takes its files.
 
     *served* is the node of the configuration: what is in the journal of another one waits
     for nobody, unless a daemon has it locked.
 
     *pause* is called between two looks, with the seconds to wait.
     """
-    sites = distinct([Site(directories, served, bucket, access), *others])
+    sites = distinct([Site(directories, served, bucket, access, keeps), *others])
     view = View(sites, node, first, gateways)
     report = _looked(view)
     while not report.complete and report.looks < _LOOKS:

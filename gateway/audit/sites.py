@@ -27,6 +27,7 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
+from gateway.store.spool import expired
 from gateway.store.statefile import of_nodes
 from gateway.store.word import Reached
 
@@ -43,6 +44,23 @@ class Site:
     """Where files of the spool go, if it has one."""
     access: Access | None = None
     """How to reach tables in object storage."""
+    keeps: bool = False
+    """No job takes its files: they stay in the archive, and are in no table of ours."""
+
+    def files(self) -> dict[str, list[SpoolFile]]:
+        """Those that wait here for whoever reads them, by node.  Raises OSError."""
+        spool = spool_files(self.directories.spool)
+        if not self.keeps:
+            return spool
+        return joined(spool, spool_files(self.directories.archive))
+
+    def left(self) -> dict[str, int]:
+        """By node, up to which lsn such files may have left it, and are expected nowhere."""
+        if not self.keeps:
+            return {}
+        state = self.directories.state
+        known = of_nodes(state, expired.NAME, expired.Expired)
+        return {node: found.last for node, found in known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +345,7 @@ class Spools:
 
         Raises OSError.
         """
-        here = [spool_files(site.directories.spool) for site in self._sites]
+        here = [site.files() for site in self._sites]
         return joined(*here, *(bucket.list() for bucket in self.buckets))
 
     def local(self, file: SpoolFile) -> AbstractContextManager[SpoolFile]:

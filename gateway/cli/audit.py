@@ -136,6 +136,7 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
         site.directories,
         bucket=site.bucket,
         access=site.access,
+        keeps=site.keeps,
         others=others,
         gateways=_gateways(args),
     )
@@ -181,7 +182,9 @@ def _run(
         from gateway.plugins import decoders
 
         with working("looking for the acknowledged ids"):
-            searched = search(places, ids, decoders(), bucket, access, others)
+            searched = search(
+                places, ids, decoders(), bucket, access, others, keeps=place.keeps
+            )
     with working("reading payloads and digests"):
         parts = _parts(args, one, place)
     if args.json:
@@ -345,10 +348,8 @@ def _deleted(report: Report) -> str:
     told = []
     if report.expired:
         days = expired_days(report.deletions)
-        told.append(
-            f"{days:,} {'day' if days == 1 else 'days'}, {report.expired:,} events"
-            " expired by retention"
-        )
+        of_days = f"{days:,} {'day' if days == 1 else 'days'}, " if days else ""
+        told.append(f"{of_days}{many(report.expired, 'event')} expired by retention")
     asked = [one for one in report.deletions if one.kind == "asked"]
     if report.deleted:
         reasons = dict.fromkeys(one.reason for one in asked)

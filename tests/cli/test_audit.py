@@ -14,6 +14,8 @@ import pytest
 from gateway.audit import audit
 from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.spool.expired import ExpiredRecord
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -442,6 +444,40 @@ def test_a_segment_that_is_published_while_we_look(
     assert moved
     assert report.complete
     assert (report.events, report.nodes[0].in_spool) == (6, 6)
+
+
+def test_events_that_no_job_takes_are_in_the_archive(
+    system: Any, gateway: Run, tmp_path: Path
+) -> None:
+    """With `spool.after: keep`: what consumers have read and retention has removed, the
+    state says; the rest has to be there.
+    """
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        f"node: gw-1\ndata_dir: {system.root}\nspool: {{after: keep}}\n"
+        "listeners: [{name: a, protocol: lumberjack, listen: tcp:1}]\n"
+    )
+    node = system.node()
+    paths = [node.publish(b'{"event":{"id":"a"}}')]
+    paths += [node.publish(count=3), node.publish(count=2)]
+    for path in paths:
+        path.rename(node.archive / path.name)
+    ids = tmp_path / "ids"
+    ids.write_text("a\n")
+
+    def says() -> tuple[int, str]:
+        status, out, _ = gateway("audit", "--config", config, where=False)
+        return status, out.splitlines()[-1]
+
+    assert says() == (0, "complete: 6 events, each exactly once")
+    found = gateway("audit", "--config", config, "--acknowledged", ids, where=False)
+    assert "senders: 1 of 1 acknowledged events found" in found[1]
+    ExpiredRecord(system.root / "state", RealDisk()).note([paths[0].name])
+    (node.archive / paths[0].name).unlink()
+    gone = "complete: 5 events, each exactly once; 1 event expired by retention"
+    assert says() == (0, gone)
+    (node.archive / paths[2].name).unlink()
+    assert says() == (1, "INCOMPLETE: 2 events missing (gw-1 5-6)")
 
 
 def test_what_was_missed_once_is_looked_for_again(system: Any) -> None:
