@@ -147,12 +147,19 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     if (fresh := status.get("freshness")) is not None:
         yield f"oldest   {_oldest(fresh, ready=status.get('ready', True))}"
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"
-    whom = "Spark" if fresh is None or fresh.get("goal") != "hub" else "the hub"
-    yield f"spool    {_files(spool)} for {whom}{_limit(spool)}"
+    yield f"spool    {_files(spool)}{_whom(spool, fresh or {})}{_limit(spool)}"
     yield f"archive  {_files(archive)}"
     yield from _consumers(status.get("consumers") or {})
     yield ""
     yield from _listeners(status).splitlines()
+
+
+def _whom(spool: Mapping[str, Any], fresh: Mapping[str, Any]) -> str:
+    """What its files wait for, if for anything."""
+    if spool.get("bucket"):
+        return " for the bucket"
+    goals = {"hub": " for the hub", "spool": ""}
+    return goals.get(fresh.get("goal", "table"), " for Spark")
 
 
 def _oldest(fresh: Mapping[str, Any], *, ready: bool) -> str:

@@ -292,6 +292,15 @@ def test_nothing_waits_but_senders() -> None:
     assert told[False] == f"{told[True]}; senders wait with theirs"
 
 
+def test_what_files_wait_for() -> None:
+    """Where no job is here, they do not wait for one."""
+    spool = {"files": 2, "bytes": 5 << 20, "bucket": "s3://b/p"}
+    assert status._whom(spool, {"goal": "spool"}) == " for the bucket"
+    assert status._whom(spool | {"bucket": None}, {"goal": "spool"}) == ""
+    assert status._whom({}, {"goal": "hub"}) == " for the hub"
+    assert status._whom({}, {}) == " for Spark"
+
+
 def test_what_waits_for_a_hub() -> None:
     """Where files are forwarded there is no table to speak of."""
     fresh = {"age_seconds": 0, "goal": "hub", "waiting_bytes": 5 << 20}
