@@ -143,13 +143,9 @@ def _mapping(place: Place, file: object) -> str:
     return f"{off}a mapping{keys}"
 
 
-def _field_at(place: Place, file: object) -> Any:
-    section = _section_at(place[:-1], file)
-    return section.model_fields.get(str(place[-1])) if section and place else None
-
-
 def _description(place: Place, file: object) -> str:
-    field = _field_at(place, file)
+    section = _section_at(place[:-1], file)
+    field = section.model_fields.get(str(place[-1])) if section and place else None
     return str(field.description) if field else "no default"
 
 

@@ -485,9 +485,7 @@ class Spark(Section):
     @classmethod
     def _in_the_rhythm_of_its_sink(cls, value: object) -> object:
         if isinstance(value, dict) and "trigger" not in value and "sink" in value:
-            with suppress(
-                ValueError
-            ):  # of a name that is none, which is told elsewhere
+            with suppress(ValueError):  # no such kind, which is told elsewhere
                 return {**value, "trigger": kind_of(str(value["sink"])).trigger}
         return value
 

@@ -156,7 +156,8 @@ class _Builder:
             raise _Refused(_TOO_DEEP)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, place)
-        self._refuse_tag(event, place)
+        if event.tag is not None:
+            self._document.object_to(place, f"YAML tags are not allowed: {event.tag}")
         value: object
         if isinstance(event, yaml.MappingStartEvent):
             value = self._mapping(place)
@@ -175,10 +176,6 @@ class _Builder:
         value, values = self._anchors[event.anchor]
         self._count(values)
         return value
-
-    def _refuse_tag(self, event: _Event, place: Place) -> None:
-        if event.tag is not None:
-            self._document.object_to(place, f"YAML tags are not allowed: {event.tag}")
 
     def _mapping(self, place: Place) -> dict[str, object]:
         mapping: dict[str, object] = {}

@@ -124,21 +124,14 @@ def _why_not(one: Listener, served: Mapping[str, Sequence[Listener]]) -> str | N
     if one.protocol not in served:
         remembers = plugins.installed().protocols[one.protocol].remembers
         return f": needs a restart, because {_REMEMBERED}" if remembers else None
-    for key, rule in _leaves(type(one.options), _UNSAID):
-        value = getattr(one.options, key)
+    kind = type(one.options)
+    for key, about in kind.model_fields.items():
+        rule = kind.reloads.get(key, kind.reload or _UNSAID)
         known = [getattr(each.options, key) for each in served[one.protocol]]
-        usual = (
-            type(one.options).model_fields[key].get_default(call_default_factory=False)
-        )
-        if rule.when == "restart" and value not in [*known, usual]:
+        known.append(about.get_default(call_default_factory=False))
+        if rule.when == "restart" and getattr(one.options, key) not in known:
             return f".options.{key}: needs a restart, because {rule.why}"
     return None
-
-
-def _leaves(kind: type[Section], around: Reload) -> Iterator[tuple[str, Reload]]:
-    rule = kind.reload or around
-    for key in kind.model_fields:
-        yield key, kind.reloads.get(key, rule)
 
 
 # -- for docs/reload.md -------------------------------------------------------

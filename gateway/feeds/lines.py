@@ -72,10 +72,7 @@ def of_rows(
     lines: list[bytes] = []
     lsns = []
     for row in chosen:
-        place = (
-            rows.channels.get(row, rows.channel),
-            rows.kinds.get(row, rows.kind),
-        )
+        place = (rows.channels.get(row, rows.channel), rows.kinds.get(row, rows.kind))
         if place not in fronts:
             names = (*fixed, origin.principal, *place)
             fronts[place] = _front(batch.received_at, names)

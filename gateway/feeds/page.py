@@ -105,7 +105,8 @@ def _sources(
     found: list[TapSource] = []
     try:
         for one in each:
-            source = tap.subscribe(Request("tap", one, None, peer), _ignore)
+            # Nobody need wake us: the next tick will see that there are new events.
+            source = tap.subscribe(Request("tap", one, None, peer), lambda: None)
             found.append(source)
     except Fault:
         for source in found:
@@ -130,10 +131,6 @@ def _yes(given: dict[str, str], name: str, *, usual: bool) -> bool:
     if text not in ("yes", "no"):
         raise Fault(400, f"{name}={text[:20]}: yes or no")
     return text == "yes"
-
-
-def _ignore() -> None:
-    """There are new events; the next tick will do."""
 
 
 class _Viewer:

@@ -36,13 +36,8 @@ class Query:
 
     def choose(self, rows: Rows) -> range | list[int]:
         """The numbers of the rows that are among them, if their origin may be."""
-        everything = range(rows.count)
-        return _choose(
-            self.kind,
-            rows.kind,
-            rows.kinds,
-            _choose(self.channel, rows.channel, rows.channels, everything),
-        )
+        among = _choose(self.channel, rows.channel, rows.channels, range(rows.count))
+        return _choose(self.kind, rows.kind, rows.kinds, among)
 
 
 _NAMES = tuple(field.name for field in fields(Query))

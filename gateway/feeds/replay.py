@@ -68,7 +68,10 @@ class Replay:
             )
         first = self._first(given.get("from", "earliest"))
         if request.offset:
-            first = max(first, 1) + _counted(query, request.offset)
+            if query.conditions or query.format != JSON:
+                what = "offsets count all events, as json; say from=LSN instead"
+                raise Fault(416, what)
+            first = max(first, 1) + request.offset
         if "incarnation" in given:
             self._check_position(given["incarnation"], first)
         last = _number("to", given["to"]) if "to" in given else None
@@ -148,12 +151,6 @@ def _number(key: str, text: str) -> int:
     return int(text[:20])
 
 
-def _counted(query: Query, offset: int) -> int:
-    if query.conditions or query.format != JSON:
-        raise Fault(416, "offsets count all events, as json; say from=LSN instead")
-    return offset
-
-
 class ReplaySource:
     """What one subscriber gets.  Implements `gateway.sdk.publisher.Source`."""
 
@@ -199,9 +196,7 @@ class ReplaySource:
         if self._may_follow():
             return self._from_ring(most)
         self._read()
-        if (
-            self._fault is not None
-        ):  # it can not follow, and would never be told of more
+        if self._fault is not None:  # it can not follow: nobody would tell it of more
             raise self._fault
         return None
 

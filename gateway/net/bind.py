@@ -62,11 +62,7 @@ class Bound(NamedTuple):
     """Sends what its connections have written, before the reactor's turn ends."""
 
 
-def bind(
-    reactor: Any,
-    settings: config.Listener,
-    factory: IProtocolFactory,
-) -> Bound:
+def bind(reactor: Any, settings: config.Listener, factory: IProtocolFactory) -> Bound:
     """Listen where *settings* say.  Raises `CannotListen`."""
     try:
         match settings.listen:

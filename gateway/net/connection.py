@@ -121,14 +121,12 @@ class AcceptedConnection:
         """Go on with its life; from `ANSWERING` on, what comes or waits is dropped."""
         assert life in FOLLOWS[self.life], (self.life, life)
         self.life = life
-        if life < _SERVING:
+        if life >= _SERVING:
+            self._setup = None
+        if life <= _SERVING:
             self.set_read_bytes()
-            return
-        self._setup = None
-        if life is _SERVING:
-            self.set_read_bytes()
-            return
-        self.input.drop_all()
+        else:
+            self.input.drop_all()
 
     # Called by the transport
 

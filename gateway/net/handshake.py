@@ -14,13 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from gateway.event import Origin
-from gateway.net.detect import (
-    Expected,
-    ForeignProtocol,
-    detect,
-    mismatch,
-    undecided,
-)
+from gateway.net.detect import Expected, ForeignProtocol, detect, mismatch, undecided
 from gateway.net.life import Life
 from gateway.net.proxy import ProxyHeaderParser
 from gateway.net.tls_connection import TlsConnection

@@ -53,12 +53,7 @@ FOLLOWS: Mapping[Life, frozenset[Life]] = {
         Life.PROXY_HEADER: {Life.CLIENT_HELLO, Life.FIRST_BYTES, Life.ANSWERING},
         Life.CLIENT_HELLO: {Life.TLS_HANDSHAKE, Life.ANSWERING},
         Life.TLS_HANDSHAKE: {Life.FIRST_BYTES, Life.ANSWERING},
-        Life.FIRST_BYTES: {
-            Life.UPGRADE,
-            Life.SERVING,
-            Life.ANSWERING,
-            Life.REFUSING,
-        },
+        Life.FIRST_BYTES: {Life.UPGRADE, Life.SERVING, Life.ANSWERING, Life.REFUSING},
         Life.UPGRADE: {Life.SERVING, Life.ANSWERING},
         Life.SERVING: {Life.ANSWERING, Life.REFUSING},
         Life.ANSWERING: {Life.REFUSING},

@@ -98,11 +98,6 @@ class ServerTls:
         """See IOpenSSLServerConnectionCreator."""
         return SSL.Connection(self._context, None)
 
-    @property
-    def ends(self) -> datetime | None:
-        """When the certificate in use does; UTC.  None if that can not be read."""
-        return self._ends
-
     def check(self) -> None:
         """Reload if any of the files changed; take new keys for tickets now and then."""
         if self._stat() != self._stamp:
@@ -182,7 +177,8 @@ class ServerTls:
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
         context.set_verify(_VERIFY[settings.client_auth], _note_why)
-        self._ends = end_of(Path(certificate))
+        self.ends = end_of(Path(certificate))
+        """When it does; UTC.  None if that can not be read."""
         self._loaded_at = self._clock.seconds()
         return context
 

@@ -89,22 +89,21 @@ class Turns:
         """To serve a read took so long."""
         self._spent += seconds
         if self._spent >= _NOTED_SECONDS:
-            if not self._noted:
-                self._note()
+            self._note()
             if self._spent >= _AT_ONCE_SECONDS:
                 self.crowded = True
 
     def _note(self) -> None:
         """Begin anew in the next turn of the reactor."""
-        self._noted = True
-        self._clock.callLater(0, self._begin)
+        if not self._noted:
+            self._noted = True
+            self._clock.callLater(0, self._begin)
 
     def put_off(self, connection: Waiting) -> None:
         """It has something that was read and not served: `take_turn` is to serve that."""
         self._put_off.put(network_of(connection.host), connection)
         self.crowded = True
-        if not self._noted:
-            self._note()
+        self._note()
 
     def _begin(self) -> None:
         """A new turn of the reactor: serve what was put off, as far as there is time."""
@@ -119,8 +118,7 @@ class Turns:
         finally:
             if self._put_off:
                 self.crowded = True
-                if not self._noted:
-                    self._note()
+                self._note()
 
     def let_others_go_first(self) -> None:
         """Something will take its time: what others have ready does not wait for it."""

@@ -207,9 +207,8 @@ class Backend:
         self.waiting -= 1
         if why.check(CancelledError):
             return why
-        text = f"no answer in {self._seconds:g} s"
-        if not why.check(TimedOut):
-            text = _reason(why)
+        timed_out = why.check(TimedOut) is not None
+        text = f"no answer in {self._seconds:g} s" if timed_out else _reason(why)
         now = self._reactor.seconds()
         self._failed_at, self._failure = now, text
         if not self._away and now - self._told_away_at >= QUIET_SECONDS:

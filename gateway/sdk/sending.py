@@ -235,8 +235,7 @@ class Sending(ABC):
 
     def _broken(self, why: Failure) -> None:
         if not self._failed:  # whatever else was being sent fails for the same reason
-            text = printable(why.getErrorMessage())
-            say(f"gateway send: {text}")
+            say(f"gateway send: {printable(why.getErrorMessage())}")
         self._failed = True
         self.stop()
 
