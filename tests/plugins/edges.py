@@ -19,7 +19,7 @@ from gateway.config.model import Forward
 from gateway.forward import Forwarder
 from gateway.forward.files import ForwardedFiles
 from gateway.protocols.forward.options import Options
-from gateway.protocols.forward.server import accept
+from gateway.protocols.forward.server import ForwardListener
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import Life
 from gateway.store.arrivals import Arrivals
@@ -169,7 +169,7 @@ class Hub:
         arrivals.recover()
         arrivals.watch(lambda _: self.full, lambda: len(self.files()))
         self.arrivals = arrivals
-        self.listener = accept(
+        self.listener = ForwardListener(
             settings(Options, **self.options), "hub", arrivals, self.clock, set(), int,
             Turns(maybeDeferred),
         )  # fmt: skip

@@ -86,7 +86,7 @@ class _Service(Service):
         self._turns: Turns | None = None
 
     def ports(self, listener: Listener[Options]) -> Iterator[Port]:
-        from gateway.protocols.forward.server import accept
+        from gateway.protocols.forward.server import ForwardListener
         from gateway.protocols.forward.turns import Turns
         from gateway.sdk.forwarding import ALPN, SUBPROTOCOL
 
@@ -94,7 +94,7 @@ class _Service(Service):
         if self._turns is None:
             context.arrivals.open()
             self._turns = Turns(self._in_thread)
-        accepting = accept(
+        accepting = ForwardListener(
             listener,
             context.node,
             context.arrivals,

@@ -66,9 +66,7 @@ _LIFE = 16
 class ForwardListener:
     """What the connections of one listener share.  Implements `interfaces.Accept`."""
 
-    name: str
-    options: Options
-    control_messages: int
+    _settings: Listener[Options]
     node: str
     arrivals: Arrivals
     clock: IReactorTime
@@ -79,6 +77,8 @@ class ForwardListener:
     wall_clock: Callable[[], float] = time.time
 
     def __attrs_post_init__(self) -> None:
+        self.name, self.options = self._settings.name, self._settings.options
+        self.control_messages = self._settings.limits.control_messages
         self.greetings: Deadlines[ForwardServer] = Deadlines(
             self.clock, self.options.hello_timeout, ForwardServer.never_greeted
         )
@@ -94,29 +94,6 @@ class ForwardListener:
     def __call__(self, connection: Connection) -> ForwardServer:
         """The server of a new connection."""
         return ForwardServer(self, connection)
-
-
-def accept(
-    settings: Listener[Options],
-    node: str,
-    arrivals: Arrivals,
-    reactor: Any,
-    connections: set[ForwardServer],
-    count_refused: Callable[[], None],
-    turns: Turns,
-) -> ForwardListener:
-    """What makes the servers of a listener."""
-    return ForwardListener(
-        settings.name,
-        settings.options,
-        settings.limits.control_messages,
-        node,
-        arrivals,
-        reactor,
-        connections,
-        count_refused,
-        turns,
-    )
 
 
 class ForwardServer(Closing):
@@ -430,11 +407,7 @@ class ForwardServer(Closing):
             self._refuse(why)
         self._rested()
 
-    def _failed(
-        self,
-        again: Callable[[], None],
-        failure: Failure,
-    ) -> None:
+    def _failed(self, again: Callable[[], None], failure: Failure) -> None:
         """What the disk does not do now is tried again: nothing is lost by waiting."""
         self._resting = False
         if self._closed:

@@ -126,7 +126,8 @@ class Client:
                 elif isinstance(each, client_session.Opened):
                     self._begin(each.heartbeat)
                 else:
-                    self._kicked(each)
+                    self._why = f"kicked: {each.reason}"
+                    self._log.debug("{why}", why=self._why)
         except client_session.Unexpected as why:
             self._give_up(str(why))
 
@@ -152,10 +153,6 @@ class Client:
             self._interval = heartbeat / _TICKS
             self._timer = self._clock.callLater(self._interval, self._tick)
         self._opened.callback(None)
-
-    def _kicked(self, kick: client_session.Kicked) -> None:
-        self._why = f"kicked: {kick.reason}"
-        self._log.debug("{why}", why=self._why)
 
     # Time
 

@@ -150,6 +150,8 @@ class Terms:
             self._answers = (
                 protos.browser_answers if profile.browser else protos.answers
             )
+        self._responses = self._answers if profile.encoded_responses else None
+        """What they are encoded by; pushes are by the same, whatever the profile."""
         self.routes: dict[Route, KnownRoute] = dict(self._known())
         """By code, and by name in UTF-8; the client knows no other codes."""
         self._told: dict[_Cached, bytes] = {}
@@ -158,7 +160,7 @@ class Terms:
 
     def _known(self) -> Iterator[tuple[Route, KnownRoute]]:
         requests = None if self._protos is None else self._protos.requests
-        answers = self._answers if self.profile.encoded_responses else None
+        answers = self._responses
         names = {*self._codes, *self._backed}
         for schema in (requests, answers):
             names.update(() if schema is None else schema.routes)
@@ -241,9 +243,8 @@ class Terms:
 
         Raises ValueError if it does not fit the route's definition, or is no JSON.
         """
-        answers = self._answers if self.profile.encoded_responses else None
-        if answers is not None and route in answers:
-            encoded = answers.encode(route, msgspec.json.decode(body))
+        if self._responses is not None and route in self._responses:
+            encoded = self._responses.encode(route, msgspec.json.decode(body))
         else:
             encoded = ascii_text(body)
         return wire.response(number, encoded)
@@ -252,8 +253,7 @@ class Terms:
         """The package of a response that says that there is no answer."""
         if self.profile.pitaya:
             return self.failed(number, None, str(value.get("msg", "no answer")), 504)
-        answers = self._answers if self.profile.encoded_responses else None
-        if answers is not None and route in answers:
+        if self._responses is not None and route in self._responses:
             return wire.response(number, self._answer(route, value))
         return wire.response(number, ascii_json(value))
 
@@ -304,11 +304,7 @@ def _reply(sys: bytes, user: bytes | None) -> bytes:
 
 
 def _shown(protos: Protos) -> dict[str, Any]:
-    return {
-        "server": protos.server,
-        "client": protos.client,
-        "version": protos.version,
-    }
+    return {"server": protos.server, "client": protos.client, "version": protos.version}
 
 
 @dataclass(slots=True)

@@ -149,9 +149,8 @@ class Pomelo:
             groups.join(server, name)
 
     def _standing_of(self, server: PomeloServer, where: Standing) -> Sequence[str]:
-        uid = server.uid
-        known = uid is not None and server.reachable
-        return where.of.get(uid, ()) if known and uid is not None else ()
+        uid = server.uid if server.reachable else None
+        return () if uid is None else where.of.get(uid, ())
 
     def turn_away(self, origin: Origin) -> Refusal | None:
         """Why its address may begin no more sessions now; None: it begins one."""

@@ -21,13 +21,7 @@ from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.protocols.pomelo.push.row import change, kick
 from gateway.protocols.pomelo.registry import Registry
 from gateway.protocols.pomelo.statistics import Figures, statistics
-from gateway.sdk.protocol import (
-    Context,
-    Port,
-    Service,
-    Statistics,
-    Unusable,
-)
+from gateway.sdk.protocol import Context, Port, Service, Statistics, Unusable
 
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Get, Listener, Post

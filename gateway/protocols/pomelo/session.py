@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 
 import msgspec
@@ -461,19 +461,9 @@ class Session:
 
         Those that a service answers have none yet.
         """
-        ids, encoded = ready.ids, ready.encoded
-        if ready.asked is not None:
-            return self._other_answers(ready, ready.asked)
-        if encoded is None:
-            return list(map(_ok, ids))
-        terms = self.terms
-        return [
-            wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
-            for at, n in enumerate(ids)
-        ]
-
-    def _other_answers(self, ready: Ready, asked: Container[int]) -> list[bytes]:
-        encoded, terms = ready.encoded or {}, self.terms
+        if ready.asked is None and ready.encoded is None:
+            return list(map(_ok, ready.ids))
+        asked, encoded, terms = ready.asked or (), ready.encoded or {}, self.terms
         return [
             wire.response(n, terms.ok(encoded[at]) if at in encoded else OK)
             for at, n in enumerate(ready.ids)

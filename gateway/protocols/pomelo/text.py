@@ -38,8 +38,5 @@ def ascii_text(found: bytes) -> bytes:
     """A JSON text with everything beyond ASCII escaped, and no other change."""
     if found.isascii():
         return found
-    return _NOT_ASCII.sub(_escaped, found.decode()).encode()
-
-
-def _escaped(char: re.Match[str]) -> str:
-    return json.dumps(char[0])[1:-1]
+    escaped = _NOT_ASCII.sub(lambda one: json.dumps(one[0])[1:-1], found.decode())
+    return escaped.encode()

@@ -35,11 +35,7 @@ from gateway.protocols.pravega.need import Need
 from gateway.protocols.pravega.replies import Replies, Writer
 from gateway.protocols.pravega.segment import is_staged, is_transient
 from gateway.protocols.pravega.segments import Change, Segments
-from gateway.protocols.pravega.tokens import (
-    TokenCheck,
-    check_token,
-    denied_reply,
-)
+from gateway.protocols.pravega.tokens import TokenCheck, check_token, denied_reply
 from gateway.protocols.pravega.wire import (
     NEVER,
     AppendBlock,

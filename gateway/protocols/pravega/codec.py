@@ -50,7 +50,7 @@ def _fixed(code: str) -> _Field:
     return _Field(read, packing.pack, code)
 
 
-_BYTE, _INT, _LONG, _BOOL = (_fixed(code) for code in "biq?")
+_BYTE, _INT, _LONG, _BOOL, _UUID = map(_fixed, ("b", "i", "q", "?", "16s"))
 _U16 = struct.Struct(">H")
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -63,10 +63,6 @@ def _take(raw: bytes, at: int, size: int) -> tuple[bytes, int]:
     if not 0 <= size <= len(raw) - at:
         raise _Short
     return raw[at : at + size], at + size
-
-
-def _read_uuid(raw: bytes, at: int) -> tuple[bytes, int]:
-    return _take(raw, at, 16)
 
 
 def _read_text(raw: bytes, at: int) -> tuple[str, int]:
@@ -203,7 +199,7 @@ Byte = Annotated[int, _BYTE]
 Int = Annotated[int, _INT]
 Long = Annotated[int, _LONG]
 Bool = Annotated[bool, _BOOL]
-Uuid = Annotated[bytes, _Field(_read_uuid, bytes, "16s")]
+Uuid = Annotated[bytes, _UUID]
 Text = Annotated[str, _Field(_read_text, _write_text)]
 _DATA = _Field(_read_data, _write_data)
 Data = Annotated[bytes, _DATA]

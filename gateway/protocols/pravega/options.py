@@ -203,10 +203,7 @@ def misfits(listeners: Mapping[int, Listener[Options]]) -> Iterator[tuple[Place,
                 )
         for key in Options.together:
             if getattr(options, key) != getattr(found[first][1], key):
-                yield (
-                    (*at, key),
-                    f"must be as in listeners[{first}]: one container",
-                )
+                yield ((*at, key), f"must be as in listeners[{first}]: one container")
 
 
 def nameless(listeners: Iterable[Listener[Options]]) -> bool:

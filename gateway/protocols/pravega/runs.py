@@ -13,7 +13,7 @@ something in it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -253,15 +253,11 @@ def _extend(run: Run, sizes: _Numbers, offsets: _Numbers, lsns: _Numbers) -> Non
     """Rows whose bytes lie one behind the other."""
     position = 0
     breaks = np.flatnonzero(offsets[1:] != (offsets + sizes)[:-1]) + 1
-    for first, behind in _stretches(breaks, len(sizes)):
+    for first, behind in pairwise([0, *breaks.tolist(), len(sizes)]):
         size, offset = int(sizes[first:behind].sum()), int(offsets[first])
         last_lsn = int(lsns[behind - 1])
         run.extents.append(_Extent(offset, offset + size, position, last_lsn))
         position += size
-
-
-def _stretches(breaks: _Numbers, count: int) -> Iterable[tuple[int, int]]:
-    return pairwise([0, *breaks.tolist(), count])
 
 
 def _framed(payloads: pa.Array, framed: _Numbers) -> tuple[memoryview, _Numbers]:

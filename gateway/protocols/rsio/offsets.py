@@ -88,7 +88,7 @@ class Claim:
     """What its elements are journalled as: `Part.resumed`."""
     _progress: _Progress
     _offsets: Offsets
-    _ready: Ready
+    ready: Ready
     _evicted: Evicted
     fenced: bool = field(default=False, init=False)
     """A later life of its sender has the name."""
@@ -99,10 +99,6 @@ class Claim:
         progress.waiting = True
         if not progress.pending:
             progress.start()
-
-    def start(self, stored: int) -> None:
-        """Resume behind the first *stored* elements."""
-        self._ready(self, stored)
 
     def life(self) -> events.Life | None:
         """What must be in the journal before the stream begins; None: it is."""
@@ -184,7 +180,7 @@ class _Progress:
     def start(self) -> None:
         if self.waiting and self.claim is not None:
             self.waiting = False
-            self.claim.start(self.durable)
+            self.claim.ready(self.claim, self.durable)
 
     def record(self, life: events.Life) -> None:
         if life.number > self.number:
@@ -198,10 +194,7 @@ class _Progress:
 class Offsets:
     """The progress of all named senders."""
 
-    def __init__(
-        self,
-        known: Iterable[tuple[Key, int]] = (),
-    ) -> None:
+    def __init__(self, known: Iterable[tuple[Key, int]] = ()) -> None:
         self._number = 0
         self.fenced = 0
         """Streams ended or refused because a later life of their sender began."""

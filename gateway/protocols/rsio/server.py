@@ -244,8 +244,6 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
                 self._ingest.submit()  # stored, though not acknowledged any more
                 self._flush()
                 self._hang_up()
-            case _:
-                pass
 
     def _warn(self, did: str, publisher: str, why: Refusal) -> None:
         """Log what cost a stream; what costs the connection is logged by `net`."""

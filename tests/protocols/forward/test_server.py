@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from forwarded import A, B, Sent
 from gateway.protocols.forward import protocol
 from gateway.protocols.forward.options import Options
-from gateway.protocols.forward.server import ForwardListener, ForwardServer, accept
+from gateway.protocols.forward.server import ForwardListener, ForwardServer
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import (
     Begun,
@@ -61,7 +61,7 @@ class Hub:
         self.refused = 0
         self.steps: list[tuple[Callable[[], object], Deferred[Any]]] | None = None
         """Those that wait for `step`; None: each is taken at once."""
-        self.listener: ForwardListener = accept(
+        self.listener = ForwardListener(
             settings(Options, **options),
             "hub",
             self.arrivals,

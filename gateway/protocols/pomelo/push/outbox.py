@@ -49,7 +49,7 @@ class Outbox:
     """Seconds since the epoch, as the times of files are."""
 
     def __attrs_post_init__(self) -> None:
-        self._loop = LoopingCall(self._look)
+        self._loop = LoopingCall(self._push_all)
         self._loop.clock = self._reactor
         self._stopped: Deferred[Any] = succeed(None)
         self._stop_by: float | None = None
@@ -71,9 +71,6 @@ class Outbox:
         if self._loop.running:
             self._loop.stop()
         return self._stopped
-
-    def _look(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._push_all())
 
     async def _push_all(self) -> None:
         try:
@@ -134,7 +131,8 @@ class Outbox:
         for row in rows:
             tally.rows += 1
             await slices.count(1)
-            self._check_stop()
+            if self._stop_by is not None and self._reactor.seconds() > self._stop_by:
+                raise Unreadable("the gateway stops")
             if row.ttl is not None and self._clock() - written_at > row.ttl:
                 tally.expired += 1
                 registry.outcomes["expired"] += 1
@@ -155,10 +153,6 @@ class Outbox:
                 tally.add(heard.counts)
                 if heard.error is not None:
                     tally.missed[str(heard.at)] = heard.error
-
-    def _check_stop(self) -> None:
-        if self._stop_by is not None and self._reactor.seconds() > self._stop_by:
-            raise Unreadable("the gateway stops")
 
     def _report(self, name: str, tally: _Tally) -> None:
         self._log.debug(

@@ -20,12 +20,7 @@ import msgspec
 from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo.lobby.lobby import Lobby, total
-from gateway.protocols.pomelo.push.row import (
-    Given,
-    Push,
-    Row,
-    push,
-)
+from gateway.protocols.pomelo.push.row import Given, Push, Row, push
 from gateway.sdk.protocol import Answer, Post
 
 

@@ -24,12 +24,7 @@ import msgspec
 from gateway.protocols.pravega.codec import Entry
 from gateway.protocols.pravega.container import Container
 from gateway.protocols.pravega.controller import messages
-from gateway.protocols.pravega.controller.epochs import (
-    Part,
-    head,
-    replaced,
-    scalings,
-)
+from gateway.protocols.pravega.controller.epochs import Part, head, replaced, scalings
 from gateway.protocols.pravega.controller.grpc import over_limit
 from gateway.protocols.pravega.controller.kept_records import (
     KeyValueTable,

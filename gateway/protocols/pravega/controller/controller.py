@@ -17,10 +17,7 @@ from gateway.protocols.pravega.controller.credentials import Credentials
 from gateway.protocols.pravega.controller.grpc import Code, Failed
 from gateway.protocols.pravega.controller.key_value_tables import KeyValueTables
 from gateway.protocols.pravega.controller.messages import Undecodable, decode
-from gateway.protocols.pravega.controller.methods import (
-    Caller,
-    Method,
-)
+from gateway.protocols.pravega.controller.methods import Caller, Method
 from gateway.protocols.pravega.controller.reader_groups import ReaderGroups
 from gateway.protocols.pravega.controller.retention import Retention
 from gateway.protocols.pravega.controller.scaling import Scalings

@@ -32,12 +32,7 @@ from h2.settings import SettingCodes
 from hyperframe.frame import GoAwayFrame
 
 from gateway.sdk.costs import Turn
-from gateway.sdk.http2 import (
-    CONTROL_BYTES,
-    FrameCutter,
-    is_open,
-    served,
-)
+from gateway.sdk.http2 import CONTROL_BYTES, FrameCutter, is_open, served
 from gateway.sdk.interfaces import Refusal
 
 _PREFIX = 5

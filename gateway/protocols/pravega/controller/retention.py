@@ -138,10 +138,8 @@ class Retention:
         known: tuple[bytes, tuple[int, int, int]] | None,
     ) -> None:
         if known is None or known[0] != stream.config:
-            known = (
-                stream.config,
-                _policy(messages.decode(messages.StreamConfig, stream.config)),
-            )
+            policy = messages.decode(messages.StreamConfig, stream.config).retention
+            known = stream.config, (policy.kind, policy.param, policy.max)
         self._policies[scope, name] = known
         self._catalog.drop_behind_head(scope, name)
         kind, least, most = known[1]
@@ -211,11 +209,6 @@ def _read_by_all(
 
     each = [read_to(stream.parts, cut, length) for cut in cuts]
     return {part.id: min(cut[part.id] for cut in each) for part in there}
-
-
-def _policy(config: messages.StreamConfig) -> tuple[int, int, int]:
-    retention = config.retention
-    return retention.kind, retention.param, retention.max
 
 
 def _by_size(segments: Sequence[Segment], size: int) -> list[int]:

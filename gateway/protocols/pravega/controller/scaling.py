@@ -147,10 +147,8 @@ def _why_not(
     for low, high in ranges:
         if low >= high:
             return f"the range {low} to {high} has no keys"
-    covered, wanted = (
-        Cover(ended).ranges,
-        Cover(Part(0, *each) for each in ranges).ranges,
-    )
+    covered = Cover(ended).ranges
+    wanted = Cover(Part(0, *each) for each in ranges).ranges
     if wanted != covered:
         return f"the new ranges cover {wanted}, and the segments that they replace {covered}"
     return None

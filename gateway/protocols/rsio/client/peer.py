@@ -356,8 +356,6 @@ class Peer:
             case GoodbyeReceived(reason):
                 self._flush()
                 self._end(reason or "the other end said goodbye")
-            case _:
-                pass
 
     def _opened(self) -> None:
         self._greeted()

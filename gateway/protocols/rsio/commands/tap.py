@@ -254,8 +254,7 @@ class _Arrow:
     def _tell(self, metadata: Any) -> None:
         if metadata and b"gap_from" in metadata:
             first, last = int(metadata[b"gap_from"]), int(metadata[b"gap_to"])
-            text = json.dumps({"gap": {"from": first, "to": last}})
-            say(text)
+            say(json.dumps({"gap": {"from": first, "to": last}}))
 
     def _written(self) -> bytes:
         data = self._sink.getvalue()
