@@ -41,8 +41,8 @@ class AdminPort:
     ) -> None:
         """*address* is `HOST:PORT` or `unix:PATH`; with *tls* it is spoken there."""
         self.address = address if tls is None else f"https://{address}"
+        self.token = token
         self._where = address
-        self._token = token
         self._tls = tls
 
     def status(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class AdminPort:
         self, path: str, post: Any = None, seconds: float = _SECONDS
     ) -> http.client.HTTPResponse:
         headers = (
-            {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+            {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         )
         body = None
         if post is not None:
@@ -238,15 +238,12 @@ def all_ports(args: argparse.Namespace) -> list[AdminPort]:
     from gateway import config
 
     admin = config.load(file).admin
-    token = token_in(args.token_file)
-    if token is None and admin.token is not None:
-        token = admin.token.get_secret_value()
     given = {"ca": args.ca or admin.peers_ca, "cert": args.cert, "key": args.key}
     if args.cert is None and args.key is None:
         given |= {"cert": admin.peers_certificate, "key": admin.peers_private_key}
     args = argparse.Namespace(**{**vars(args), **given})
     addresses = (one.removeprefix("http://") for one in admin.peers)
-    return [own, *(port_at(_with_port(one), token, args) for one in addresses)]
+    return [own, *(port_at(_with_port(one), own.token, args) for one in addresses)]
 
 
 def _with_port(address: str) -> str:

@@ -9,11 +9,11 @@ the spool would get.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -130,14 +130,13 @@ def send_events(
     if sender is None:
         raise CanNot(f"{listener.protocol} has no client here; say text, hex or base64")
     args = _arguments([listener.protocol, "localhost:1", *options])
-    module, _, name = sender.sending.partition(":")
     with tempfile.TemporaryDirectory() as folder:
         daemon = _Daemon(listener, Path(folder))
         endpoint = _Endpoint(daemon)
         args.reactor = reactor = _Reactor(daemon.fake.clock)
         args.endpoint = endpoint
         args.events = [(str(n), event) for n, event in enumerate(events, 1)]
-        sending = getattr(importlib.import_module(module), name)(args)
+        sending = resolve_name(sender.sending)(args)
         sending.begin()
         for _ in range(_ROUNDS):
             endpoint.pump()

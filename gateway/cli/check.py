@@ -78,11 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _refusal(why: config.Invalid) -> dict[str, Any]:
     problems = [
-        {
-            "path": spell(problem.place),
-            "line": problem.line,
-            "message": problem.message,
-        }
+        {"path": spell(problem.place), "line": problem.line, "message": problem.message}
         for problem in why.problems
     ]
     return {"file": why.file, "ok": False, "problems": problems}

@@ -10,12 +10,12 @@ Nothing counts as sent before it is acknowledged.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from pkgutil import resolve_name
 
 from gateway.plugins import examples, installed
 from gateway.sdk import command
@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> int:
     command.check(args)
     if args.rate is not None and not args.rate > 0:
         raise WrongUse("--rate must be above 0")
-    module, _, name = _senders()[args.speak].sending.partition(":")
-    totals = getattr(importlib.import_module(module), name)(args).run()
+    totals = resolve_name(_senders()[args.speak].sending)(args).run()
     words = json.dumps(asdict(totals)) if args.json else str(totals)
     # Standard output may be the connection, and closed by now.
     print(words, file=sys.stderr if args.stdio else sys.stdout)

@@ -230,15 +230,9 @@ def _ordered(
 
 def _delete_here(args: argparse.Namespace, config: Config, order: orders.Order) -> int:
     with _session(config) as spark:
-        done = partial(_deleted, config, spark, dry_run=args.dry_run)
-        return _answered(args, orders.attempt(done, order))
-
-
-def _deleted(
-    config: Config, spark: SparkSession, order: orders.Order, *, dry_run: bool
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    asked, purge = order.asked, order.purge
-    return delete(config, spark, Lake(), asked, dry_run=dry_run, purge=purge)
+        begin = partial(delete, config, spark, Lake(), dry_run=args.dry_run)
+        answer = orders.attempt(lambda one: begin(one.asked, purge=one.purge), order)
+        return _answered(args, answer)
 
 
 def _answered(args: argparse.Namespace, answer: orders.Answer) -> int:
