@@ -28,6 +28,7 @@ pytestmark = pytest.mark.needs_maven
 
 MiB = 2**20
 PROJECT = Path(__file__).with_name("java_client")
+OLD = Path(__file__).with_name("old_java_client")
 PAGES = Path(__file__).parents[2] / "docs" / "clients"
 HOST = "gw.example"
 SECONDS = 120.0
@@ -36,14 +37,19 @@ SECONDS = 120.0
 
 @pytest.fixture(scope="session")
 def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A command that takes the words of the client's program.
+    """A command that takes the words of the client's program."""
+    return command(tmp_path_factory, PROJECT, "PravegaClient")
+
+
+def command(factory: pytest.TempPathFactory, project: Path, name: str) -> list[str]:
+    """The class of this *name* in the *project*, as a command.
 
     Where there is no JDK, or where Maven is not there or gets nothing, the test is
     skipped; in CI it fails.
     """
     for need in ("java", "javac", "mvn"):
         program(need)
-    home = built_once(tmp_path_factory, PROJECT, build)
+    home = built_once(factory, project, build)
     jars = (home / "jars").read_text().strip()
     # For a program that runs a few seconds; its log has what goes wrong.  A writer that
     # flushes a sealed segment warns without a pause until it has its successors.
@@ -54,7 +60,7 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ".io.pravega.client.stream.impl.EventStreamWriterImpl=error"
     )
     path = f"{home}{os.pathsep}{jars}"
-    return ["java", *options.split(), "-cp", path, "PravegaClient"]
+    return ["java", *options.split(), "-cp", path, name]
 
 
 def build(home: Path) -> None:
@@ -160,6 +166,22 @@ def serve(
 
 def numbered(what: str, count: int) -> list[bytes]:
     return [b"%s %d" % (what.encode(), n) for n in range(count)]
+
+
+def test_a_client_of_before_0_9(
+    prepare: Callable[..., Any],
+    free_port: Callable[[], int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Version 0.8.0 keeps its connections, though each flush sends a KeepAlive; the group
+    that it makes by itself reads each event once, and leaves nothing.
+    """
+    java = command(tmp_path_factory, OLD, "OldClient")
+    with running() as start:
+        streams = Streams(prepare, free_port, java, start)
+        stored = streams.run("all")
+    assert set(stored) == {*numbered("event", 100), *numbered("staged", 10)}
+    assert "KeepAlive" not in streams.log()
 
 
 def test_streams_with_tags_sealed_and_deleted(serve: Callable[..., Streams]) -> None:

@@ -83,6 +83,9 @@ _CONTROL_BYTES = 256
 """A message that moves no data counts as one more for each of so many bytes."""
 
 _KEEP_ALIVE = encode(KeepAlive())
+_ANSWERED = 11
+"""Clients of this version and later take an answer to a KeepAlive.  Java's of before, 0.8,
+fail what they write for it, and connect again: at each flush."""
 _HELLO = encode(Hello(VERSION, OLDEST))
 
 Step: TypeAlias = Change | Read | bytes
@@ -107,6 +110,8 @@ class Session:
         self._appends = Appends(state, limits, check)
         self._requests = Requests(state, limits, new_id, head)
         self._replies = self._appends.replies
+        self._version = VERSION
+        """The highest that the client speaks."""
         self.reports = self._appends.reports
         self.cost = 0.0
         """What messages cost a turn beside the least of each; its user resets it to 0."""
@@ -223,7 +228,7 @@ class Session:
             case Hello():
                 return self._hello(message)
             case KeepAlive():
-                return _KEEP_ALIVE
+                return _KEEP_ALIVE if self._version >= _ANSWERED else None
         try:
             self._check_tokens(message)
             if isinstance(message, Appends.MESSAGES):
@@ -246,6 +251,7 @@ class Session:
                 limit=f"{OLDEST} to {VERSION}",
                 reply=_HELLO,
             )
+        self._version = message.high
         return _HELLO
 
     def _check_tokens(self, message: Any) -> None:

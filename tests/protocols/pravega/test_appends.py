@@ -262,6 +262,19 @@ def test_25_others_between_block_and_end(store: Any, block: Block) -> None:
     assert content(store) == block(b"old", b"new")
 
 
+@pytest.mark.parametrize(("version", "answer"), [(10, []), (11, [KeepAlive()])])
+def test_keep_alive_of_old_clients(
+    store: Any, version: int, answer: list[KeepAlive]
+) -> None:
+    """Java's client up to 0.8 (version 10) drops its connection for an answer to it."""
+    peer = store.peer(hello=False)
+    peer.send(Hello(version, 5))
+    assert peer.got == [Hello(17, 5)]
+    peer.send(KeepAlive())
+    assert peer.got == answer
+    assert peer.setup() == NEVER
+
+
 def test_26_setup_between_block_and_end(store: Any, block: Block) -> None:
     """Nothing of appends may come between; it closes."""
     for message in (
