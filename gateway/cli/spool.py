@@ -328,6 +328,7 @@ def _show(done: Verified) -> None:
 def _done(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.store.consumers import marks_of
+    from gateway.store.lives import lives_of
 
     names = [
         Path(line.strip()).name
@@ -340,11 +341,17 @@ def _done(args: argparse.Namespace) -> int:
     elif not args.files:
         raise WrongUse("say which FILE, or --checkpoint DIR")
     try:
-        marks = marks_of(load(args.config or default_config()), args.name)
-        marks.change(lambda mark: mark.with_done(names))
+        config = load(args.config or default_config())
+        marks = marks_of(config, args.name)
+        files = lives_of(config).of_named(names)
+        marks.change(lambda mark: mark.with_done(files))
     except ValueError as why:
         raise WrongUse(str(why)) from None
-    print(f"consumer {args.name} needs {many(len(names), 'file')} no more")
+    print(f"consumer {args.name} needs {many(len(files), 'file')} no more")
+    if gone := len({*names}) - len(files):
+        print(
+            f"note: {many(gone, 'file')} of those named {'is' if gone == 1 else 'are'} not there"
+        )
     return 0
 
 

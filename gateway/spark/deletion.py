@@ -47,7 +47,7 @@ from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Ledger, Ranges, SpoolFile
 from gateway.spark.partition import check_finished, files_of, visible
 from gateway.spark.source import SCHEMA_DDL, url
-from gateway.store import deleted
+from gateway.store import deleted, digests
 from gateway.store.deleted import Deletion
 from gateway.store.lake import INTERNAL, somebody
 
@@ -296,7 +296,7 @@ def _by_incarnation(files: Iterable[Path]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = defaultdict(list)
     for path in files:
         with contextlib.suppress(FileNotFoundError):
-            found[footers.incarnation_of(path)].append(path)
+            found[digests.incarnation_of(path)].append(path)
     return found
 
 
@@ -314,7 +314,7 @@ def _named(path: Path) -> SpoolFile:
     file = SpoolFile.parse(path.name)
     assert file is not None
     with contextlib.suppress(FileNotFoundError):
-        return replace(file, incarnation=footers.incarnation_of(path))
+        return replace(file, incarnation=digests.incarnation_of(path))
     return file
 
 

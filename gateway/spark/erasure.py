@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.spark import footers, partition
+from gateway.spark import partition
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of
 from gateway.spark.lakedisk import LakeDisk, sync
@@ -41,7 +41,7 @@ from gateway.spark.partition import (
     restore,
     staged_for,
 )
-from gateway.store import deleted
+from gateway.store import deleted, digests
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.deleted import Deletion, Rewritten
 from gateway.store.names import Named, kept_name, parse_file_name, parse_kept_name
@@ -266,7 +266,7 @@ def _from_bucket(
         with contextlib.suppress(NotThere):
             data = bucket.read(name)
             source = pa.BufferReader(data)
-            by = footers.incarnation_of(pa.BufferReader(data))
+            by = digests.incarnation_of(pa.BufferReader(data))
             lsns = wanted.lsns(file.node, by, file.first, file.last)
             if (done := blotted(source, _among(lsns))) is None:
                 continue
@@ -313,7 +313,7 @@ def _waits_in_bucket(bucket: Bucket | None, wanted: Wanted) -> bool:
         file = parse_file_name(one.name)
         if file and len(wanted.lsns(file.node, None, file.first, file.last)):
             with contextlib.suppress(NotThere):
-                by = footers.incarnation_of(pa.BufferReader(bucket.read(one.name)))
+                by = digests.incarnation_of(pa.BufferReader(bucket.read(one.name)))
                 if len(wanted.lsns(file.node, by, file.first, file.last)):
                     return True
     return False
@@ -333,7 +333,7 @@ def _lsns_of(path: Path, wanted: Wanted) -> np.ndarray[Any, Any]:
         return np.empty(0, np.int64)
     if not len(wanted.lsns(file.node, None, file.first, file.last)):
         return np.empty(0, np.int64)  # as nearly all: without a look into it
-    by = footers.incarnation_of(path)
+    by = digests.incarnation_of(path)
     return wanted.lsns(file.node, by, file.first, file.last)
 
 

@@ -60,12 +60,6 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     return Footers(named, rows, row_bytes)
 
 
-def length(end: bytes) -> int:
-    """Bytes that a file's footer takes, says the *end* of the file; 0 if it is no Parquet."""
-    size, magic = end[-8:-4], end[-4:]
-    return 8 + int.from_bytes(size, "little") if magic == b"PAR1" else 0
-
-
 def is_alone(path: Path) -> bool:
     """Whether there is nothing of a file but its footer: zeros in place of the rest, as
     `gateway.spark.inbox` has them.  Raises FileNotFoundError.
@@ -116,14 +110,6 @@ def _sizes(found: pq.FileMetaData) -> Iterator[int]:
     """Of its groups, as they are in memory."""
     for number in range(found.num_row_groups):
         yield found.row_group(number).total_byte_size
-
-
-def incarnation_of(file: Path | pa.BufferReader) -> str:
-    """Which one gave a file's lsns; empty if it does not say, or is damaged.
-
-    Raises FileNotFoundError, PermissionError.
-    """
-    return digests.said(digests.metadata_of(file), incarnation.KEY) or ""
 
 
 def first_received_at(path: Path) -> datetime:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from gateway.spark import footers
 from gateway.spark.inbox import keep, known, lacking
 from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.store import digests
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
 from gateway.store.word import Holder
@@ -146,7 +146,7 @@ def _is_in(bucket: Bucket, ledger: Ledger, file: SpoolFile) -> bool:
     """Whether the tables have all of it, by its whole name, or of no known incarnation."""
     if not ledger.committed.nameless().covers(file):
         return False
-    by = footers.incarnation_of(pa.BufferReader(bucket.read(file.name)))
+    by = digests.incarnation_of(pa.BufferReader(bucket.read(file.name)))
     return any(
         ledger.committed.covers(replace(file, incarnation=one)) for one in ("", by)
     )

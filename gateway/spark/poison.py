@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.event import SCHEMA
-from gateway.spark import footers
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Hole, SpoolFile, write_json
 from gateway.spark.sink import Sink
+from gateway.store import digests
 from gateway.store.bucket import BucketError
 from gateway.store.names import Named
 from gateway.store.promised import why_not_those
@@ -127,7 +127,7 @@ class Poison:
 
     def move(self, file: SpoolFile, why: str) -> Hole:
         """Move one aside, and note its events as a hole.  Raises OSError."""
-        by = footers.incarnation_of(self._spool / file.name)
+        by = digests.incarnation_of(self._spool / file.name)
         hole = Hole(file.node, file.first, file.last, file.name, why, time.time(), by)
         self._sink.note(hole)
         self._rename(file.name, why)

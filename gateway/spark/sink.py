@@ -33,6 +33,7 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.footers import Footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
+from gateway.store import digests
 from gateway.store.lake import INTERNAL, Accepted, End
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Sink(ABC):
     def has_all(self, file: SpoolFile) -> bool:
         """Whether all events of a file in the spool are in the tables."""
         try:
-            by = footers.incarnation_of(self._spool / file.name)
+            by = digests.incarnation_of(self._spool / file.name)
         except FileNotFoundError:
             return False
         known = self._known_as(replace(file, incarnation=by))

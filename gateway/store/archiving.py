@@ -6,6 +6,7 @@ what is in the other one may be nowhere else.  So the later one waits until that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from attrs import define, field
@@ -16,19 +17,32 @@ from gateway.sdk.disk import Disk
 
 @define(eq=False, slots=False)
 class Archiving:
-    """Of one archive.  Blocks; any thread."""
+    """Of one archive.  Blocks; any thread.
+
+    *are_same* says of two files of one name whether one came again: None, if they have the
+    same bytes.
+    """
 
     _log = Logger()
 
     _archive: Path
     _disk: Disk
+    _are_same: Callable[[Path, Path], bool] | None = None
     _waiting: set[str] = field(factory=set, init=False)
     """Files that wait, as was told."""
 
     def move(self, path: Path) -> bool:
-        """Whether it was moved.  Raises OSError: FileNotFoundError, if it is gone."""
+        """Whether it went there, or was there.  Raises OSError: FileNotFoundError, if it is
+        gone.
+        """
         name = path.name
-        if self._has_other(path):
+        there = self._archive / name
+        if not self._disk.exists(there):
+            self._disk.rename(path, there)
+        elif name not in self._waiting and self._is_same(path, there):
+            # It came again, or a power cut undid the half of a rename.
+            self._disk.unlink(path)
+        else:
             if name not in self._waiting:
                 self._waiting.add(name)
                 self._log.warn(
@@ -39,14 +53,12 @@ class Archiving:
                 )
             return False
         self._waiting.discard(name)
-        self._disk.rename(path, self._archive / name)
         return True
 
-    def _has_other(self, path: Path) -> bool:
-        disk, there = self._disk, self._archive / path.name
-        if not disk.exists(there):
-            return False
-        if path.name in self._waiting or disk.size(there) != disk.size(path):
-            return True
-        # Or it came again, or a power cut undid the half of a rename.
-        return disk.read(there) != disk.read(path)
+    def _is_same(self, path: Path, there: Path) -> bool:
+        if self._are_same is not None:
+            return self._are_same(path, there)
+        disk = self._disk
+        return disk.size(there) == disk.size(path) and disk.read(there) == disk.read(
+            path
+        )

@@ -230,6 +230,14 @@ class Arrivals:
         earlier = tuple(one for one in record.last if one != record.current)
         return Life(node, record.current, earlier)
 
+    def lives_of(self, node: str) -> tuple[str, ...]:
+        """Which incarnations of it may have brought files; nobody, if that is not known.
+        Blocks; raises OSError.
+        """
+        record = self._known(node).record if self.has(node) else None
+        last = {} if record is None else record.last
+        return tuple(one for one, lsn in last.items() if lsn)
+
     @property
     def nodes(self) -> Mapping[str, Record]:
         """What is known of those whose files have come since the start.  Any thread."""

@@ -7,6 +7,9 @@ A consumer is a program of somebody else's that reads all events once (`spool.co
 It reads the archive, or the bucket, and writes its mark; gateways read it.  A query of
 Spark's brings a batch again that it has not committed.  So what is in the last batch is in
 hand, and only done when the next one begins: no file goes that may be asked for again.
+
+A node that was rebuilt gives its lsns again.  So a mark names lsns with the life of the node
+that gave them, which a file's footer says (`gateway.store.incarnation`).
 """
 
 from __future__ import annotations
@@ -15,11 +18,18 @@ import contextlib
 import fcntl
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 from attrs import define
@@ -39,6 +49,13 @@ if TYPE_CHECKING:
 
 _MOST_CHANGES = 20
 """Of one object by others, before somebody who wants to change it gives up."""
+_MOST_LIVES = 64
+"""Of a node, in a mark; the oldest go.  As many as `gateway.store.arrivals` remembers."""
+_FOOTERS_AT_ONCE = 1000
+"""So many are read between two looks; what was not looked at yet counts as not read."""
+
+OBJECT = ".gateway-consumer-"
+"""What the name of a mark in a bucket begins with."""
 
 Spans = tuple[tuple[int, int], ...]
 """Intervals of lsns in order and apart, both ends included."""
@@ -52,26 +69,27 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a consumer says of itself."""
 
     done: Mapping[str, Spans] = {}
-    """The lsns that it needs no more, by node."""
+    """The lsns that it needs no more, by `NODE/INCARNATION`; by NODE alone, as earlier
+    versions wrote, of whatever incarnation."""
     batch: int = -1
     """The last batch of Spark's for which it has done its work, and …"""
     in_hand: Mapping[str, Spans] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
 
-    def covers(self, file: Named) -> bool:
-        """Whether it needs that file no more."""
-        return _covers(self.done, file)
+    def covers(self, file: Named, life: str) -> bool:
+        """Whether it needs that file no more, of which that incarnation gave the lsns."""
+        return _covers(self.done, file, life)
 
-    def has_seen(self, file: Named) -> bool:
+    def has_seen(self, file: Named, life: str) -> bool:
         """Whether it has done its work for it."""
-        return _covers(self.done, file) or _covers(self.in_hand, file)
+        return _covers(self.done, file, life) or _covers(self.in_hand, file, life)
 
-    def with_done(self, names: Iterable[str]) -> Mark:
-        """Once it needs the files of these names no more.
+    def with_done(self, files: Mapping[str, str]) -> Mark:
+        """Once it needs these files no more: the incarnation of each, by its name.
 
         Raises ValueError for what is no name of a spool file.
         """
-        return msgspec.structs.replace(self, done=_joined(self.done, names))
+        return msgspec.structs.replace(self, done=_joined(self.done, _spans(files)))
 
     def with_begun(self, batch: int) -> Mark:
         """As *batch* of Spark's begins: the one before is committed then.
@@ -83,14 +101,11 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
             return Mark()
         if self.batch >= batch or not self.in_hand:
             return self
-        done = dict(self.done)
-        for node, spans in self.in_hand.items():
-            done[node] = (*joined((*done.get(node, ()), *spans)),)
-        return Mark(done, self.batch)
+        return Mark(_joined(self.done, self.in_hand), self.batch)
 
-    def with_worked(self, batch: int, names: Iterable[str]) -> Mark:
-        """When the work of *batch* is done, which had the files of these names."""
-        return Mark(self.done, batch, _joined({}, names))
+    def with_worked(self, batch: int, files: Mapping[str, str]) -> Mark:
+        """When the work of *batch* is done, which had these files, as in `with_done`."""
+        return Mark(self.done, batch, _joined({}, _spans(files)))
 
 
 def _unreadable(path: str, name: str) -> Unreadable:
@@ -101,21 +116,40 @@ def _unreadable(path: str, name: str) -> Unreadable:
     )
 
 
-def _covers(of: Mapping[str, Spans], file: Named) -> bool:
-    spans = of.get(file.node, ())
-    at = bisect_right(spans, file.first, key=itemgetter(0)) - 1
-    return at >= 0 and spans[at][1] >= file.last
+def _key(node: str, life: str) -> str:
+    return f"{node}/{life}" if life else node
 
 
-def _joined(of: Mapping[str, Spans], names: Iterable[str]) -> dict[str, Spans]:
-    more: dict[str, list[tuple[int, int]]] = {}
-    for name in names:
+def _covers(of: Mapping[str, Spans], file: Named, life: str) -> bool:
+    for key in {file.node, _key(file.node, life)}:
+        spans = of.get(key, ())
+        at = bisect_right(spans, file.first, key=itemgetter(0)) - 1
+        if at >= 0 and spans[at][1] >= file.last:
+            return True
+    return False
+
+
+def _spans(files: Mapping[str, str]) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, life in files.items():
         if (file := parse_file_name(name)) is None:
             raise ValueError(f"{name} is no name of a spool file")
-        more.setdefault(file.node, []).append((file.first, file.last))
+        found.setdefault(_key(file.node, life), []).append((file.first, file.last))
+    return found
+
+
+def _joined(
+    of: Mapping[str, Spans], more: Mapping[str, Iterable[tuple[int, int]]]
+) -> dict[str, Spans]:
     found = dict(of)
-    for node, spans in more.items():
-        found[node] = (*joined((*found.get(node, ()), *spans)),)
+    for key, spans in more.items():
+        found[key] = (*joined((*found.get(key, ()), *spans)),)
+    lives: dict[str, list[str]] = {}
+    for key in found:
+        lives.setdefault(key.partition("/")[0], []).append(key)
+    for keys in lives.values():
+        for oldest in keys[:-_MOST_LIVES]:
+            del found[oldest]
     return found
 
 
@@ -202,7 +236,7 @@ class ObjectMarks:
 
     @property
     def _object(self) -> str:
-        return f".gateway-consumer-{self.name}"
+        return f"{OBJECT}{self.name}"
 
     def _found(self) -> tuple[Mark, str] | None:
         try:
@@ -233,6 +267,15 @@ def marks_at(bucket: Bucket | None, directory: Path, disk: Disk, name: str) -> M
     return FileMarks(directory, name, disk)
 
 
+class There(NamedTuple):
+    """A file in the archive or the bucket, as a look found it."""
+
+    name: str
+    bytes: int
+    since: float
+    """Since when it is there: another one of that name is there since another time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Behind:
     """How far a consumer is behind, as of the last look at its mark."""
@@ -257,10 +300,15 @@ class Behind:
 class Consumers:
     """Those of one gateway, and its files.  One thread looks; any may ask for `behind`.
 
-    *marks* says where the mark of one is, by its name.
+    *marks* says where the mark of one is, by its name.  *lives* says which incarnations may
+    have given the lsns of a file, none if that is not known, and *life_of* which one did,
+    given its name and its size: it is asked where the others do not tell.  Both block and
+    raise OSError.
     """
 
     _marks: Callable[[str], Marks]
+    _lives: Callable[[Named], Collection[str]]
+    _life_of: Callable[[str, int], str]
     names: Sequence[str] = ()
     """May change."""
 
@@ -268,6 +316,9 @@ class Consumers:
         self.behind: Mapping[str, Behind] = {}
         """By name; replaced as a whole."""
         self._said: dict[str, Mark] = {}
+        self._found: dict[str, tuple[float, str]] = {}
+        """What `life_of` said of files, by their names, and since when those were there."""
+        self._footers_left = _FOOTERS_AT_ONCE
 
     def look(self) -> None:
         """Read their marks.  What is not readable has read nothing."""
@@ -283,47 +334,89 @@ class Consumers:
             behind[name] = replace(before, has_come=come, problem=problem)
             said[name] = mark or Mark()
         self._said, self.behind = said, behind
+        self._footers_left = _FOOTERS_AT_ONCE
 
-    def all_have(self, name: str) -> bool:
-        """Whether none of them needs the file of that name, as of the last look."""
+    def all_have(self, file: There) -> bool:
+        """Whether none of them needs that file, as of the last look."""
         if not self.names:
             return True
-        file = parse_file_name(name)
-        return file is None or all(
-            one in self._said and self._said[one].covers(file) for one in self.names
+        named = parse_file_name(file.name)
+        return named is None or all(
+            one in self._said and self._is(self._said[one].covers, file, named)
+            for one in self.names
         )
 
-    def count(self, files: Iterable[tuple[str, int, float]], retention: float) -> None:
-        """Of those that are there: names, bytes, and for how many seconds they have been."""
+    def count(self, files: Iterable[There], now: float, retention: float) -> None:
+        """Of those that are there *now*, of which the time of some may be over."""
         if not self._said:  # there may be millions
             return
         there = [
-            (parsed, size, age)
-            for name, size, age in files
-            if (parsed := parse_file_name(name)) is not None
+            (one, named)
+            for one in files
+            if (named := parse_file_name(one.name)) is not None
         ]
+        found = self._found
+        self._found = {
+            one.name: found[one.name] for one, _ in there if one.name in found
+        }
         behind = {}
         for name, mark in self._said.items():
-            left = [(size, age) for file, size, age in there if not mark.has_seen(file)]
-            held = [size for size, age in left if age > retention]
+            left = [
+                one for one, named in there if not self._is(mark.has_seen, one, named)
+            ]
+            held = [one.bytes for one in left if now - one.since > retention]
             behind[name] = replace(
                 self.behind[name],
                 files=len(left),
-                bytes=sum(size for size, _ in left),
-                oldest_seconds=max([0.0, *(age for _, age in left)]),
+                bytes=sum(one.bytes for one in left),
+                oldest_seconds=max([0.0, *(now - one.since for one in left)]),
                 held_files=len(held),
                 held_bytes=sum(held),
             )
         self.behind = behind
 
-    def leaves(self, name: str) -> Sequence[str]:
-        """The file of that name has gone; who has not read it, and missed none before."""
-        if not self.names or (file := parse_file_name(name)) is None:
+    def who_misses(self, file: There) -> Sequence[str]:
+        """Who has not read that file, which is about to go."""
+        if not self.names or (named := parse_file_name(file.name)) is None:
             return ()
-        missing = [one for one in self.behind if not self._said[one].has_seen(file)]
-        before = self.behind
-        self.behind = dict(before) | {
-            one: replace(before[one], missed_files=before[one].missed_files + 1)
-            for one in missing
-        }
+        self._footers_left += 1  # this one is looked at
+        said = self._said.items()
+        return [one for one, mark in said if not self._is(mark.has_seen, file, named)]
+
+    def missed(self, missing: Sequence[str]) -> Sequence[str]:
+        """One has gone that these have not read: those of them that missed none before."""
+        before, behind = self.behind, dict(self.behind)
+        for one in missing:
+            count = before[one].missed_files + 1
+            behind[one] = replace(before[one], missed_files=count)
+        self.behind = behind
         return [one for one in missing if not before[one].missed_files]
+
+    def _is(
+        self, what: Callable[[Named, str], bool], file: There, named: Named
+    ) -> bool:
+        """Whether a mark says that of a file."""
+        try:
+            lives = self._lives(named)
+        except OSError:
+            lives = ()
+        said = {what(named, life) for life in lives}
+        if len(said) == 1:
+            return said.pop()
+        life = self._life(file)
+        return life is not None and what(named, life)
+
+    def _life(self, file: There) -> str | None:
+        """Which incarnation gave its lsns; None: not known at this look."""
+        since, life = self._found.get(file.name, (None, ""))
+        if since == file.since:
+            return life
+        if not self._footers_left:
+            return None
+        self._footers_left -= 1
+        try:
+            life = self._life_of(file.name, file.bytes)
+        except OSError:
+            return None
+        self._found[file.name] = file.since, life
+        return life

@@ -93,6 +93,12 @@ class Incarnation(msgspec.Struct, frozen=True):
         began = [each for each, first in self.began.items() if 0 < first <= lsn]
         return began[-1] if began else ""
 
+    def givers(self, lsn: int) -> tuple[str, ...]:
+        """Who may have given an lsn of this journal; nobody, if that is not known."""
+        last = self.of_lsn(lsn)
+        unknown = (each for each, first in self.began.items() if not first)
+        return (*dict.fromkeys((*((last,) if last else unknown), *self.lost)),)
+
     @property
     def whole(self) -> tuple[str, ...]:
         """Those of `earlier` that it vouches for."""

@@ -46,35 +46,39 @@ def lock(path: Path, what: str) -> Lock:
     *what* is told to whoever comes second.  Raises `Locked`, OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    held = Lock()
-    try:
+    with _holding(path) as held:
         with _locking_files_only():
             held.take(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        file = held.take(path, os.O_RDWR | os.O_CREAT)
+        _take_file(held, path, what)
+    return held
+
+
+def lock_file(path: Path, what: str) -> Lock:
+    """Likewise a file alone, in a directory that others may use."""
+    with _holding(path) as held:
+        _take_file(held, path, what)
+    return held
+
+
+@contextlib.contextmanager
+def _holding(path: Path) -> Iterator[Lock]:
+    """What takes none of it where it can not take all."""
+    held = Lock()
+    try:
+        yield held
     except BlockingIOError:
         held.release()
         raise Locked(_in_use(path)) from None
     except BaseException:
         held.release()
         raise
-    os.ftruncate(file, 0)
-    os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
-    return held
 
 
-def lock_file(path: Path, what: str) -> Lock:
-    """Likewise a file alone, in a directory that others may use."""
-    held = Lock()
-    try:
-        file = held.take(path, os.O_RDWR | os.O_CREAT)
-    except OSError as why:
-        held.release()
-        if isinstance(why, BlockingIOError):
-            raise Locked(_in_use(path)) from None
-        raise
-    os.ftruncate(file, 0)
-    os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
-    return held
+def _take_file(held: Lock, path: Path, what: str) -> None:
+    file = held.take(path, os.O_RDWR | os.O_CREAT)
+    with contextlib.suppress(OSError):  # a full disk: then nobody says who has it
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{what}, pid {os.getpid()}\n".encode(), 0)
 
 
 def holder(path: Path) -> str | None:

@@ -9,7 +9,9 @@ a day:
     it has leapt                            time goes on from where it was before
     it has shown that for a day             somebody would have set it: that is the time
 
-What was switched off for longer sees such a leap, too, and removes things a day later.
+How long it has stood is measured by a clock that runs on from the machine's start, as the one
+on the wall may leap meanwhile.  After another start nothing else is there to ask than the
+latter.  What was switched off for longer sees such a leap, too, and removes things a day later.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from attrs import define
+from attrs import define, field
 
 from gateway.spoken import duration, moment
 from gateway.store.statefile import StateFile
@@ -31,6 +35,18 @@ _STANDS_SECONDS = 86400.0
 _PAUSE_SECONDS = 100 * 86400.0
 """Between two runs of what runs once a quarter; one that shows so much more has leapt again."""
 _WRITE_SECONDS = 3600.0
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Now(NamedTuple):
+    """What is shown at one moment."""
+
+    wall: float
+    """Seconds since the epoch, by the clock that may leap."""
+    boot: str = ""
+    """The machine's start, and …"""
+    running: float = 0.0
+    """… for how many seconds it has been running, by a clock that does not leap."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -40,19 +56,38 @@ class Seen(msgspec.Struct, frozen=True):
     """When it was last believed."""
     leapt_to: float = 0.0
     """What it showed just after it had leapt from there; 0: it has not."""
+    boot: str = ""
+    """The machine's start then, empty where that is not known, and …"""
+    running: float = 0.0
+    """… for how long it had been running."""
 
-    def then(self, wall: float) -> Seen:
-        """What is known once it shows *wall*."""
+    def then(self, now: Now) -> Seen:
+        """What is known *now*."""
+        wall = now.wall
         if wall <= self.at + _MOST_SECONDS:
             return Seen(wall)
-        stood = wall - self.leapt_to
-        if not self.leapt_to or not 0 <= stood < _PAUSE_SECONDS:
-            return Seen(self.at, wall)
+        stood = self._stood(now)
+        leaps = abs(wall - self.leapt_to - stood) > _MOST_SECONDS
+        if not self.leapt_to or leaps or not 0 <= stood < _PAUSE_SECONDS:
+            return Seen(self.at, wall, now.boot, now.running)
         return Seen(wall) if stood >= _STANDS_SECONDS else self
 
-    def time(self, wall: float) -> float:
-        """The time to go by, when it shows *wall*, which is known."""
-        return self.at + (wall - self.leapt_to) if self.leapt_to else wall
+    def time(self, now: Now) -> float:
+        """The time to go by *now*, which is known."""
+        return self.at + self._stood(now) if self.leapt_to else now.wall
+
+    def _stood(self, now: Now) -> float:
+        """For how long the clock has gone on since it leapt."""
+        if self.boot and self.boot == now.boot:
+            return now.running - self.running
+        return now.wall - self.leapt_to
+
+
+def boot() -> str:
+    """Which start of the machine this is; empty where nothing says so."""
+    with contextlib.suppress(OSError):
+        return _BOOT.read_text().strip()
+    return ""
 
 
 @define(eq=False, slots=False)
@@ -67,6 +102,8 @@ class RemovalClock:
     _told: Callable[[str], None]
     _first: Callable[[], float | None] = lambda: None
     _clock: Callable[[], float] = time.time
+    _monotonic: Callable[[], float] = time.monotonic
+    _boot: str = field(factory=boot)
 
     def __attrs_post_init__(self) -> None:
         self._seen: Seen | None = None
@@ -78,11 +115,12 @@ class RemovalClock:
     def __call__(self) -> float:
         """The time to go by."""
         wall = self._clock()
-        seen = (self._seen or self._read(wall)).then(wall)
+        now = Now(wall, self._boot, self._monotonic())
+        seen = (self._seen or self._read(wall)).then(now)
         self._seen = seen
         self._keep(seen)
-        now = seen.time(wall)
-        self.ahead_seconds = wall - now
+        believed = seen.time(now)
+        self.ahead_seconds = wall - believed
         if seen.leapt_to and not self._said:
             self._told(
                 f"the clock shows {moment(wall)}, {duration(self.ahead_seconds)} more than it"
@@ -92,7 +130,7 @@ class RemovalClock:
                 " for so long, there is nothing to do"
             )
         self._said = bool(seen.leapt_to)
-        return now
+        return believed
 
     def _read(self, wall: float) -> Seen:
         with contextlib.suppress(OSError):

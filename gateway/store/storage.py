@@ -41,8 +41,10 @@ from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lake import End
+from gateway.store.lives import LivesOfFiles
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.machine import Machine
+from gateway.store.names import Named
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.owners import Owners
@@ -463,12 +465,22 @@ class OpenedStorage:
         settings, machine = self.settings, self.machine
         state = settings.directories.state_of(settings.node)
         file = StateFile(state / f"{removal_clock.NAME}{which}", Seen, machine.disk)
-        return RemovalClock(file, told, clock=machine.clock)
+        return RemovalClock(
+            file, told, clock=machine.clock, monotonic=machine.monotonic
+        )
 
     def _consumers(self) -> Consumers:
-        directory, disk = self.settings.directories.consumers, self.machine.disk
-        marks = partial(marks_at, self.bucket, directory, disk)
-        return Consumers(marks, self.settings.spool.consumers)
+        directories, disk = self.settings.directories, self.machine.disk
+        marks = partial(marks_at, self.bucket, directories.consumers, disk)
+        lives = LivesOfFiles(directories, self.bucket)
+        names = self.settings.spool.consumers
+        return Consumers(marks, self._givers, lives.of, names)
+
+    def _givers(self, file: Named) -> tuple[str, ...]:
+        """Which incarnations may have given the lsns of a file, as far as is known."""
+        if file.node == self.settings.node:
+            return self.found.incarnation.givers(file.first)
+        return self.arrivals.lives_of(file.node)
 
     def _find_kept(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""

@@ -18,7 +18,7 @@ from gateway import cli
 from gateway.event import SCHEMA
 from gateway.store.consumers import FileMarks
 from gateway.store.disk import RealDisk
-from gateway.store.names import file_name
+from spools import SpoolFolder
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -355,7 +355,10 @@ def test_a_consumer_says_what_it_has_read(
     configured: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
     """By names, paths, lines of its input, and what its query has committed."""
-    names = [file_name("gw-1", lsn, lsn) for lsn in range(1, 6)]
+    archive = SpoolFolder(configured.parent / "data" / "archive")
+    made = [archive.events("gw-1", lsn, 1, incarnation="a1") for lsn in range(1, 6)]
+    names = [path.name for path in made]
+    made[1].unlink()
     checkpoint = configured.parent / "checkpoint"
     for folder in ("offsets", "commits", "sources/0"):
         (checkpoint / folder).mkdir(parents=True)
@@ -370,14 +373,15 @@ def test_a_consumer_says_what_it_has_read(
     assert cli.main([*said, names[0], f"/elsewhere/{names[1]}", "-"]) == 0
     assert cli.main([*said, "--checkpoint", str(checkpoint)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "consumer mine needs 3 files no more",
+        "consumer mine needs 2 files no more",
+        "note: 1 file of those named is not there",
         "consumer mine needs 1 file no more",
     ]
     mark = FileMarks(
         configured.parent / "data" / "consumers", "mine", RealDisk()
     ).read()
     assert mark is not None
-    assert mark.done == {"gw-1": ((1, 4),)}
+    assert mark.done == {"gw-1/a1": ((1, 1), (3, 4))}
 
 
 @pytest.mark.parametrize(

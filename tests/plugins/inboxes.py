@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.spark.gone import Gone
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
@@ -34,6 +35,7 @@ class World:
         threads: bool = False,
         tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None,
         whole: bool = True,
+        gone: Gone | None = None,
     ) -> Inbox:
         found = Inbox(
             self.bucket,
@@ -45,6 +47,7 @@ class World:
             at_once=by_threads if threads else map,
             tell_behind=tell_behind,
             whole=whole,
+            gone=gone,
         )
         found.recover()
         return found

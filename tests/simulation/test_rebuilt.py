@@ -16,7 +16,7 @@ from gateway.audit.incarnations import Lives
 from gateway.spark import footers
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
-from gateway.store import lineage
+from gateway.store import digests, lineage
 from gateway.store.claim import Claim
 from gateway.store.word import Word
 from simulation.rebuilt import rebuild
@@ -58,7 +58,7 @@ def name_events_by_node_and_lsn(patch: pytest.MonkeyPatch) -> None:
         return found._replace(files=bare)
 
     patch.setattr(footers, "read", read)
-    patch.setattr(footers, "incarnation_of", lambda _: "")
+    patch.setattr(digests, "incarnation_of", lambda _: "")
 
 
 def forget_what_was_heard(patch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from gateway.spark.consumer import consume
 from gateway.spark.source import gateway_stream
 from gateway.store.consumers import Consumers, marks_of
 from gateway.store.disk import RealDisk
+from gateway.store.lives import lives_of
 from gateway.store.spool.expiry import Expiry
 from gateway_testkit.daemon import listener
 from programs import running
@@ -55,7 +56,10 @@ def expire(file: Path, archive: SpoolFolder) -> Consumers:
     """As the gateway does, when every file's time is over."""
     settings = config.load(file)
     consumers = Consumers(
-        lambda name: marks_of(settings, name), settings.spool.consumers
+        lambda name: marks_of(settings, name),
+        lambda _: (),
+        lives_of(settings).of,
+        settings.spool.consumers,
     )
     Expiry(archive.path, RealDisk(), -1.0, None, lambda: None, consumers=consumers).run(
         0
@@ -133,6 +137,42 @@ def test_a_query_without_our_package_says_what_it_has_committed(
     assert main(["spool", "done", *said]) == 0
     expire(file, archive)
     assert list(archive.path.iterdir()) == [late]
+
+
+def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
+    spark: Any,
+    file: Path,
+    archive: SpoolFolder,
+    tmp_path: Path,
+    counted: Callable[[], Counter[tuple[str, int]]],
+) -> None:
+    """Its lsns begin at 1 again, and the query had these of its earlier life."""
+
+    def run() -> None:
+        query = consume(
+            spark,
+            str(file),
+            "mine",
+            lambda events, batch: events.write.parquet(
+                f"{tmp_path}/mine/batch={batch}"
+            ),
+        )
+        query = query.option("checkpointLocation", f"{tmp_path}/checkpoint")
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    archive.events("edge", 1, 10, incarnation="a1")
+    run()
+    new = archive.events("edge", 1, 5, incarnation="b2")
+    newer = archive.events("edge", 6, 3, incarnation="b2")
+    assert expire(file, archive).behind["mine"].held_files == 2
+    run()
+    assert counted() == archive.produced
+    assert expire(file, archive).behind["mine"].files == 0
+    assert list(archive.path.iterdir()) == [new, newer]
+    last = archive.events("edge", 9, 1, incarnation="b2")
+    run()
+    assert expire(file, archive).behind["mine"].files == 0
+    assert list(archive.path.iterdir()) == [last]
 
 
 def test_who_is_not_named_is_refused(file: Path) -> None:

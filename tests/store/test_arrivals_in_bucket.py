@@ -226,9 +226,32 @@ def test_two_lives_with_one_name_and_no_job(
     node.reactor.run(uploads_of(node).stuck.snapshot)
     assert has(bucket, one)
     mine = ObjectMarks(bucket, "mine")
-    mine.change(lambda mark: mark.with_done([one.name]))
+    mine.change(lambda mark: mark.with_done({one.name: A}))
     node.reactor.run(lambda: has(bucket, other))
     node.reactor.run(lambda: not uploads_of(node).stuck.snapshot())
+    node.stop()
+
+
+def test_what_a_rebuilt_edge_brings_waits_for_a_late_consumer(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the consumer has read these lsns of the edge's earlier life."""
+    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
+    node = Node(
+        tmp_path, bucket, ack="journal", after="keep", consumers=["mine"]
+    ).start()
+    before, new, newer = Sent(1, 6), Sent(1, 2, by=B), Sent(3, 2, by=B)
+    bring(node, before)
+    bring(node, new, newer, by=B)
+    node.reactor.run(lambda: has(bucket, before, new, newer))
+    mine = ObjectMarks(bucket, "mine")
+    mine.change(lambda mark: mark.with_done({before.name: A}))
+    node.reactor.run(lambda: not has(bucket, before))
+    assert has(bucket, new, newer)
+    assert node.storage.spool.consumers.behind["mine"].files == 2
+    mine.change(lambda mark: mark.with_done({new.name: B, newer.name: B}))
+    node.reactor.run(lambda: not has(bucket, new))
+    assert has(bucket, newer), "behind which a new disk goes on"
     node.stop()
 
 

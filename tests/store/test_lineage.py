@@ -186,6 +186,9 @@ def test_an_id_without_the_lsns_of_those_before_it_is_read() -> None:
     aware = second.aware_of(["x", "a"])
     assert aware.earlier == ("x", "a", "b", "c")
     assert aware.of_lsn(150) == "c"
+    assert aware.givers(150) == ("c",)
+    assert aware.givers(250) == (second.id,)
+    assert aware.givers(50) == ("x", "a", "b")
     assert aware.aware_of(["b"]) is aware
 
 

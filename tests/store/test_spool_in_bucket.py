@@ -204,7 +204,8 @@ def test_a_clock_that_has_leapt_removes_no_object(
     for lsn, payload in enumerate((b"a", b"b"), 1):
         node.sent(payload)
         node.reactor.run(lambda lsn=lsn: node.storage.spool.published_lsn == lsn)
-    ObjectMarks(bucket, "mine").change(lambda mark: mark.with_done([name]))
+    by = {name: node.storage.incarnation.id}
+    ObjectMarks(bucket, "mine").change(lambda mark: mark.with_done(by))
     assert node.storage._consumed is not None
     assert node.storage._consumed.look() == 0
     node.stop()

@@ -15,7 +15,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.store.bucket import Bucket, StoredObject
-from gateway.store.consumers import Consumers
+from gateway.store.consumers import Consumers, There
 from gateway.store.in_bucket import objects_of
 
 LOOK_SECONDS = 60.0
@@ -58,17 +58,14 @@ class BucketExpiry:
         nodes, quiet = [*self._nodes()], self._quiet
         self._quiet = {node: quiet[node] for node in nodes if node in quiet}
         there = [self._objects(node, now) for node in nodes]
-        ages = (
-            (one.name, one.bytes, now - one.modified)
-            for one in chain.from_iterable(there)
-        )
-        consumers.count(ages, self.retention)
+        files = (_there(one) for one in chain.from_iterable(there))
+        consumers.count(files, now, self.retention)
         due = [
             one.name
             for objects in there
             for one in objects
             if now - one.modified > self.retention
-            and consumers.all_have(one.name)
+            and consumers.all_have(_there(one))
             and (one is not objects[-1] or self._waits(one.name))
         ]
         newest = {objects[-1].name for objects in there if objects}
@@ -93,3 +90,7 @@ class BucketExpiry:
         if not comes and len(objects) <= 1:
             self._quiet[node] = at, objects
         return objects
+
+
+def _there(one: StoredObject) -> There:
+    return There(one.name, one.bytes, one.modified)

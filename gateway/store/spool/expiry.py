@@ -20,7 +20,7 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.consumers import Consumers
+from gateway.store.consumers import Consumers, There
 from gateway.store.disk import NO_ROOM
 from gateway.store.names import parse_file_name
 from gateway.store.spool.retained import Retained
@@ -43,6 +43,11 @@ class _File(NamedTuple):
     path: Path
     bytes: int
 
+    @property
+    def there(self) -> There:
+        """As consumers know it."""
+        return There(self.path.name, self.bytes, self.since)
+
 
 @define(eq=False, slots=False)
 class Expiry:
@@ -59,7 +64,7 @@ class Expiry:
     files were removed, and *before* with the names of those that are about to be.
 
     *ours* says of a node whether its files are ours to remove: another daemon may share
-    the archive, which knows what its readers need.  *only_copy* says of a file's name
+    the archive, which knows what its readers need.  *only_copy* says of a file
     whether no table has what is in it: it goes when its time is over, and not for room.
 
     *consumers* None: there are none.
@@ -77,7 +82,7 @@ class Expiry:
     _before: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
-    _only_copy: Callable[[str], bool] = lambda _: False
+    _only_copy: Callable[[There], bool] = lambda _: False
     _consumers: Consumers | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -162,8 +167,7 @@ class Expiry:
         files = self._oldest_first()
         if (consumers := self._consumers) is not None:
             consumers.look()
-            ages = ((one.path.name, one.bytes, present - one.since) for one in files)
-            consumers.count(ages, self._retention)
+            consumers.count((one.there for one in files), present, self._retention)
         due: list[_File] = []
         others: list[_File] = []
         for one in files:
@@ -180,21 +184,24 @@ class Expiry:
 
     def _is_read(self, file: _File) -> bool:
         consumers = self._consumers
-        return consumers is None or consumers.all_have(file.path.name)
+        return consumers is None or consumers.all_have(file.there)
 
     def _is_unread(self, file: _File) -> bool:
         return not self._is_read(file)
 
-    def _unlink(self, path: Path) -> None:
-        self._disk.unlink(path)
-        if self._consumers is None:
+    def _unlink(self, file: _File) -> None:
+        consumers = self._consumers
+        if consumers is None:
+            self._disk.unlink(file.path)
             return
-        for name in self._consumers.leaves(path.name):
+        missing = consumers.who_misses(file.there)
+        self._disk.unlink(file.path)
+        for name in consumers.missed(missing):
             self._log.error(
                 "Consumer {name} misses {file}, and maybe others: it had to leave the "
                 "archive before it was read",
                 name=name,
-                file=path.name,
+                file=file.path.name,
             )
 
     def _remove_due(self) -> None:
@@ -230,13 +237,13 @@ class Expiry:
         while removed < len(files) and not enough():
             if self._clock() >= until:
                 break
-            if not self._frees(files[removed].path):
+            if not self._frees(files[removed]):
                 del files[removed]
                 noted -= noted > removed
                 continue
             if noted == removed:
                 noted = self._note_next(files, noted)
-            self._unlink(files[removed].path)
+            self._unlink(files[removed])
             removed += 1
             if noted < removed:  # there may be room for it now
                 self._unsaid[files[removed - 1].path.name] = None
@@ -247,11 +254,11 @@ class Expiry:
             self._on_expired()
         return sizes
 
-    def _frees(self, path: Path) -> bool:
+    def _frees(self, file: _File) -> bool:
         """Whether there is more room without this file; what is needed of it is kept."""
-        if self._only_copy(path.name):
+        if self._only_copy(file.there):
             return False
-        retained = self._retained
+        path, retained = file.path, self._retained
         if retained is None:
             return True
         with contextlib.suppress(OSError):  # no room to keep that
@@ -284,7 +291,7 @@ class Expiry:
         if self._retained is not None:
             free = self._retained.keep([*left])
         for path in free:  # each as soon as it may, which makes room for the next
-            self._unlink(path)
+            self._unlink(left[path])
             self._gone.append(left.pop(path).bytes)
             if not noted:
                 self._unsaid[path.name] = None

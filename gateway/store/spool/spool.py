@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from gateway.config import model
 from gateway.spoken import size as in_words
 from gateway.store.archiving import Archiving
-from gateway.store.consumers import Consumers
+from gateway.store.consumers import Consumers, There
 from gateway.store.disk import NO_ROOM
 from gateway.store.job_word import JobBacklog
 from gateway.store.journal.log import Segment
@@ -426,11 +426,11 @@ class Spool:
         """Whether there is neither a job nor a bucket: the archive has the only copy."""
         return self._settings.after == "keep" and self.uploads is None
 
-    def _is_only_copy(self, name: str) -> bool:
+    def _is_only_copy(self, file: There) -> bool:
         """Whether nobody else has what is in that file of the archive."""
         if self._is_alone and self.consumers.names:
-            return not self.consumers.all_have(name)
-        return self._owners.is_only_copy(name)
+            return not self.consumers.all_have(file)
+        return self._owners.is_only_copy(file.name)
 
     def _make_room(self) -> None:
         if self._is_alone and not self._settings.consumers:

@@ -25,10 +25,11 @@ from format_tables import (
 from gateway.audit import audit
 from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column
-from gateway.spark import footers, job
+from gateway.spark import job
 from gateway.spark.commits import opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole
+from gateway.store import digests
 from gateway.store.directories import Directories
 from played_spark import PowerCut
 from small_s3 import SmallS3
@@ -168,7 +169,7 @@ def test_a_cluster_reads_each_file_of_a_bucket_once(
     world.config.spool.bucket = BucketUrl("bucket", "spool")
     for path in world.spool.path.iterdir():
         server.objects[f"bucket/spool/{path.name}"] = data = path.read_bytes()
-        footer = data[-footers.length(data) :]
+        footer = data[-digests.footer_bytes(data) :]
         path.write_bytes(footer.rjust(len(data), b"\0"))
     server.objects["bucket/spool/events-gw-1-1.parquet"] = b"nobody asks for it"
     asked: Counter[tuple[str, str]] = Counter()

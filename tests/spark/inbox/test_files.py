@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.spark import inbox as inbox_module
+from gateway.spark.gone import Gone
 from gateway.spark.inbox import REQUESTS
+from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Hole, Life
+from gateway.store import deleted
 from gateway.store.bucket import BucketError
+from gateway.store.deleted import Deletion
 from gateway.store.job_word import JobBacklog, JobWriter, owner_of
 from gateway.store.names import file_name
-from inboxes import World
+from inboxes import World, by
 from played_spark import PowerCut
 
 
@@ -74,6 +79,25 @@ def test_an_object_stays_while_the_job_has_its_copy(world: World) -> None:
     world.commit(names[0])
     inbox.look()
     assert sorted(world.bucket.objects) == [f"_archive/{names[0]}", names[1]]
+
+
+def test_what_somebody_had_deleted_comes_again(world: World, tmp_path: Path) -> None:
+    """It is in clear in the bucket's archive then, so that deletion goes on; one that has
+    other events does not.
+    """
+    for lsn, name in ((2, "delete-1"), (7, "delete-2")):
+        events = {"gw": {"a": [(lsn, lsn)]}}
+        deleted.save(
+            Lake(), tmp_path, Deletion(name, "asked", "me", 0.0, "why", events=events)
+        )
+    inbox = world.inbox(gone=Gone(tmp_path))
+    again, _ = world.put(1, 5), world.put(6, 9)
+    world.bucket.objects[again] = by("a")
+    inbox.look()
+    world.commit(again, "a")
+    inbox.look()
+    assert f"_archive/{again}" in world.bucket.objects
+    assert [one.id for one in deleted.unfinished(tmp_path)] == ["delete-1"]
 
 
 def test_with_delete_nothing_is_kept(world: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from gateway.spark import footers
 from gateway.spark import inbox as inbox_module
 from gateway.spark.ledger import Life, SpoolFile
+from gateway.store import digests
 from gateway.store.incarnation import KEY
 from inboxes import World, by
 
@@ -51,7 +52,7 @@ def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
         path = world.folder / name
         assert path.stat().st_size == len(data)
         assert footers.is_alone(path)
-        assert footers.incarnation_of(path) == f"by-{number}"
+        assert digests.incarnation_of(path) == f"by-{number}"
         assert pq.read_metadata(path).num_rows == 100
     assert (world.folder / small).read_bytes() == by("other")
     assert len(asked) == len(files) + 1 + 1

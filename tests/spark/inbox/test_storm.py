@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import footers
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Ranges, SpoolFile
 from gateway.spark.poison import make_readable
+from gateway.store import digests
 from gateway.store.bucket import BucketError, commit
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
@@ -137,7 +137,7 @@ class Job:
         names = sorted(path.name for path in self._folder.glob("events-*"))
         found = [file for name in names if (file := SpoolFile.parse(name))]
         return [
-            replace(file, incarnation=footers.incarnation_of(self._folder / file.name))
+            replace(file, incarnation=digests.incarnation_of(self._folder / file.name))
             for file in found
         ]
 

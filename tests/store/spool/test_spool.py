@@ -126,6 +126,8 @@ def start(
         published_lsn=0,
         consumers=Consumers(
             lambda name: FileMarks(place.root / "consumers", name, place.disk),
+            lambda _: ("a1",),
+            lambda *_: pytest.fail("its life is known"),
             settings.get("consumers", ()),
         ),
     )
@@ -545,7 +547,7 @@ def test_without_a_job_what_consumers_have_read_makes_room(place: Any) -> None:
         (place.archive / name).touch()
     spool, journal, turns = start(place, after="keep", consumers=["mine"])
     marks = FileMarks(place.root / "consumers", "mine", RealDisk())
-    marks.change(lambda mark: mark.with_done([read]))
+    marks.change(lambda mark: mark.with_done({read: "a1"}))
     spool.start([])
     turns.run(lambda: not (place.archive / read).exists())
     turns.run(lambda: bool(journal.holds.get("disk")))
