@@ -12,7 +12,7 @@ events.  Such are `overlooked` until the query begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from attrs import define
 from gateway.sdk.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import SpoolFile
+from gateway.store import digests
+from gateway.store.archiving import Archiving
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Cleaner:
     """Of one spool directory and the query that reads it; one thread uses it.
 
     *in_tables* says of a file whether all its events are in the tables.  Files go to
-    *archive*, or nowhere if it is None.
+    *archive*, of which *before* is told, or nowhere if it is None.
     """
 
     _spool: Path
@@ -63,6 +65,7 @@ class Cleaner:
     _checkpoint: Checkpoint
     _in_tables: Callable[[SpoolFile], bool]
     _disk: Disk
+    _before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
 
     def __attrs_post_init__(self) -> None:
         self._query = _Progress(self._checkpoint)
@@ -70,8 +73,10 @@ class Cleaner:
         """Files that Spark takes for done, and are in no table; of the last run."""
         self._there: dict[str, SpoolFile | None] = {}
         """What the spool had the last time: of 600,000 names, a week's, few are new."""
+        self._archiving: Archiving | None = None
         if self._archive is not None:
             self._disk.make_directory(self._archive)
+            self._archiving = Archiving(self._archive, self._disk, of_one_life)
 
     def run(self) -> list[str]:
         """Take out what may go; its names.  Raises `Broken`, OSError."""
@@ -79,12 +84,16 @@ class Cleaner:
         query.follow()
         resident = self.resident()
         done = [file for name, file in query.done.items() if name in resident]
-        gone: list[str] = []
+        goes: list[SpoolFile] = []
         self.overlooked = []
         for file in done:
-            (gone if self._in_tables(file) else self.overlooked).append(file.name)
-        for name in gone:
-            self._take_out(name)
+            if self._in_tables(file):
+                goes.append(file)
+            else:
+                self.overlooked.append(file.name)
+        if goes and self._archive is not None:
+            self._before(goes)
+        gone = [file.name for file in goes if self._take_out(file.name)]
         if gone:
             if self._archive is not None:
                 self._disk.sync_directory(self._archive)
@@ -106,8 +115,16 @@ class Cleaner:
         }
         return {name: file for name, file in self._there.items() if file is not None}
 
-    def _take_out(self, name: str) -> None:
-        if self._archive is None:
-            self._disk.unlink(self._spool / name)
-        else:
-            self._disk.rename(self._spool / name, self._archive / name)
+    def _take_out(self, name: str) -> bool:
+        """Whether it could go."""
+        if self._archiving is not None:
+            return self._archiving.move(self._spool / name)
+        self._disk.unlink(self._spool / name)
+        return True
+
+
+def of_one_life(one: Path, other: Path) -> bool:
+    """Whether one incarnation gave the lsns of two files of one name: then they have the same
+    events, of which some may be blotted out.
+    """
+    return digests.incarnation_of(one) == digests.incarnation_of(other)

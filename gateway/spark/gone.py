@@ -6,17 +6,19 @@ ledger has them, and the names of rows in files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import LOST
-from gateway.spark.ledger import Broken, Life, Ranges
+from gateway.sdk.disk import Disk
+from gateway.spark.ledger import Broken, Life, Ranges, SpoolFile
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 
@@ -46,10 +48,37 @@ class Gone:
             self._seen = seen
         return self._events
 
+    def come_again(
+        self, disk: Disk, files: Iterable[SpoolFile], life_of: Callable[[str], str]
+    ) -> None:
+        """These are about to go to the archive.  One may have come again, and have events in
+        it that somebody has had deleted: so that deletion is not finished any more.
+
+        *life_of* says of a name which incarnation gave the file's lsns.  Raises `Broken`,
+        OSError, and as *life_of*.
+        """
+        known = self()
+        come = [(one, life_of(one.name)) for one in files if known.touches(one)]
+        if not come:
+            return
+        for one in deleted.deletions(self._lake):
+            if (
+                one.kind == "asked"
+                and one.done
+                and any(_touches(one, file, by) for file, by in come)
+            ):
+                again = msgspec.structs.replace(one, done=False)
+                deleted.save(disk, self._lake, again)
+
     def counts(self) -> Mapping[str, Any]:
         """How many they are, for the job's health.  Raises likewise."""
         self()
         return self._counts
+
+
+def _touches(one: Deletion, file: SpoolFile, by: str) -> bool:
+    spans = deleted.spans_of([one], file.node, by or None)
+    return any(first <= file.last and file.first <= last for first, last in spans)
 
 
 def _counts(found: Sequence[Deletion]) -> Mapping[str, Any]:

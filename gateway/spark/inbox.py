@@ -48,8 +48,9 @@ from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.spark import footers
+from gateway.spark.gone import Gone
 from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
-from gateway.store import word
+from gateway.store import digests, word
 from gateway.store.bucket import (
     ARCHIVE,
     FENCED,
@@ -132,7 +133,8 @@ class Inbox:
     are there move to the bucket's archive if *archived*, or are removed.  No more is
     fetched while the directory has *most_bytes*.  Requests are made by *at_once*.
     *tell_behind* is told after each look how many files of each node are in no table.
-    Copies are *whole*, or have their footer alone.
+    Copies are *whole*, or have their footer alone.  *gone* are the lake's: the inbox's own,
+    as it has a thread of its own.
     """
 
     _bucket: Bucket
@@ -145,6 +147,7 @@ class Inbox:
     _at_once: AtOnce = by_threads
     _tell_behind: Callable[[Mapping[str, int]], None] = lambda _: None
     _whole: bool = True
+    _gone: Gone | None = None
 
     def __attrs_post_init__(self) -> None:
         self._stopping = threading.Event()
@@ -344,7 +347,10 @@ class Inbox:
     def _clear(self, names: Sequence[str]) -> list[OSError]:
         """Take these out of the bucket; what failed."""
         failures: list[OSError] = []
-        if self._archived:
+        if self._archived and names:
+            if self._gone is not None:
+                files = filter(None, map(SpoolFile.parse, names))
+                self._gone.come_again(self._disk, files, self._life_of)
             kept, failures = self._ask(self._keep, names)
             names = [name for name, _ in kept]
         if not names:
@@ -359,6 +365,12 @@ class Inbox:
             self._taken.pop(name, None)  # a look beside a stop may have begun anew
             self._forget(name)
         return failures
+
+    def _life_of(self, name: str) -> str:
+        """Which incarnation gave an object's lsns; empty where it is gone."""
+        with contextlib.suppress(NotThere):
+            return digests.incarnation_of(pa.BufferReader(self._bucket.read(name)))
+        return ""
 
     def _keep(self, name: str) -> None:
         keep(self._bucket, name)
@@ -406,7 +418,7 @@ class Inbox:
         """Whether the tables have all of it, which was fetched; then it goes again."""
         if not look.in_tables.covers(one.file):
             return False
-        by = footers.incarnation_of(self._hidden(one))
+        by = digests.incarnation_of(self._hidden(one))
         if not look.ledger.committed.covers(replace(one.file, incarnation=by)):
             return False
         self._drop(one)
@@ -560,7 +572,7 @@ class Inbox:
         if first < self._footer_bytes:
             return 0, self._bucket.read(name)
         data = self._bucket.read(name, first)
-        if (length := footers.length(data)) > len(data):
+        if (length := digests.footer_bytes(data)) > len(data):
             likely = min(length + length // 8, _MOST_FOOTER_BYTES)
             self._footer_bytes = max(self._footer_bytes, likely)
             first = max(0, size - length)  # all of it, where that is more than there is
@@ -602,7 +614,7 @@ class Inbox:
         """Whether the job must not have it; it is out of the way then, or undecided yet."""
         if said.forgotten is None and not said.fenced:
             return False
-        by = footers.incarnation_of(path)
+        by = digests.incarnation_of(path)
         last = said.last_lsn_of(by)
         if last is None or (last != UNDECIDED and file.last <= last):
             return False
@@ -742,7 +754,7 @@ def put_back(bucket: Bucket, name: str, data: bytes) -> bool:
     except NotThere:
         bucket.create(name, data)
         return True
-    by, mine = (footers.incarnation_of(pa.BufferReader(each)) for each in (there, data))
+    by, mine = (digests.incarnation_of(pa.BufferReader(each)) for each in (there, data))
     if by not in ("", mine):
         return False
     if there != data:

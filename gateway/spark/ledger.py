@@ -183,6 +183,11 @@ class Ranges:
         found = self._touching(file.life, file.first, file.last)
         return len(found) == 1 and found[0][0] <= file.first <= file.last <= found[0][1]
 
+    def touches(self, file: SpoolFile) -> bool:
+        """Whether an lsn that *file* has is in here, whoever gave it."""
+        lives = self._of.get(file.node, ())
+        return any(self._touching(life, file.first, file.last) for life in lives)
+
     def others(self, file: SpoolFile) -> list[Life]:
         """Other lives of its node which gave an lsn that *file* has."""
         return sorted(

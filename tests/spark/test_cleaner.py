@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.event import Rows
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ranges
+from gateway.spark.ledger import Ranges, SpoolFile
+from spools import spool_file
 
 SIZE = 10
 
@@ -32,6 +34,7 @@ class Spool:
         for file in self.files:
             (self.path / file).write_bytes(b"rows")
         self.query = logs("events")
+        self.before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
         self.in_tables = Ranges({"gw": [(1, 5 * SIZE)]})
         self.query.begin()
         for entry in range(5):
@@ -46,6 +49,7 @@ class Spool:
             Checkpoint(self.query.path, Lake()),
             self.in_tables.covers,
             Lake(),
+            self.before,
         )
 
     def commit(self, upto: int) -> None:
@@ -135,3 +139,45 @@ def test_a_file_published_again_goes_again(spool: Spool) -> None:
     (spool.path / name(2)).write_bytes(b"rows")
     assert spool.cleaner().run() == [name(2)]
     assert spool.archived() == spool.files
+
+
+def test_what_is_blotted_out_in_the_archive_stays_so(spool: Spool) -> None:
+    """A file that comes again has in clear what somebody has had deleted."""
+    spool.commit(4)
+    spool.cleaner().run()
+    (spool.archive / name(2)).write_bytes(b"0000")
+    (spool.path / name(2)).write_bytes(b"rows")
+    assert spool.cleaner().run() == [name(2)]
+    assert (spool.archive / name(2)).read_bytes() == b"0000"
+    assert spool.left() == []
+
+
+def test_a_file_of_a_later_life_waits_for_the_name(spool: Spool) -> None:
+    """A consumer may not have read the one that has it in the archive."""
+    spool.commit(4)
+    spool.cleaner().run()
+    later = spool_file("gw", 2 * SIZE + 1, [Rows([b"x"] * SIZE)], incarnation="b2")
+    (spool.path / name(2)).write_bytes(later)
+    cleaner = spool.cleaner()
+    assert cleaner.run() == cleaner.run() == []
+    assert spool.left() == [name(2)]
+    (spool.archive / name(2)).unlink()
+    assert cleaner.run() == [name(2)]
+    assert (spool.archive / name(2)).read_bytes() == later
+
+
+def test_what_goes_to_the_archive_is_told_before(spool: Spool) -> None:
+    """By then it is still where it was; without an archive nobody asks."""
+    spool.commit(0)
+    told: list[tuple[list[str], list[str]]] = []
+
+    def before(files: Sequence[SpoolFile]) -> None:
+        told.append(([file.name for file in files], spool.archived()))
+
+    spool.before = before
+    spool.cleaner().run()
+    spool.cleaner().run()
+    assert told == [([name(0)], [])]
+    spool.commit(1)
+    spool.cleaner(archive=False).run()
+    assert len(told) == 1

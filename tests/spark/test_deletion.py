@@ -31,7 +31,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.cli import main
 from gateway.event import SCHEMA
 from gateway.feeds import columns
-from gateway.spark import deletion, footers, java
+from gateway.spark import deletion, java
 from gateway.spark.blot import blotted
 from gateway.spark.compact import compact
 from gateway.spark.deletion import (
@@ -41,9 +41,11 @@ from gateway.spark.deletion import (
     write_down,
 )
 from gateway.spark.erasure import Places, as_sql, carry_out
+from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.spark.partition import Busy, alone
+from gateway.store import digests
 from gateway.store.bucket import StoredObject
 from gateway.store.deleted import (
     Deletion,
@@ -406,6 +408,33 @@ def test_what_waits_in_the_spool_is_not_done(places: Places) -> None:
     assert b'"line 3"' not in bytes_below(places.archive).replace(b"\\", b"")
 
 
+def test_a_file_that_comes_again_is_blotted_out_again(
+    places: Places, tmp_path: Path
+) -> None:
+    """A hub that has forgotten what it has is sent all of it once more, as it was.  The tables
+    have it, so it goes to the archive: the deletion is not finished then, before that.  One
+    of another life has other events.
+    """
+    clear = {one.name: one.read_bytes() for one in places.archive.iterdir()}
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    assert carry_out(places, Lake(), record).done
+    gone = Gone(places.lake)
+
+    def comes(first: int, by: str = "a") -> list[Deletion]:
+        file = SpoolFile.parse(name_of(first))
+        assert file is not None
+        gone.come_again(Lake(), [file], {file.name: by}.__getitem__)
+        return unfinished(places.lake)
+
+    assert comes(11) == []
+    assert comes(31, by="b") == []
+    [left] = comes(31)
+    (places.archive / name_of(31)).write_bytes(clear[name_of(31)])
+    assert carry_out(places, Lake(), left).done
+    check_gone(places, tmp_path, [3, 31])
+    assert [one.id for one in comes(1, by="")] == [record.id]
+
+
 def test_a_batch_that_is_decided_and_not_in_place_comes_first(
     places: Places, tmp_path: Path
 ) -> None:
@@ -519,7 +548,7 @@ def test_a_footer_alone_is_not_looked_into(places: Places) -> None:
     }
     (places.spool / name_of(1)).write_bytes(objects[name_of(1)])
     data = objects[name_of(31)]
-    footer = data[-footers.length(data) :]
+    footer = data[-digests.footer_bytes(data) :]
     (places.spool / name_of(31)).write_bytes(footer.rjust(len(data), b"\0"))
     bucket: Any = Bucket(objects)
     there = dataclasses.replace(places, bucket=bucket)
@@ -705,8 +734,9 @@ def test_by_a_condition(
         path.rename(spool.path / path.name)
     run_once()
     assert set(lake_events()) == stay
-    [(text, _)] = delete(config, spark, Lake(), asked)
+    [*_, (text, _)] = delete(config, spark, Lake(), asked)
     assert "nothing to delete" in text
+    assert unfinished(config.data_dir / "lake") == []
 
 
 def test_the_command_asks_for_what_it_needs(
