@@ -14,6 +14,7 @@ The gateway and the Spark job may be at work meanwhile.
     variant  strings out of a VARIANT
     files    journal segments and spool files
     bucket   those that are in a bucket
+    consumed what consumers have read, where no job of ours takes files
     look     all of them, as one look finds them
     judge    what it found, against what each node has to have
     proof    looks until nothing has moved meanwhile, and what is known of faults

@@ -32,7 +32,7 @@ from gateway.event import Decode
 from gateway.store import digests, incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
-from gateway.store.finder import scans
+from gateway.store.finder import scans, spool_files
 from gateway.store.spool.decoding import Decoder
 
 _BATCH_ROWS = 1 << 14
@@ -93,7 +93,7 @@ def search(
     """Look for the ids in all places; *decoders* by protocol.  Raises OSError.
 
     *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage; *others* more directories, as for `audit`, and *keeps*.
+    object storage; *keeps* and *others* as for `audit`.
 
     Files that can not be read are passed over; `audit` reports them.
     """
@@ -125,9 +125,11 @@ class _Search:
                     if directory.is_dir():
                         self._journal(directory)
         for site in self.sites:
-            for files in site.files().values():
-                for file in files:
-                    self._file(file.path)
+            places = site.directories
+            for folder in (places.spool, *([places.archive] if site.keeps else [])):
+                for files in spool_files(folder).values():
+                    for file in files:
+                        self._file(file.path)
         for bucket in Spools(self.sites).buckets:
             for files in bucket.list().values():
                 for file in files:
@@ -158,8 +160,7 @@ class _Search:
     def _file(self, path: Path) -> None:
         """Of the spool: its footer says who published it."""
         with contextlib.suppress(FileNotFoundError):
-            said = digests.said(digests.metadata_of(path), incarnation.KEY)
-            self._table(path, said or "")
+            self._table(path, digests.incarnation_of(path))
 
     def _table(self, path: Place, published_by: str = "") -> None:
         try:

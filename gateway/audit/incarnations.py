@@ -20,7 +20,7 @@ from gateway.audit.ranges import Ranges
 from gateway.spoken import duration
 from gateway.store import digests
 from gateway.store.finder import SpoolFile
-from gateway.store.incarnation import KEY, Incarnation
+from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End
 from gateway.store.word import Reached
 
@@ -196,8 +196,7 @@ class Footers:
         if file.path not in self._known:
             try:  # of one that is damaged others tell
                 with self.local(file) as there:
-                    said = digests.said(digests.metadata_of(there.path), KEY)
+                    self._known[file.path] = digests.incarnation_of(there.path)
             except FileNotFoundError:
                 return None
-            self._known[file.path] = said or ""
         return self._known[file.path]

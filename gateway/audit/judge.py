@@ -229,8 +229,12 @@ class _Judge:
     def _read(self, missing: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
         """What is in the spool of it, by incarnation."""
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        seen: set[tuple[str, str]] = set()  # one that moves may be met twice
         for file in self._files.spool:
             life = self._view.incarnation_of(file) or ""
+            if (life, file.path.name) in seen:
+                continue
+            seen.add((life, file.path.name))
             if any(
                 lsns.touches(file.first, file.last)
                 for each, lsns in missing.items()
@@ -262,10 +266,13 @@ class _Judge:
         holes = lacking - waiting - said
         holes = holes | ((waiting & self._view.taken(self._journal, waiting)) - said)
         aside = holes & self._aside(each)
-        gone = self._gone(each, expired=True) | self._left()
-        expired = (holes - aside) & gone
-        deleted = (holes - aside - expired) & self._gone(each, expired=False)
-        nowhere = holes - aside - expired - deleted
+        nowhere = holes - aside
+        read = nowhere & self._view.consumed.read(self._name, each)
+        nowhere = nowhere - read
+        expired = nowhere & (self._gone(each, expired=True) | self._left())
+        nowhere = nowhere - expired
+        deleted = nowhere & self._gone(each, expired=False)
+        nowhere = nowhere - deleted
         accepted = nowhere & self._accepted(each)
         return Life(
             each,
@@ -277,6 +284,7 @@ class _Judge:
             aside=aside,
             expired=expired,
             deleted=deleted,
+            read=read,
             accepted=accepted,
             doubles=self._doubles(each, runs.get(each, [])),
         )
@@ -334,7 +342,7 @@ class _Judge:
         in some.
         """
         last = max((one.last for one in self._counts.values()), default=0)
-        left = self._view.left.get(self._name, 0)
+        left = self._view.consumed.left(self._name)
         return Ranges.of([(last + 1, left)] if left > last else [])
 
     def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
 from gateway.audit.incarnations import Footers, Lives
 from gateway.audit.lake import Problem, Unusable, received_at
@@ -38,6 +39,7 @@ class Files:
     """A node's files in spool and archive."""
 
     spool: list[SpoolFile]
+    """What waits for a job; and, where there is none, what is in the archive."""
     archive: list[SpoolFile]
     of: dict[str, list[SpoolFile]] = field(default_factory=dict)
     """Those whose incarnation was looked at, by it; each name once."""
@@ -66,10 +68,13 @@ class View:
         self.asked = Asked(gateways, self._spools.urls)
         self.words = Words(self._spools.buckets, node)
         self.ledgers = Ledgers(sites)
+        self.consumed = Consumed(sites)
         self._footers = Footers(self._spools.local)
         self._elsewhere: list[Problem] = []
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
+        self._kept: dict[str, list[SpoolFile]] = {}
+        """What stays in archives, as no job takes it."""
         self._in_buckets: dict[str, list[SpoolFile]] | None = None
         """The archives in buckets; None before they were listed."""
         self.files: dict[str, Files] = {}
@@ -77,8 +82,6 @@ class View:
         self.lives: dict[str, Lives] = {}
         """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
-        self.left: dict[str, int] = {}
-        """Up to which lsn files have left archives of which no job made tables, by node."""
         self.until: dict[tuple[str, str | None], int] = {}
         """The last lsn of each incarnation, and of each node, at the first look."""
 
@@ -91,13 +94,20 @@ class View:
         self._spool = self._spools.list()
         self.lake.look()
         self.ledgers.look()
-        self._elsewhere = [*self._forwarded_elsewhere()]
         self._archive = joined(
             *(spool_files(site.directories.archive) for site in self._sites)
         )
-        self.left = {k: v for site in self._sites for k, v in site.left().items()}
-        names = self.journals.nodes | self._spool.keys() | self.lake.nodes.keys()
-        names |= self._archive.keys() | self.asked.words.keys()
+        self._kept = joined(
+            *(
+                spool_files(site.directories.archive)
+                for site in self._sites
+                if site.keeps and site.bucket is None
+            )
+        )
+        self.consumed.look()
+        seen = self._spool.keys() | self.lake.nodes.keys() | self._archive.keys()
+        self._elsewhere = [*self._forwarded_elsewhere(), *self.asked.apart(seen)]
+        names = seen | self.journals.nodes | self.asked.words.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
         names |= self.words.reached.keys() | self.words.ends.keys()
         names |= self.ledgers.ends.keys()
@@ -114,7 +124,7 @@ class View:
     @property
     def problems(self) -> list[Problem]:
         """Of the places themselves."""
-        places = (self.asked, self.words, self.lake, self.ledgers)
+        places = (self.asked, self.words, self.lake, self.ledgers, self.consumed)
         found = [problem for place in places for problem in place.problems]
         return [*found, *self._elsewhere]
 
@@ -132,7 +142,8 @@ class View:
         """Who published which: of what waits, of the newest in the archive, and where two
         have one lsn.
         """
-        found = Files(self._spool.get(name, []), self._archive.get(name, []))
+        waiting = [*self._spool.get(name, []), *self._kept.get(name, [])]
+        found = Files(waiting, self._archive.get(name, []))
         both = sorted(
             [*found.spool, *found.archive], key=lambda file: (file.first, file.last)
         )

@@ -59,7 +59,7 @@ def audit(
     how to ask.
 
     *bucket* is where files of the spool go, if it has one; *access* how to reach tables in
-    object storage; *keeps*: no job takes its files.
+    object storage.  It *keeps* what is published, where no job takes it.
 
     *served* is the node of the configuration: what is in the journal of another one waits
     for nobody, unless a daemon has it locked.
@@ -156,4 +156,4 @@ def _files_with(view: View, name: str, double: Double) -> list[str]:
         for each in lives
         for place in view.lake.files_with(name, each, double.first, double.last)
     ]
-    return list(dict.fromkeys(tables)) + spooled
+    return list(dict.fromkeys([*tables, *spooled]))

@@ -56,9 +56,12 @@ class Life:
     aside: Ranges = field(default_factory=Ranges)
     """In spool files that the Spark job could not read; it has written them down."""
     expired: Ranges = field(default_factory=Ranges)
-    """In no table, because retention has removed their day."""
+    """In no table, because retention has removed their day; or in no archive any more, where
+    no job makes tables of it."""
     deleted: Ranges = field(default_factory=Ranges)
     """In no table, because somebody has asked for that."""
+    read: Ranges = field(default_factory=Ranges)
+    """In no archive and no bucket any more, and consumers have read it."""
     accepted: Ranges = field(default_factory=Ranges)
     """Nowhere, and somebody said that they are lost."""
 
@@ -146,17 +149,26 @@ class Report:
     @property
     def lost(self) -> int:
         """How many of them were accepted as lost."""
-        return sum(life.accepted.events for one in self.nodes for life in one.lives)
+        return self._sum("accepted")
 
     @property
     def expired(self) -> int:
         """How many of them retention has removed."""
-        return sum(life.expired.events for one in self.nodes for life in one.lives)
+        return self._sum("expired")
 
     @property
     def deleted(self) -> int:
         """How many of them were deleted on purpose."""
-        return sum(life.deleted.events for one in self.nodes for life in one.lives)
+        return self._sum("deleted")
+
+    @property
+    def read(self) -> int:
+        """How many of them consumers have read, and they are there no more."""
+        return self._sum("read")
+
+    def _sum(self, what: str) -> int:
+        lives = (life for node in self.nodes for life in node.lives)
+        return sum(getattr(life, what).events for life in lives)
 
     @property
     def complete(self) -> bool:

@@ -7,7 +7,14 @@ journal below the directory of its gateway, or by that gateway's word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +34,6 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
-from gateway.store.spool import expired
 from gateway.store.statefile import of_nodes
 from gateway.store.word import Reached
 
@@ -45,22 +51,8 @@ class Site:
     access: Access | None = None
     """How to reach tables in object storage."""
     keeps: bool = False
-    """No job takes its files: they stay in the archive, and are in no table of ours."""
-
-    def files(self) -> dict[str, list[SpoolFile]]:
-        """Those that wait here for whoever reads them, by node.  Raises OSError."""
-        spool = spool_files(self.directories.spool)
-        if not self.keeps:
-            return spool
-        return joined(spool, spool_files(self.directories.archive))
-
-    def left(self) -> dict[str, int]:
-        """By node, up to which lsn such files may have left it, and are expected nowhere."""
-        if not self.keeps:
-            return {}
-        state = self.directories.state
-        known = of_nodes(state, expired.NAME, expired.Expired)
-        return {node: found.last for node, found in known}
+    """No job of ours takes files (`spool.after: keep`): they stay in the archive, or in the
+    bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +92,11 @@ class Asked:
         self.words: dict[str, Word] = {}
         """By node."""
         self.problems: list[Problem] = []
+        self._apart: dict[str, Problem] = {}
 
     def look(self) -> None:
         """Ask all of them."""
-        self.words, self.problems = {}, []
+        self.words, self.problems, self._apart = {}, [], {}
         for address, ask in self._gateways:
             try:
                 word = ask()
@@ -114,18 +107,26 @@ class Asked:
                 self._hear(address, word)
 
     def _hear(self, address: str, word: Word) -> None:
-        why = None
-        if not word.forwards and word.bucket not in self._urls:
-            where = word.bucket or "a directory of its machine"
-            why = (
-                f"node {word.node} puts its files into {where}, which is not seen here"
-            )
+        node, where = word.node, word.bucket or "a directory of its machine"
+        why = f"node {node} puts its files into {where}, which is not seen here"
+        if word.forwards or word.bucket in self._urls:
+            if node in self.words:
+                why = f"node {node} answers here and at another address"
+                self.problems.append(Problem(address, why))
+        elif word.bucket is None:  # which may be shared
+            self._apart[node] = Problem(address, why)
         else:
-            if word.node in self.words:
-                why = f"node {word.node} answers here and at another address"
-            self.words[word.node] = word
-        if why is not None:
             self.problems.append(Problem(address, why))
+            return
+        self.words[node] = word
+
+    def apart(self, seen: Collection[str]) -> Iterator[Problem]:
+        """Those whose files go to a directory that is none of those looked at: of nodes that
+        are *seen* there it is.
+        """
+        for node, problem in self._apart.items():
+            if self.words[node].published and node not in seen:
+                yield problem
 
     def waiting(self, node: str) -> Ranges:
         """What is in its journal alone, it says."""
@@ -345,7 +346,7 @@ class Spools:
 
         Raises OSError.
         """
-        here = [site.files() for site in self._sites]
+        here = [spool_files(site.directories.spool) for site in self._sites]
         return joined(*here, *(bucket.list() for bucket in self.buckets))
 
     def local(self, file: SpoolFile) -> AbstractContextManager[SpoolFile]:

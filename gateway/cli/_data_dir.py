@@ -67,8 +67,13 @@ def site(args: argparse.Namespace) -> Site:
     found, config = places(args), config_of(args)
     if config is None:
         return Site(found)
-    bucket, keeps = bucket_of(config.spool), config.spool.after == "keep"
-    return Site(found, config.node, bucket, access_of(config), keeps and bucket is None)
+    return Site(
+        found,
+        config.node,
+        bucket_of(config.spool),
+        access_of(config),
+        keeps=config.spool.after == "keep",
+    )
 
 
 def places(args: argparse.Namespace) -> Directories:

@@ -309,9 +309,10 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
-        there = report.events - report.lost - report.expired - report.deleted
-        gone = f"{_deleted(report)}{_lost(report)}"
-        print(f"complete: {there} events, each exactly once{known}{gone}")
+        gone = report.lost + report.expired + report.deleted + report.read
+        told = f"{_deleted(report)}{_lost(report)}"
+        there = report.events - gone
+        print(f"complete: {there} events, each exactly once{known}{told}")
     else:
         print(f"INCOMPLETE: {printable(_summary(report, searched, parts))}")
 
@@ -342,10 +343,12 @@ def _counts(lives: Sequence[Life]) -> Sequence[int]:
 
 
 def _deleted(report: Report) -> str:
-    """What of it was taken out of the tables on purpose, and why."""
+    """What of it was taken away on purpose, and why."""
     from gateway.store.deleted import expired_days
 
     told = []
+    if report.read:
+        told.append(f"{report.read:,} read by consumers, and removed")
     if report.expired:
         days = expired_days(report.deletions)
         of_days = f"{days:,} {'day' if days == 1 else 'days'}, " if days else ""
@@ -524,6 +527,7 @@ def _plain(
         "lost": report.lost,
         "expired": report.expired,
         "deleted": report.deleted,
+        "read": report.read,
         "deletions": to_builtins(report.deletions),
         "accepted": list(map(asdict, report.accepted)),
         "acknowledged": searched and asdict(searched),

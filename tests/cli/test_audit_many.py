@@ -340,6 +340,8 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(
         report = ask(address)
         assert {one["file"] for one in report["problems"]} == {address}
         assert all(why in one["why"] for one in report["problems"])
+    shared = serve(answering(node="gw-1", durable=12, published=8, bucket=None))
+    assert ask(shared)["complete"], "its files are in a directory that is looked at"
     fine = [serve(answering(node="gw-1", durable=8, published=8)) for _ in range(2)]
     [problem] = ask(fine[0], token=False)["problems"]
     assert "--token-file" in problem["why"]

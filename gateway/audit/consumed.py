@@ -1,0 +1,83 @@
+"""What has left archive or bucket where no job of ours takes files (`spool.after: keep`).
+
+What consumers have read, their marks say (`gateway.store.consumers`), life by life; what has
+left an archive for its age, or for want of room, is known up to an lsn of each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gateway.audit.lake import Problem
+from gateway.audit.ranges import Ranges
+from gateway.store.consumers import OBJECT, Mark, marks_at
+from gateway.store.disk import RealDisk
+from gateway.store.spool import expired
+from gateway.store.statefile import of_nodes
+
+if TYPE_CHECKING:
+    from gateway.audit.sites import Site
+
+
+class Consumed:
+    """Of all sites that keep what they publish."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self._sites = [site for site in sites if site.keeps]
+        self._read: dict[str, dict[str, Ranges]] = {}
+        self._left: dict[str, int] = {}
+        self.problems: list[Problem] = []
+
+    def look(self) -> None:
+        """Read what is written down before a file goes.  Raises OSError, `BucketError`."""
+        self._read, self._left, self.problems = {}, {}, []
+        for site in self._sites:
+            for name in _names(site):
+                self._add(site, name)
+            if site.bucket is None:
+                of = of_nodes(site.directories.state, expired.NAME, expired.Expired)
+                for node, one in of:
+                    self._left[node] = max(one.last, self._left.get(node, 0))
+
+    def _add(self, site: Site, name: str) -> None:
+        places = site.directories.consumers
+        try:
+            mark = marks_at(site.bucket, places, RealDisk(), name).read() or Mark()
+        except (OSError, msgspec.DecodeError) as why:
+            self.problems.append(Problem(f"the mark of consumer {name}", str(why)))
+            return
+        for of in (mark.done, mark.in_hand):
+            for key, spans in of.items():
+                node, _, life = key.partition("/")
+                lives = self._read.setdefault(node, {})
+                lives[life] = lives.get(life, Ranges()) | Ranges.of(spans)
+
+    def read(self, node: str, life: str) -> Ranges:
+        """What a consumer has read of a life of a node, of any if that is ""; what a mark
+        says of no life counts for each.
+        """
+        lives = self._read.get(node, {})
+        return Ranges.joined(
+            lsns for each, lsns in lives.items() if not life or each in ("", life)
+        )
+
+    def left(self, node: str) -> int:
+        """Up to which lsn a node's files may have left an archive for good."""
+        return self._left.get(node, 0)
+
+
+def _names(site: Site) -> Sequence[str]:
+    """Of the consumers that have ever said something."""
+    return sorted({name for name in _there(site) if name and not name.startswith(".")})
+
+
+def _there(site: Site) -> Iterator[str]:
+    if (bucket := site.bucket) is not None:
+        for one in bucket.list(OBJECT):
+            yield one.name.removeprefix(OBJECT)
+    elif (folder := site.directories.consumers).is_dir():
+        for path in folder.iterdir():
+            yield path.name

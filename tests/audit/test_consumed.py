@@ -1,0 +1,154 @@
+"""Where no job of ours takes files (`spool.after: keep`), the proof asks the archive, or the
+bucket, and what consumers have read of it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.audit import audit
+from gateway.audit.report import Report
+from gateway.cli import main
+from gateway.store.bucket import Bucket
+from gateway.store.consumers import Marks, marks_at
+from gateway.store.directories import Directories
+from gateway.store.disk import RealDisk
+from gateway.store.names import file_name
+from gateway.store.spool.expired import ExpiredRecord
+from gateway_testkit.bucket import MemoryBucket
+from gateway_testkit.daemon import listener
+from spools import SpoolFolder
+
+
+class Kept:
+    """What a gateway has published, and nobody but consumers takes."""
+
+    def __init__(self, root: Path, bucket: Bucket | None = None) -> None:
+        self.places = Directories.under(root)
+        self.bucket = bucket
+        self.files = SpoolFolder(self.places.archive)
+        for folder in (self.places.journal, self.places.spool, self.places.archive):
+            folder.mkdir(parents=True)
+
+    def add(self, first: int, count: int, by: str = "a1") -> Path:
+        path = self.files.events("gw", first, count, incarnation=by)
+        if self.bucket is not None:
+            self.bucket.create(path.name, path.read_bytes())
+            path.unlink()
+        return path
+
+    def go(self, path: Path) -> None:
+        """As it expires."""
+        if self.bucket is not None:
+            self.bucket.remove(path.name)
+            return
+        ExpiredRecord(self.places.state, RealDisk()).note([path.name])
+        path.unlink()
+
+    @property
+    def marks(self) -> Marks:
+        return marks_at(self.bucket, self.places.consumers, RealDisk(), "mine")
+
+    def report(self) -> Report:
+        return audit(self.places, bucket=self.bucket, keeps=True, pause=lambda _: None)
+
+
+@pytest.fixture(params=["archive", "bucket"])
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
+    return Kept(tmp_path, MemoryBucket() if request.param == "bucket" else None)
+
+
+def test_what_is_there_and_what_was_read(kept: Kept) -> None:
+    """Together it is all; what is neither there nor read is missing."""
+    paths = [kept.add(first, 10) for first in (1, 11, 21)]
+    report = kept.report()
+    assert (report.complete, report.events, report.read) == (True, 30, 0)
+    names = {path.name: "a1" for path in paths[:2]}
+    kept.marks.change(lambda mark: mark.with_worked(0, names))
+    for path in paths[:2]:
+        kept.go(path)
+    report = kept.report()
+    assert (report.complete, report.events, report.read) == (True, 30, 20)
+    if kept.bucket is not None:
+        kept.bucket.remove(paths[2].name)
+    else:
+        paths[2].unlink()
+    kept.add(31, 1)
+    [node] = kept.report().nodes
+    assert list(node.holes) == [(21, 30)]
+
+
+def test_what_was_read_of_another_life_proves_nothing(kept: Kept) -> None:
+    """A rebuilt machine gives its lsns again: these are other events, and they are gone."""
+    before, lost = kept.add(1, 10), kept.add(11, 5)
+    kept.marks.change(lambda mark: mark.with_done({before.name: "a1", lost.name: "a1"}))
+    kept.go(before)
+    kept.go(lost)
+    kept.add(1, 3, by="b2")
+    if kept.bucket is None:
+        (kept.places.state / "gw" / "expired").unlink()
+    new = kept.add(4, 4, by="b2")
+    kept.add(8, 1, by="b2")
+    report = kept.report()
+    assert report.complete, report
+    (kept.places.archive / new.name).unlink(missing_ok=True)
+    if kept.bucket is not None:
+        kept.bucket.remove(new.name)
+    [node] = kept.report().nodes
+    assert [
+        (life.incarnation, list(life.holes)) for life in node.lives if life.holes
+    ] == [("b2", [(4, 7)])]
+
+
+def test_what_has_left_the_archive_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its time was over, and no mark says who has read it: so the command says, which knows
+    from the configuration that there is no job."""
+    kept = Kept(tmp_path)
+    first, second = kept.add(1, 10), kept.add(11, 10)
+    kept.add(21, 10)
+    kept.marks.change(lambda mark: mark.with_done({second.name: "a1"}))
+    kept.go(first)
+    kept.go(second)
+    settings = {
+        "node": "gw",
+        "data_dir": str(tmp_path),
+        "listeners": [listener("beats", "lumberjack")],
+        "spool": {"after": "keep", "consumers": ["mine"]},
+    }
+    file = tmp_path / "gateway.yaml"
+    file.write_text(json.dumps(settings))
+    ids = tmp_path / "ids"
+    ids.write_text("nowhere\n")
+    assert main(["audit", "--config", str(file)]) == 0
+    assert (
+        "complete: 10 events, each exactly once; 10 read by consumers, and removed;"
+        " 10 events expired by retention"
+    ) in capsys.readouterr().out
+    settings["spool"] = {}
+    file.write_text(json.dumps(settings))
+    assert main(["audit", "--config", str(file)]) == 1
+
+
+def test_a_file_that_waits_for_its_name_is_another_one(tmp_path: Path) -> None:
+    """A later life's may have the name of one in the archive."""
+    kept = Kept(tmp_path)
+    path = kept.add(1, 10)
+    later = SpoolFolder(kept.places.spool).events("gw", 1, 10, incarnation="b2")
+    assert later.name == path.name == file_name("gw", 1, 10)
+    report = kept.report()
+    assert (report.complete, report.events) == (True, 20)
+
+
+def test_a_damaged_mark_is_told(tmp_path: Path) -> None:
+    """What was read is not known then."""
+    kept = Kept(tmp_path)
+    kept.add(1, 10)
+    kept.places.consumers.mkdir()
+    (kept.places.consumers / "mine").write_bytes(b"00000000 {}\n")
+    [problem] = kept.report().problems
+    assert "mine is damaged" in problem.why
