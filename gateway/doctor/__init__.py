@@ -12,7 +12,7 @@ of the spool, and a daemon may run meanwhile.
     clocks       this machine's clock, and the times of files
     ports        listeners' addresses, and whether a daemon has them
     certificates TLS
-    programs     Java and Spark, the kernel in C
+    programs     Java, Spark, a function of one's own, the kernel in C
     limits       file descriptors, memory
     leftovers    journals that nobody serves
     damage       files that can not be read

@@ -1,4 +1,6 @@
-"""Looks for Java and Spark, in versions that the Spark job runs on, and the kernel in C."""
+"""Looks for Java and Spark, in versions that the Spark job runs on, the module of a
+`spark.sink` of one's own, and the kernel in C.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.config import Config
@@ -34,6 +37,8 @@ def examine(
         amiss = fail if here else _elsewhere
         yield _java(environ, amiss)
         yield _spark(version, amiss)
+        if ":" in config.spark.sink:
+            yield _function(config.spark.sink)
     yield _kernel(native.said)
 
 
@@ -41,6 +46,18 @@ def _kernel(said: str) -> Look:
     if said == native.OTHER:
         return warn("kernel in C", said, "install both from one place")
     return ok("kernel in C", said)
+
+
+def _function(sink: str) -> Look:
+    """Whether its package is there; nothing of it is run."""
+    package = sink.partition(":")[0].partition(".")[0]
+    if find_spec(package) is not None:
+        return ok("spark.sink", f"{package} of {sink} can be imported here")
+    return warn(
+        "spark.sink",
+        f"{sink}: no module {package} is found here",
+        "install it for the job, or name its folder in PYTHONPATH where the job is started",
+    )
 
 
 def _elsewhere(what: str, detail: str, advice: str) -> Look:

@@ -59,6 +59,9 @@ class Source:
         return " AND ".join(parts) or None
 
 
+#: How Java alone writes a number, whose cast Spark has: `1d` is a day to whoever sent it.
+_JAVAS_OWN = "[0-9.][dDfF] *$|[xX]"
+
 #: What Beats, ECS and older shippers write.
 _PATHS: Mapping[str, tuple[str, ...]] = {
     EVENT_TIME: ("@timestamp",),
@@ -279,6 +282,8 @@ class Columns:
             value = raw
         else:
             value = f"try_cast({raw} AS {kind})"
+        if kind == "double":
+            value = f"CASE WHEN NOT {raw} RLIKE '{_JAVAS_OWN}' THEN {value} END"
         if source.default is None:
             return value
         default = f"cast({literal(source.default)} AS {kind})"

@@ -9,6 +9,7 @@ so, too, where batches should be limited otherwise, as Spark asks for that only 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
@@ -50,6 +51,7 @@ _DYNAMIC = "spark.dynamicAllocation"
 
 _LOOK = 0.05
 _PATIENCE = 30.0
+_SET_BACK = 5.0  # seconds: what NTP takes off by steps is less
 
 
 @define(eq=False, slots=False)
@@ -72,6 +74,8 @@ class Query:
         self._running: StreamingQuery | None = None
         self._available_now = False
         self._limited: Mapping[str, int] = {}
+        self._ahead = -math.inf
+        """The most that the clock of the day was ahead of one that runs on, since it began."""
 
     def start(self, *, available_now: bool) -> None:
         """Finish what a crash has left, then begin, or go on where the checkpoint says.
@@ -133,6 +137,7 @@ class Query:
             every = f"{int(self._trigger * 1000)} milliseconds"
             writer = writer.trigger(processingTime=every)
         self._running = writer.start()
+        self._ahead = time.time() - time.monotonic()
 
     def _check_types(self, types: dict[str, str]) -> None:
         """A column with two types is a table that no reader can open."""
@@ -157,6 +162,14 @@ class Query:
         if self.active or self._running is None:
             return None
         return self.sink.failure or self._running.exception()
+
+    def waits_for_the_day(self) -> bool:
+        """Whether the clock was set back: Spark begins each batch at a time of the day, and
+        waits for that to come again.  So it is to be stopped, and started.
+        """
+        ahead = time.time() - time.monotonic()
+        self._ahead = max(self._ahead, ahead)
+        return self._ahead - ahead > _SET_BACK
 
     @property
     def stale(self) -> bool:

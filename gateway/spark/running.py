@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gateway.sink import kind_of
@@ -27,13 +27,13 @@ from gateway.spark.health import Health, Waiting
 from gateway.spark.housekeeping import Housekeeping
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.ledger import Broken, SpoolFile
 from gateway.spark.obstacles import Obstacles
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
-from gateway.store import deleted, job_word, removal_clock
+from gateway.store import deleted, digests, job_word, removal_clock
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
@@ -144,6 +144,15 @@ class Job:
             self._query.checkpoint,
             self._sink.has_all,
             self._disk,
+            self._come_again,
+        )
+
+    def _come_again(self, files: Sequence[SpoolFile]) -> None:
+        """Of what goes to the archive."""
+        self._gone.come_again(
+            self._disk,
+            files,
+            lambda name: digests.incarnation_of(self._spool / name),
         )
 
     def _new_inbox(self, spark: SparkSession) -> Inbox | None:
@@ -160,6 +169,7 @@ class Job:
             most_bytes=_INBOX_BATCHES * self._config.spark.max_bytes_per_trigger,
             tell_behind=JobWriter(bucket),
             whole=s3a.folder_for_tasks(self._config, spark) is None,
+            gone=Gone(self._lake),
         )
 
     def _check_owner(self, bucket: Bucket) -> None:
@@ -262,6 +272,11 @@ class Job:
             self._query.stop()
             self.clean()
             self._renew()
+        if self._query.active and self._query.waits_for_the_day():
+            _log.warning("the clock was set back: the query is started again")
+            self._query.stop()
+            self._query.start(available_now=self._available_now)
+            self._cleaner = self._new_cleaner()
         if not self._deletions():
             self.house.tend()
         self._health.note(

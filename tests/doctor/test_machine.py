@@ -152,6 +152,15 @@ def test_no_spark(make: Make) -> None:
         assert "pip install" in look.advice
 
 
+@pytest.mark.parametrize(
+    ("module", "state"), [("json.tool", "ok"), ("nowhere.at_all", "warn")]
+)
+def test_a_function_of_ones_own(make: Make, module: str, state: str) -> None:
+    """Batches go to it, so its package is there; the job may find it by a path of its own."""
+    config = make(spark=f"{{sink: '{module}:main'}}")
+    assert the(programs.examine(config), "spark.sink").state == state
+
+
 # -- the kernel in C -----------------------------------------------------------------------
 
 

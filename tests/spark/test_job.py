@@ -18,6 +18,7 @@ from typing import Any, Self
 from unittest.mock import Mock
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deadlines import PATIENCE, eventually
@@ -35,6 +36,7 @@ from gateway.store.bucket import BucketError
 from gateway.store.deleted import deletions, unfinished
 from gateway.store.directories import Directories
 from gateway.store.lock import lock
+from gateway.store.names import file_name
 from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark
@@ -255,6 +257,35 @@ def test_a_checkpoint_is_renewed(
         running.until(lambda: not spool.names(), "the spool is empty")
     assert lake_events() == spool.produced
     assert spool.names() == []
+
+
+def test_a_clock_that_is_set_back_stops_nothing(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    lake_events: LakeEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark would wait until it is as late as before; the query is started anew, once."""
+    clock = Mock(wraps=time)
+    monkeypatch.setattr("gateway.spark.query.time", clock)
+    monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
+
+    def run() -> list[str]:
+        return [str(one.runId) for one in spark.streams.active]
+
+    with Running(config, spark) as running:
+        spool.events("gw", 1, 10)
+        running.until(lambda: not spool.names(), "the first batch")
+        [before] = run()
+        clock.time.side_effect = lambda: time.time() - 3600
+        running.until(lambda: run() not in ([before], []), "another run")
+        [after] = run()
+        for first in (11, 21):
+            spool.events("gw", first, 10)
+            running.until(lambda: not spool.names(), "more")
+        assert run() == [after]
+    assert lake_events() == spool.produced
 
 
 def test_many_small_files_come_in_batches_of_so_many(
@@ -617,8 +648,20 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     monkeypatch.setattr("gateway.spark.running._FINISH", 0.5)
     with Running(config, spark) as running:
         running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
+        archived = config.data_dir / "archive" / file_name("gw", 1, 4)
+        assert not says(archived, b"zoe")
+        spool.put(
+            "gw", 1, texts
+        )  # as an edge does, whose hub has forgotten what it has
+        running.until(lambda: not spool.names(), "it is dropped")
+        running.until(lambda: not says(archived, b"zoe"), "it is blotted out, too")
     report = audit(Directories.under(config.data_dir))
     assert (report.complete, report.deleted) == (True, 5)
+
+
+def says(path: Path, text: bytes) -> bool:
+    """Whether an event of that file has it."""
+    return any(text in one for one in pq.read_table(path)["payload"].to_pylist())
 
 
 def test_a_batch_comes_again_with_files_that_are_whole() -> None:

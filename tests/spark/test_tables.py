@@ -369,6 +369,11 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
             (None, None, None, None, None),
         ),
         ({"status": 2**40, "took": [1]}, (None, None, None, None, None)),
+        ({"status": 1, "took": "-.5e2"}, (1, -50.0, None, None, None)),
+        ({"status": 1, "took": "-Inf"}, (1, float("-inf"), None, None, None)),
+        ({"status": 1, "took": "1d"}, (1, None, None, None, None)),
+        ({"status": 1, "took": "1.f "}, (1, None, None, None, None)),
+        ({"status": 1, "took": "0x1p3"}, (1, None, None, None, None)),
     ]
     rows = make_rows(
         [json.dumps(one).encode() for one, _ in sent],
@@ -383,6 +388,8 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
         *[None] * 4,
         "status,took,fine,ended",
         "status,took",
+        *[None] * 2,
+        *["took"] * 3,
     ]
     assert "host" not in rows[0]["all"].asDict()
 
