@@ -17,7 +17,7 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.history import History
-from gateway.admin.site import Request
+from gateway.admin.site import Request, plain
 from gateway.admin.status import Probe, as_json
 from gateway.admin.stream import KIND, EventStream
 from gateway.sdk.protocol import Answer
@@ -48,8 +48,7 @@ class Feed:
         if request.method == "HEAD":
             return Answer(b"", KIND)
         if len(self._viewers) >= _VIEWERS:
-            error = {"error": f"{_VIEWERS} are looking already"}
-            return Answer(json.dumps(error).encode(), "application/json", 503)
+            return plain(503, f"{_VIEWERS} are looking already", request.path)
 
         def gone() -> None:
             del self._viewers[viewer]

@@ -28,11 +28,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gateway.admin.freshness import Holder
 from gateway.admin.histogram import BulkHistogram
-from gateway.admin.status import (
-    ListenerStatus,
-    Probe,
-    Status,
-)
+from gateway.admin.status import ListenerStatus, Probe, Status
 from gateway.sdk.protocol import Statistic, Statistics
 
 # One more gauge beside every counter, for a start time that nobody here asks for.

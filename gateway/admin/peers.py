@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.admin.site import number, plain
 from gateway.sdk.protocol import Answer
 
 _SORTS = (
@@ -49,8 +50,8 @@ class Peers:
         try:
             body = self._chosen(query)
         except ValueError as why:
-            return _json({"error": str(why)}, 400)
-        return _json(body)
+            return plain(400, str(why), "/api/connections")
+        return Answer(json.dumps(body).encode(), "application/json")
 
     def rejections(self, _: Mapping[str, str]) -> Answer:
         """`/api/rejections`."""
@@ -125,15 +126,6 @@ def _sortable(one: Any, column: str) -> Any:
 
 def _limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", str(_USUAL_CONNECTIONS))
-    if not (
-        text.isascii()
-        and text.isdecimal()
-        and len(text) < 10
-        and 0 < int(text) <= _MOST_CONNECTIONS
-    ):
+    if (limit := number(text, _MOST_CONNECTIONS)) is None:
         raise ValueError(f"limit={text[:20]}: 1 to {_MOST_CONNECTIONS}")
-    return int(text)
-
-
-def _json(body: Mapping[str, Any], code: int = 200) -> Answer:
-    return Answer(json.dumps(body).encode(), "application/json", code)
+    return limit

@@ -190,6 +190,12 @@ class Site:
         return plain(500, text, request.path)
 
 
+def number(text: str, most: int) -> int | None:
+    """What a query says in digits, 1 to *most*; None: something else."""
+    known = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if known and 0 < int(text) <= most else None
+
+
 def plain(code: int, text: str, path: str = "", **headers: str) -> Answer:
     """A short response: JSON below /api/, a line of text elsewhere."""
     if path.startswith("/api/"):

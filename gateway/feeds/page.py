@@ -15,13 +15,12 @@ What is more than the rate is left out, and the gap told: `data: {"gap":{…}}`.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from twisted.internet.interfaces import IReactorTime
 
-from gateway.admin.site import UNTRUSTED, Page
+from gateway.admin.site import UNTRUSTED, Page, number, plain
 from gateway.admin.site import Request as PageRequest
 from gateway.admin.stream import KIND, EventStream
 from gateway.event import Origin
@@ -54,8 +53,7 @@ def tap_page(
         try:
             return _view(request, tap, clock, viewers, listeners())
         except Fault as why:
-            body = json.dumps({"error": why.text}).encode()
-            return Answer(body, "application/json", why.number)
+            return plain(why.number, why.text, request.path)
 
     return page
 
@@ -116,14 +114,9 @@ def _sources(
 
 
 def _rate(text: str) -> int:
-    if (
-        text.isascii()
-        and text.isdecimal()
-        and len(text) < 10
-        and 0 < int(text) <= _MOST_RATE
-    ):
-        return int(text)
-    raise Fault(400, f"rate={text[:20]}: events a second, 1 to {_MOST_RATE}")
+    if (rate := number(text, _MOST_RATE)) is None:
+        raise Fault(400, f"rate={text[:20]}: events a second, 1 to {_MOST_RATE}")
+    return rate
 
 
 def _yes(given: dict[str, str], name: str, *, usual: bool) -> bool:
