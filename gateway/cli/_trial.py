@@ -16,6 +16,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from attrs import define
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
@@ -41,18 +42,16 @@ class CanNot(Exception):
     """The case can not be run; the text says why."""
 
 
+@define(eq=False)
 class Outcome:
     """What came of it."""
 
-    def __init__(
-        self, daemon: FakeDaemon, rows: list[Row], refused: str, trouble: str = ""
-    ) -> None:
-        self._daemon = daemon
-        self.rows = rows
-        self.refused = refused
-        """The rule that was broken, with limit and key; empty: none."""
-        self.trouble = trouble
-        """Why not everything was acknowledged, or what raised; empty: all is fine."""
+    _daemon: FakeDaemon
+    rows: list[Row]
+    refused: str
+    """The rule that was broken, with limit and key; empty: none."""
+    trouble: str
+    """Why not everything was acknowledged, or what raised; empty: all is fine."""
 
     def write(self, path: Path, node: str) -> None:
         """The events as a file of the spool."""

@@ -71,8 +71,7 @@ class Question:
         """Answer it, unless that was done."""
         if not self.open:
             return False
-        self.open = False
-        self.body = b""
+        self.forget()
         self._tell(self, answer)
         return True
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import define
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -45,19 +46,15 @@ _NONE: dict[_Pending, None] = {}
 _TOO_MANY = "too many messages"
 
 
+@define(eq=False, weakref_slot=False)
 class _Pending:
     """A batch that is not durable yet.  Implements `interfaces.Told`."""
 
-    __slots__ = ("_server", "batch", "held", "ready")
-
-    def __init__(
-        self, server: PomeloServer, ready: Ready, batch: Batch, held: int
-    ) -> None:
-        self._server = server
-        self.ready = ready
-        self.batch = batch
-        self.held = held
-        """Bytes that it counts."""
+    _server: PomeloServer
+    ready: Ready
+    batch: Batch
+    held: int
+    """Bytes that it counts."""
 
     def callback(self, stored: Stored) -> None:
         """See `interfaces.Told`."""

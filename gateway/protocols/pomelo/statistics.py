@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -41,14 +42,7 @@ class Figures:
     @classmethod
     def of(cls, servers: Iterable[Pomelo], before: Self) -> Self:
         """Those of *servers*, and of others *before*."""
-        found = cls(
-            Counter(before.authentications),
-            Counter(before.answers),
-            before.answer_seconds,
-            Counter(before.too_many),
-            Counter(before.kicked),
-            Counter(before.turned_away),
-        )
+        found = deepcopy(before)
         for one in servers:
             if one.hook is not None:
                 found.authentications.update(one.hook.outcomes)

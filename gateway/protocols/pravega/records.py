@@ -330,19 +330,9 @@ class Keep(_Record, tag=12):
 
 
 Record: TypeAlias = (
-    Append
-    | Create
-    | Seal
-    | Truncate
-    | Delete
-    | Merge
-    | Attribute
-    | Policy
-    | Put
-    | Remove
-    | ForgetIdleWriters
-    | Keep
-)
+    Append | Create | Seal | Truncate | Delete | Merge | Attribute | Policy
+    | Put | Remove | ForgetIdleWriters | Keep
+)  # fmt: skip
 
 
 class Body(msgspec.Struct, array_like=True):

@@ -70,7 +70,7 @@ class Producer:
 
     def request(self, request: messages.Request) -> Signal | None:
         """The peer requests more elements."""
-        stream = self._find(request.subscriber)
+        stream = self.streams.get(request.subscriber)
         if stream is None:
             return None
         if not_positive(request.demand):
@@ -80,7 +80,7 @@ class Producer:
 
     def cancel(self, cancel: messages.Cancel) -> Signal | None:
         """The peer cancels."""
-        stream = self._find(cancel.subscriber)
+        stream = self.streams.get(cancel.subscriber)
         if stream is None:
             return None
         del self.streams[stream.id]
@@ -90,11 +90,8 @@ class Producer:
 
     def stored(self, stored: messages.Stored) -> Signal | None:
         """The peer has elements safe (extension 2)."""
-        stream = self._find(stored.subscriber)
+        stream = self.streams.get(stored.subscriber)
         return None if stream is None else StoredReceived(stream, stored.offset)
-
-    def _find(self, number: int) -> Served | None:
-        return self.streams.get(number)
 
     def _not_positive(self, stream: Served) -> Signal:
         self.fail(stream, self._outbound.with_code(400, "3.9: demand must be positive"))

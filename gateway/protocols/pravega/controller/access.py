@@ -320,10 +320,10 @@ def in_sentences(rules: Sequence[Rule] | None) -> list[str]:
             )
             if patterns
         ]
-        told.append(f"{_joined(rule.principals)} may {_joined(rights, 'and ')}")
+        told.append(f"{_joined(rule.principals)} may {_joined(rights)}")
     return [*told, "nobody may do anything else"]
 
 
-def _joined(words: Sequence[str], last: str = "and ") -> str:
+def _joined(words: Sequence[str]) -> str:
     *some, end = words
-    return f"{', '.join(some)} {last}{end}" if some else end
+    return f"{', '.join(some)} and {end}" if some else end
