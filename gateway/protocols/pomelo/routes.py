@@ -161,7 +161,7 @@ def value_of(option: Any, name: str, files: dict[Path, int]) -> Any:
     path = Path(option)
     files[path] = _written(path)
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_bytes())  # in UTF-8, with its mark or without
     except OSError as why:
         raise Unusable(f"options.{name}: {why}") from None
     except ValueError as why:

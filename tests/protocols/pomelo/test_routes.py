@@ -92,6 +92,15 @@ def test_files(tmp_path: Path) -> None:
     assert found.stale
 
 
+def test_a_file_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors on Windows write one, and Pomelo's `require` takes it."""
+    routes = tmp_path / "dictionary.json"
+    routes.write_text('["游戏.房间.进入"]', encoding="utf-8-sig")
+    loaded = load(routes=routes)
+    assert loaded.dictionary is not None
+    assert loaded.dictionary.codes == {"游戏.房间.进入": 1}
+
+
 def test_a_file_that_is_gone_is_not_stale(tmp_path: Path) -> None:
     """While an editor replaces it, what was read stays good."""
     routes = tmp_path / "dictionary.json"
