@@ -99,7 +99,7 @@ class AcceptedConnection:
         """None: it never held anything, or waited to."""
         self.times = Times(listener.clock.seconds())
         self.received = 0
-        """Bytes, ever, as they came."""
+        """Bytes, ever, as they came; without the header of whoever is before us."""
         self.transport: Transport = NO_TRANSPORT
         self._listener = listener
         self._setup: SetUp | None = None

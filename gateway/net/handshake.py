@@ -83,6 +83,7 @@ class SetUp:
         if header is None:
             return
         connection = self._connection
+        connection.received = len(header.rest)
         if header.peer is not None:
             connection.origin.attributes = {"proxy": connection.origin.peer}
             connection.origin.peer = address_text(*header.peer)

@@ -75,6 +75,28 @@ def test_a_probe_leaves_no_line(
 # PROXY
 
 
+@pytest.mark.parametrize(
+    "header",
+    [HEADER, b"PROXY UNKNOWN\r\n", b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"],
+    ids=["a peer's", "nobody's", "version 2's own"],
+)
+def test_a_probe_behind_a_header_leaves_no_line(
+    make_net: Make, logged: list[dict[str, Any]], header: bytes
+) -> None:
+    """As HAProxy looks each second whether a server is there that wants its headers."""
+    net = make_net(proxy_protocol=PROXY)
+    net.listener.connection_log.configure(lines=9, opened=False)
+    probe = net.peer("10.0.0.1")
+    probe.send(header)
+    probe.lose()
+    assert logged == []
+    peer = net.peer("10.0.0.1")
+    peer.send(header + b"2W")
+    peer.lose()
+    (line,) = logged
+    assert line["bytes"] == 2
+
+
 def test_a_header_names_the_real_peer(make_net: Make) -> None:
     """However it is cut; the server sees the peer from the start, and every byte."""
     for cut in range(1, len(HEADER)):
