@@ -328,7 +328,7 @@ def _phase(facts: Facts) -> Iterator[_Finding]:
             "The gateway is stopping: it takes nothing more, and writes what it has "
             "acknowledged to the spool."
         )
-    elif facts.phase is not None:
+    elif facts.phase is not None and not facts.reasons:
         yield not_ready(f"The gateway is not ready, senders wait: {facts.phase}.")
 
 

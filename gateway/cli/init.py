@@ -161,11 +161,11 @@ def run(args: argparse.Namespace) -> int:
 def _who_may_come(args: argparse.Namespace) -> str:
     if args.certificate is not None:
         return (
-            "All addresses are listened to, by TLS; whoever reaches them may send, unless"
+            "All IPv4 addresses are listened to, by TLS; whoever reaches them may send, unless"
             " tls.client_auth or the protocol's options ask who it is: docs/security.md"
         )
     return (
-        "All addresses are listened to, without TLS, and whoever reaches them may send:"
+        "All IPv4 addresses are listened to, without TLS, and whoever reaches them may send:"
         " --certificate and --key encrypt, tls.client_auth and the protocol's options ask"
         " who it is: docs/security.md"
     )

@@ -116,7 +116,7 @@ class Listener(Section):
     name: Name = Field(description="Yours to choose; events and metrics carry it")
     protocol: Text = Field(description="What is spoken: the name of an installed one")
     listen: Listen = Field(
-        description="tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, unix:PATH or systemd:NAME"
+        description="tcp:PORT (IPv4), tcp:[::]:PORT (all), tcp:HOST:PORT, unix:PATH or systemd:NAME"
     )
     reuse_port: Switch = Field(
         default=False,

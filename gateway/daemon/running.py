@@ -155,7 +155,8 @@ class Running:
         """Why it takes no events, if that is the daemon's own doing."""
         if self._phase in (None, _STOPPING):
             return self._phase
-        return self.opened.storage.waits_for or self._phase
+        storage = self.opened.storage
+        return storage.journal.why_full or storage.waits_for or self._phase
 
     @property
     def _where(self) -> str:

@@ -86,31 +86,24 @@ def _look(what: str, listen: Endpoint, holder: str | None, *, shared: bool) -> L
 
 
 def _tcp(what: str, listen: Tcp, holder: str | None, *, shared: bool) -> Look:
+    # As the daemon binds it: names and no host at all are IPv4, `::` is both.
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    host = listen.host or "0.0.0.0"  # noqa: S104 - what the daemon does
     try:
-        found = socket.getaddrinfo(
-            listen.host or None,
-            listen.port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE,
-        )
+        found = socket.getaddrinfo(host, listen.port, family, socket.SOCK_STREAM)
     except socket.gaierror as why:
         advice = "use an address of this machine, or a name that has one"
         return fail(what, f"{listen.host}: {why.strerror}", advice)
-    for family, kind, protocol, _, address in found[: None if not listen.host else 1]:
-        try:
-            with socket.socket(family, kind, protocol) as trial:
-                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if shared:
-                    trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                if family == socket.AF_INET6:
-                    trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                trial.bind(address)
-        except OSError as why:
-            if why.errno == errno.EADDRINUSE:
-                return _taken(what, _tcp_sockets(listen.port), holder)
-            if why.errno == errno.EAFNOSUPPORT:
-                continue  # a machine without IPv6
-            return fail(what, why.strerror or str(why), _advice(why.errno))
+    try:
+        with socket.socket(family) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            trial.bind(found[0][4])
+    except OSError as why:
+        if why.errno == errno.EADDRINUSE:
+            return _taken(what, _tcp_sockets(listen.port), holder)
+        return fail(what, why.strerror or str(why), _advice(why.errno))
     if shared and (there := len(_tcp_sockets(listen.port))):
         return ok(what, f"free to share; listening there now: {there}")
     return ok(what, "free")

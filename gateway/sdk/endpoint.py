@@ -21,7 +21,7 @@ class Tcp:
     """A TCP port."""
 
     host: str
-    """An address or a host name; empty for every interface."""
+    """An address or a host name; empty for every IPv4 address, `::` for all of both."""
     port: int
     """0 for any free port: `/api/status` tells which."""
 
@@ -125,7 +125,7 @@ def conflict(one: Endpoint, other: Endpoint) -> bool:
 
 
 def _covers(wide: Tcp, narrow: Tcp) -> bool:
-    """`0.0.0.0` is every IPv4 interface; nothing at all and `::` are simply every."""
-    if wide.host == "0.0.0.0":  # noqa: S104 - compared, not bound
+    """Nothing at all and `0.0.0.0` are every IPv4 address, `::` is simply every."""
+    if wide.host in ("", "0.0.0.0"):  # noqa: S104 - compared, not bound
         return ":" not in narrow.host
-    return wide.host in ("", "::")
+    return wide.host == "::"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import locale
 import logging
 import os
 import shutil
@@ -176,6 +177,9 @@ def start(
         if (cache := java.cache(os.environ)) is not None:
             classes = Archive(found, cache)
         os.environ["JAVA_HOME"] = str(found.home)
+        # In any other locale Java can not name a file that Python can: é becomes a ?.
+        if locale.nl_langinfo(locale.CODESET) != "UTF-8":
+            os.environ["LC_ALL"] = "C.UTF-8"
         # Or Spark asks the resolver for this host's name, and warns of the answer.
         if spark.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -189,7 +193,8 @@ def start(
         # Only a running Java knows what was on its command line.
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
-    own = {"spark.sql.warehouse.dir": warehouse.absolute().as_uri()}
+    # Hadoop decodes nothing: with %20 it would be another folder than with a space.
+    own = {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
     chosen = settings(spark, given, {**own, **(more or {})}, classes)
     builder = SparkSession.builder.config(map=dict(chosen))
     if noise is not None and not submitted and SparkContext._gateway is None:  # noqa: SLF001

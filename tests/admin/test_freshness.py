@@ -474,6 +474,19 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "bad",
         "listeners",
     ),
+    "it starts on a full disk": (
+        {
+            "durable_lsn": 0,
+            "phase": "what protocols remember is being written for the first time",
+            "reasons": {"disk": "the disk of /data/spool is full: 0 B free"},
+        },
+        (
+            "Senders wait, because the disk of /data/spool is full: 0 B free; make room "
+            "elsewhere on that disk, and delete nothing in journal/, spool/ or state/."
+        ),
+        "bad",
+        "journal",
+    ),
     "it starts": (
         {"phase": "what the last run left is being published (ack: spool)"},
         (
@@ -553,7 +566,7 @@ def test_what_stops_senders_comes_first() -> None:
         reasons = {**all_of_it.get("reasons", {}), **facts.get("reasons", {})}
         all_of_it |= {**facts, "reasons": reasons}
     all_of_it |= {"stopping": False, "phase": None, "durable_lsn": 9, "job": SILENT}
-    assert "full: 9 bytes free" in judged(**all_of_it).sentence
+    assert "make room elsewhere" in judged(**all_of_it).sentence
     del all_of_it["reasons"]["disk"]
     assert "can not be written" in judged(**all_of_it).sentence
     all_of_it |= {"reasons": {}, "disk_wait": 0.0}

@@ -193,12 +193,12 @@ def test_for_production(
     what is mounted there.  One that does not fit its key is no configuration."""
     plain = tmp_path / "plain"
     init(plain, "lumberjack", form)
-    assert "All addresses are listened to, without TLS" in capsys.readouterr().out
+    assert "All IPv4 addresses are listened to, without TLS" in capsys.readouterr().out
     authority = Authority(tmp_path / "ca")
     pair = authority.issue("gw")
     words = ("--certificate", str(pair.certificate), "--key", str(pair.key))
     file = init(tmp_path / "tls", "lumberjack", "pravega", form, *words)
-    assert "All addresses are listened to, by TLS" in capsys.readouterr().out
+    assert "All IPv4 addresses are listened to, by TLS" in capsys.readouterr().out
     tls = [one["tls"] for one in yaml.safe_load(file.read_text())["listeners"]]
     wanted = str(pair.certificate), str(pair.key)
     if form == "--compose":

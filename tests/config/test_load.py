@@ -126,7 +126,7 @@ def test_everything_at_once(problems: Problems, tmp_path: Path) -> None:
         ),
         "journal.idle: unknown key; it belongs in listeners[].limits (line 5)",
         (
-            "listeners[0].listen: is required: tcp:PORT, tcp:HOST:PORT, tcp:[IPV6]:PORT, "
+            "listeners[0].listen: is required: tcp:PORT (IPv4), tcp:[::]:PORT (all), tcp:HOST:PORT, "
             "unix:PATH or systemd:NAME (line 7)"
         ),
         "listeners[0].lissten: unknown key; did you mean 'listen'? (line 9)",

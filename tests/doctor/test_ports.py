@@ -84,6 +84,30 @@ def test_a_port_of_the_running_daemon(make: Make, taken: int, daemon: Lock) -> N
     assert next(examine(config)).detail.startswith("gateway gw-1, pid")
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours", "state"),
+    [
+        (("127.0.0.1", False), "tcp:[::]:{}", "fail"),
+        (("::", True), "tcp:[::]:{}", "fail"),
+        (("::", True), "tcp:{}", "ok"),
+        (("::", False), "tcp:{}", "fail"),
+    ],
+)
+def test_addresses_of_both_kinds(
+    make: Make, theirs: tuple[str, bool], ours: str, state: str
+) -> None:
+    """As the daemon binds them: a port alone is IPv4, `[::]` is both."""
+    address, alone = theirs
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as other:
+        if family == socket.AF_INET6:
+            other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, alone)
+        other.bind((address, 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert at(make(f"listen: '{ours.format(port)}'")).state == state
+
+
 def test_the_port_of_the_job(make: Make, taken: int, tmp_path: Path) -> None:
     """A job that runs has its own; one whose port is taken goes on without."""
     config = make(spark=f"{{admin: {{listen: 'tcp:127.0.0.1:{taken}'}}}}")

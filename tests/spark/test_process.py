@@ -151,6 +151,25 @@ def test_a_java_that_ends_at_once(
     assert "Traceback" not in job.stderr + job.stdout
 
 
+def test_a_locale_in_which_java_can_not_name_the_directory(
+    settings_file: Callable[..., Path],
+    spool: Any,
+    tmp_path: Path,
+    lake_events: LakeEvents,
+) -> None:
+    """As cron may have it: LC_ALL=C, and a data_dir that is not called in ASCII."""
+    spool.events("gw", 1, 100)
+    data = (tmp_path / "data").rename(tmp_path / "donn\u00e9es d'hier")
+    job = run(
+        *("env", "LC_ALL=C", sys.executable, "-m", "gateway", "spark", "--once"),
+        *("--config", settings_file(data_dir=data)),
+        env=environment(),
+    )
+    assert job.returncode == 0, job.stderr
+    assert lake_events(data / "lake") == spool.produced
+    assert {path.name for path in tmp_path.iterdir()} == {data.name, "gateway.yaml"}
+
+
 def test_what_java_says_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

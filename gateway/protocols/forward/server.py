@@ -154,7 +154,7 @@ class ForwardServer(Closing):
             f"the clock of {self._by}, which forwards to this gateway, is "
             f"{abs(ahead) / 3600:,.1f} h {way} the one here, and so is "
             "received_at of its events, with the day in the tables that spark.retention "
-            "goes by: set it there, and keep it with NTP"
+            "goes by: set the one that is wrong, and keep it with NTP"
         )
 
     # Called by the network
