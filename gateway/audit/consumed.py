@@ -1,7 +1,7 @@
 """What has left archive or bucket where no job of ours takes files (`spool.after: keep`).
 
-What consumers have read, their marks say (`gateway.store.consumers`), life by life; what has
-left an archive for its age, or for want of room, is known up to an lsn of each node.
+What consumers have read, their marks say (`gateway.store.consumers`); what has left an archive
+for its age, or for want of room, is known up to an lsn.  Both life by life.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Consumed:
     def __init__(self, sites: Iterable[Site]) -> None:
         self._sites = [site for site in sites if site.keeps]
         self._read: dict[str, dict[str, Ranges]] = {}
-        self._left: dict[str, int] = {}
+        self._left: dict[str, dict[str, int]] = {}
         self.problems: list[Problem] = []
 
     def look(self) -> None:
@@ -40,7 +40,9 @@ class Consumed:
             if site.bucket is None:
                 of = of_nodes(site.directories.state, expired.NAME, expired.Expired)
                 for node, one in of:
-                    self._left[node] = max(one.last, self._left.get(node, 0))
+                    left = self._left.setdefault(node, {})
+                    for life, last in one.of.items():
+                        left[life] = max(last, left.get(life, 0))
 
     def _add(self, site: Site, name: str) -> None:
         places = site.directories.consumers
@@ -55,18 +57,36 @@ class Consumed:
                 lives = self._read.setdefault(node, {})
                 lives[life] = lives.get(life, Ranges()) | Ranges.of(spans)
 
+    @property
+    def nodes(self) -> set[str]:
+        """Those of which something was read, or has left."""
+        return self._read.keys() | self._left.keys()
+
+    def spans(self, node: str, life: str) -> list[tuple[int, int]]:
+        """What was read of a life of a node by its name."""
+        return [*self._read.get(node, {}).get(life, ())]
+
+    def ends(self, node: str) -> Iterator[tuple[str, int]]:
+        """How far each of its lives had come at least."""
+        for life, lsns in self._read.get(node, {}).items():
+            yield life, lsns.last
+        yield from self._left.get(node, {}).items()
+
     def read(self, node: str, life: str) -> Ranges:
         """What a consumer has read of a life of a node, of any if that is ""; what a mark
         says of no life counts for each.
         """
         lives = self._read.get(node, {})
-        return Ranges.joined(
-            lsns for each, lsns in lives.items() if not life or each in ("", life)
-        )
+        return Ranges.joined(lives[each] for each in _meant(lives, life))
 
-    def left(self, node: str) -> int:
-        """Up to which lsn a node's files may have left an archive for good."""
-        return self._left.get(node, 0)
+    def left(self, node: str, life: str) -> Ranges:
+        """Likewise what may have left an archive for good."""
+        ends = self._left.get(node, {})
+        return Ranges.of((1, ends[each]) for each in _meant(ends, life))
+
+
+def _meant(lives: Iterable[str], life: str) -> Iterator[str]:
+    return (each for each in lives if not life or each in ("", life))
 
 
 def _names(site: Site) -> Sequence[str]:

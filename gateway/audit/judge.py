@@ -95,6 +95,8 @@ class _Judge:
         if (word := self._view.asked.words.get(self._name)) is not None:
             see(word.incarnation, word.durable)
         see("", self._view.journals.marked.get(self._name, 0))
+        for each, last in self._view.consumed.ends(self._name):
+            see(each, last)
         for file in (*self._files.spool, *self._files.archive):
             see("", file.last)
         until = self._view.until
@@ -115,6 +117,7 @@ class _Judge:
         seen = [first for first, _ in (*self._lines[each], *self._files.spans(each))]
         seen += [first for first, _ in self._waiting.get(each, ())]
         seen += [first for first, _ in self._deleted.get(each, ())]
+        seen += [first for first, _ in self._view.consumed.spans(self._name, each)]
         if (counts := self._counts.get(each)) is not None and counts.first:
             seen.append(counts.first)
         if seen:
@@ -134,8 +137,9 @@ class _Judge:
         return self._present(each) | files | self._waiting.get(each, Ranges())
 
     def _own(self, each: str) -> Ranges:
-        """Its lsns that are anywhere, or were: the catalog names them."""
-        return self._known(each) | Ranges.of(self._lines[each])
+        """Its lsns that are anywhere, or were: the catalog names them, or who has read them."""
+        were = [*self._lines[each], *self._view.consumed.spans(self._name, each)]
+        return self._known(each) | Ranges.of(were)
 
     def _asked(self) -> dict[str, Ranges]:
         """The lsns that each incarnation has to account for; "" has what is left."""
@@ -269,7 +273,7 @@ class _Judge:
         nowhere = holes - aside
         read = nowhere & self._view.consumed.read(self._name, each)
         nowhere = nowhere - read
-        expired = nowhere & (self._gone(each, expired=True) | self._left())
+        expired = nowhere & (self._gone(each, expired=True) | self._left(each))
         nowhere = nowhere - expired
         deleted = nowhere & self._gone(each, expired=False)
         nowhere = nowhere - deleted
@@ -337,13 +341,14 @@ class _Judge:
         ]
         return Ranges.of(spans_of(found, self._name, each or None))
 
-    def _left(self) -> Ranges:
-        """What has left an archive of which no job made tables, and is behind all that is
-        in some.
+    def _left(self, each: str) -> Ranges:
+        """What of it has left an archive of which no job made tables, and is behind all that
+        is in some.
         """
-        last = max((one.last for one in self._counts.values()), default=0)
-        left = self._view.consumed.left(self._name)
-        return Ranges.of([(last + 1, left)] if left > last else [])
+        lives = (one for one in self._counts if not each or one in ("", each))
+        last = max((self._counts[one].last for one in lives), default=0)
+        left = self._view.consumed.left(self._name, each)
+        return left & Ranges.of([(last + 1, GREATEST)])
 
     def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:
         """Of one incarnation; a file of which none is known may be anybody's."""

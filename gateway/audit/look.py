@@ -110,7 +110,7 @@ class View:
         names = seen | self.journals.nodes | self.asked.words.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
         names |= self.words.reached.keys() | self.words.ends.keys()
-        names |= self.ledgers.ends.keys()
+        names |= self.ledgers.ends.keys() | self.consumed.nodes
         names |= {node for one in self.ledgers.deletions for node in one.events}
         if self._node is not None:
             names &= {self._node}

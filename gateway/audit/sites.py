@@ -109,15 +109,14 @@ class Asked:
     def _hear(self, address: str, word: Word) -> None:
         node, where = word.node, word.bucket or "a directory of its machine"
         why = f"node {node} puts its files into {where}, which is not seen here"
-        if word.forwards or word.bucket in self._urls:
-            if node in self.words:
-                why = f"node {node} answers here and at another address"
+        if not word.forwards and word.bucket not in self._urls:
+            if word.bucket is not None:
                 self.problems.append(Problem(address, why))
-        elif word.bucket is None:  # which may be shared
-            self._apart[node] = Problem(address, why)
-        else:
+                return
+            self._apart[node] = Problem(address, why)  # which may be shared
+        if node in self.words:
+            why = f"node {node} answers here and at another address"
             self.problems.append(Problem(address, why))
-            return
         self.words[node] = word
 
     def apart(self, seen: Collection[str]) -> Iterator[Problem]:

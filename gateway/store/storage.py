@@ -405,7 +405,9 @@ class OpenedStorage:
             self.journal,
             checkpoint,
             uploads,
-            ExpiredRecord(settings.directories.state, machine.disk),
+            ExpiredRecord(
+                settings.directories.state, settings.directories.archive, machine.disk
+            ),
             self.callbacks,
             settings.acknowledge_when_published,
             self.reactor,

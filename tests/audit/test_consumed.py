@@ -45,7 +45,8 @@ class Kept:
         if self.bucket is not None:
             self.bucket.remove(path.name)
             return
-        ExpiredRecord(self.places.state, RealDisk()).note([path.name])
+        record = ExpiredRecord(self.places.state, self.places.archive, RealDisk())
+        record.note([path.name])
         path.unlink()
 
     @property
@@ -88,8 +89,6 @@ def test_what_was_read_of_another_life_proves_nothing(kept: Kept) -> None:
     kept.go(before)
     kept.go(lost)
     kept.add(1, 3, by="b2")
-    if kept.bucket is None:
-        (kept.places.state / "gw" / "expired").unlink()
     new = kept.add(4, 4, by="b2")
     kept.add(8, 1, by="b2")
     report = kept.report()
@@ -101,6 +100,32 @@ def test_what_was_read_of_another_life_proves_nothing(kept: Kept) -> None:
     assert [
         (life.incarnation, list(life.holes)) for life in node.lives if life.holes
     ] == [("b2", [(4, 7)])]
+
+
+def test_a_life_of_which_nothing_is_left_is_asked_for(kept: Kept) -> None:
+    """What was read of it says that it was there, and what was not is missing; so it is
+    where nothing of the node is left."""
+    paths = [kept.add(first, 10) for first in (1, 11, 21)]
+    read = {path.name: "a1" for path in (paths[0], paths[2])}
+    kept.marks.change(lambda mark: mark.with_done(read))
+    for path in (paths[0], paths[2]):
+        kept.go(path)
+    if kept.bucket is not None:
+        kept.bucket.remove(paths[1].name)
+    else:
+        (kept.places.state / "gw" / "expired").unlink()
+        paths[1].unlink()
+
+    def check() -> None:
+        report = kept.report()
+        assert report.read == 20
+        lives = [life for one in report.nodes for life in one.lives]
+        holes = {life.incarnation: list(life.holes) for life in lives if life.holes}
+        assert holes == {"a1": [(11, 20)]}
+
+    check()
+    kept.add(1, 5, by="b2")
+    check()
 
 
 def test_what_has_left_the_archive_is_told(

@@ -472,7 +472,8 @@ def test_events_that_no_job_takes_are_in_the_archive(
     assert says() == (0, "complete: 6 events, each exactly once")
     found = gateway("audit", "--config", config, "--acknowledged", ids, where=False)
     assert "senders: 1 of 1 acknowledged events found" in found[1]
-    ExpiredRecord(system.root / "state", RealDisk()).note([paths[0].name])
+    record = ExpiredRecord(system.root / "state", node.archive, RealDisk())
+    record.note([paths[0].name])
     (node.archive / paths[0].name).unlink()
     gone = "complete: 5 events, each exactly once; 1 event expired by retention"
     assert says() == (0, gone)

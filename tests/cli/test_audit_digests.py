@@ -380,7 +380,7 @@ def test_what_retention_removed_is_told_as_such(
     system: Any, files: list[Path], gateway: Run
 ) -> None:
     """The chain begins at the oldest file that is there."""
-    record = ExpiredRecord(system.root / "state", RealDisk())
+    record = ExpiredRecord(system.root / "state", system.root / "archive", RealDisk())
     record.note([path.name for path in files[:2]])
     for path in files[:2]:
         path.unlink()

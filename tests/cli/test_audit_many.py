@@ -345,8 +345,9 @@ def test_a_gateway_that_can_not_be_asked_is_a_problem(
     fine = [serve(answering(node="gw-1", durable=8, published=8)) for _ in range(2)]
     [problem] = ask(fine[0], token=False)["problems"]
     assert "--token-file" in problem["why"]
-    [problem] = ask(*fine)["problems"]
-    assert "node gw-1 answers here and at another address" in problem["why"]
+    for two in (fine, [shared, fine[0]], [shared, shared]):
+        [problem] = ask(*two)["problems"]
+        assert "node gw-1 answers here and at another address" in problem["why"]
 
 
 def test_acknowledged_ids_are_looked_for_in_all(

@@ -102,7 +102,7 @@ def test_who_only_shares_spool_and_archive_is_no_orphan(
         for name in ("one", "two")
     )
     leave(two, "gw-2", b"a")
-    ExpiredRecord(one.state, RealDisk()).note([file_name("gw-2", 1, 9)])
+    ExpiredRecord(one.state, one.archive, RealDisk()).note([file_name("gw-2", 1, 9)])
     assert publish_orphans("gw-1", one, RealDisk(), DECODERS) == []
     assert len(list(two.journal_of("gw-2").glob("*.journal"))) == 1
     leave(one, "gw-2", b"b")  # it was here after all

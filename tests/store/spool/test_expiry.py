@@ -21,6 +21,7 @@ from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
 from gateway.store.statefile import StateFile, look
+from spools import SpoolFolder
 
 HOUR = 3600.0
 
@@ -103,7 +104,7 @@ class Read:
     def __init__(self, directory: Path) -> None:
         self._marks = FileMarks(directory, "mine", RealDisk())
         self.consumers = Consumers(
-            lambda _: self._marks, lambda _: ("",), lambda *_: "", ["mine"]
+            lambda _: self._marks, lambda *_: ("",), lambda *_: "", ["mine"]
         )
 
     def __call__(self, *lsns: int) -> None:
@@ -320,7 +321,7 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     which must not keep a file."""
     archive, state = tmp_path / "archive", tmp_path / "state"
     archive.mkdir()
-    record = ExpiredRecord(state, RealDisk())
+    record = ExpiredRecord(state, archive, RealDisk())
     said: list[tuple[list[str], int]] = []
 
     def before(names: Iterable[str]) -> None:
@@ -338,16 +339,40 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     assert len(expiry.make_room(lambda: next(left))) == 3
     assert [count for _, count in said] == [3, 2]
     assert {one.parent.name: look(one, Expired) for one in state.glob("*/*")} == {
-        "a": Expired(20),
-        "b": Expired(6),
+        "a": Expired(20, {"": 20}),
+        "b": Expired(6, {"": 6}),
     }
-    again = ExpiredRecord(state, RealDisk())
+    again = ExpiredRecord(state, archive, RealDisk())
     again.note(names)
     again.note(["no name of ours"])
-    assert look(state / "a/expired", Expired) == Expired(20)
+    assert look(state / "a/expired", Expired) == Expired(20, {"": 20})
     (state / "a/expired").write_bytes(b"damaged")
-    ExpiredRecord(state, RealDisk()).note(names[:1])
-    assert look(state / "a/expired", Expired) == Expired(10)
+    ExpiredRecord(state, archive, RealDisk()).note(names[:1])
+    assert look(state / "a/expired", Expired) == Expired(10, {"": 10})
+
+
+def test_of_each_life_it_is_known_how_far_it_has_left(tmp_path: Path) -> None:
+    """What has left of the one before says nothing of a rebuilt machine's events.  What an
+    earlier version wrote counts for each; of one that is rebuilt each hour the oldest go.
+    """
+    archive = SpoolFolder(tmp_path / "archive")
+    state = tmp_path / "state"
+    archive.path.mkdir()
+    (state / "gw").mkdir(parents=True)
+    StateFile(state / "gw" / "expired", Expired, RealDisk()).write(Expired(9))
+
+    def goes(first: int, count: int, by: str) -> Expired | None:
+        path = archive.events("gw", first, count, incarnation=by)
+        ExpiredRecord(state, archive.path, RealDisk()).note([path.name])
+        path.unlink()
+        return look(state / "gw" / "expired", Expired)
+
+    assert goes(10, 20, "a1") == Expired(29, {"": 9, "a1": 29})
+    assert goes(1, 5, "b2") == Expired(29, {"": 9, "a1": 29, "b2": 5})
+    for at in range(100):
+        left = goes(1, 1, f"{at:x}")
+    assert left is not None
+    assert [*left.lives] == [f"{at:x}" for at in range(36, 100)]
 
 
 @pytest.mark.parametrize(
