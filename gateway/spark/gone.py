@@ -34,6 +34,8 @@ class Gone:
         self._lake = lake
         self._seen: list[tuple[str, int, int]] = []
         self._events = Ranges()
+        self._asked = Ranges()
+        """Those that somebody has had deleted, as far as that is finished."""
         self._counts = _counts(())
 
     def __call__(self) -> Ranges:
@@ -45,6 +47,7 @@ class Gone:
             except ValueError as why:
                 raise Broken(str(why)) from None
             self._events, self._counts = named_in(found), _counts(found)
+            self._asked = named_in(one for one in found if _is_finished(one))
             self._seen = seen
         return self._events
 
@@ -57,16 +60,12 @@ class Gone:
         *life_of* says of a name which incarnation gave the file's lsns.  Raises `Broken`,
         OSError, and as *life_of*.
         """
-        known = self()
-        come = [(one, life_of(one.name)) for one in files if known.touches(one)]
+        self()
+        come = [(one, life_of(one.name)) for one in files if self._asked.touches(one)]
         if not come:
             return
         for one in deleted.deletions(self._lake):
-            if (
-                one.kind == "asked"
-                and one.done
-                and any(_touches(one, file, by) for file, by in come)
-            ):
+            if _is_finished(one) and any(_touches(one, file, by) for file, by in come):
                 again = msgspec.structs.replace(one, done=False)
                 deleted.save(disk, self._lake, again)
 
@@ -74,6 +73,10 @@ class Gone:
         """How many they are, for the job's health.  Raises likewise."""
         self()
         return self._counts
+
+
+def _is_finished(one: Deletion) -> bool:
+    return one.kind == "asked" and one.done
 
 
 def _touches(one: Deletion, file: SpoolFile, by: str) -> bool:

@@ -100,6 +100,28 @@ def test_what_somebody_had_deleted_comes_again(world: World, tmp_path: Path) -> 
     assert [one.id for one in deleted.unfinished(tmp_path)] == ["delete-1"]
 
 
+def test_what_has_expired_holds_nothing_up(world: World, tmp_path: Path) -> None:
+    """A rebuilt node gives its lsns again, days after `spark.retention` has removed those:
+    for that no object is read once more.
+    """
+    events = {"gw": {"a": [(1, 100)]}}
+    gone = Deletion(
+        "expired", "expired", "gateway", 0.0, "spark.retention", events=events
+    )
+    deleted.save(Lake(), tmp_path, gone)
+    inbox = world.inbox(gone=Gone(tmp_path))
+    name, _ = world.put(1, 5), world.put(6, 9)
+    inbox.look()
+    world.commit(name)
+    read: list[str] = []
+    world.bucket.fault = lambda request, what: (
+        read.append(what) if request == "read" else None
+    )
+    inbox.look()
+    assert f"_archive/{name}" in world.bucket.objects
+    assert name not in read
+
+
 def test_with_delete_nothing_is_kept(world: World) -> None:
     """`spool.after: delete`."""
     names = [world.put(1, 5), world.put(6, 9)]
