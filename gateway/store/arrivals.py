@@ -27,7 +27,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -230,13 +230,15 @@ class Arrivals:
         earlier = tuple(one for one in record.last if one != record.current)
         return Life(node, record.current, earlier)
 
-    def lives_of(self, node: str) -> tuple[str, ...]:
-        """Which incarnations of it may have brought files; nobody, if that is not known.
-        Blocks; raises OSError.
+    def givers(self, file: Named, others: Iterable[str]) -> tuple[str, ...]:
+        """Which incarnations may have given the lsns of a file that was brought, of those that
+        the record knows, and of *others*, as that may be younger than the file; nobody, if
+        nobody of the record has.  Blocks; raises OSError.
         """
-        record = self._known(node).record if self.has(node) else None
+        record = self._known(file.node).record if self.has(file.node) else None
         last = {} if record is None else record.last
-        return tuple(one for one, lsn in last.items() if lsn)
+        known = [one for one, lsn in last.items() if lsn >= file.last]
+        return (*known, *(one for one in others if known and one not in last))
 
     @property
     def nodes(self) -> Mapping[str, Record]:

@@ -76,6 +76,15 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     in_hand: Mapping[str, Spans] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
 
+    def lives(self) -> dict[str, set[str]]:
+        """The incarnations that it names, by node."""
+        found: dict[str, set[str]] = {}
+        for key in (*self.done, *self.in_hand):
+            node, _, life = key.partition("/")
+            if life:
+                found.setdefault(node, set()).add(life)
+        return found
+
     def covers(self, file: Named, life: str) -> bool:
         """Whether it needs that file no more, of which that incarnation gave the lsns."""
         return _covers(self.done, file, life)
@@ -301,13 +310,13 @@ class Consumers:
     """Those of one gateway, and its files.  One thread looks; any may ask for `behind`.
 
     *marks* says where the mark of one is, by its name.  *lives* says which incarnations may
-    have given the lsns of a file, none if that is not known, and *life_of* which one did,
-    given its name and its size: it is asked where the others do not tell.  Both block and
-    raise OSError.
+    have given the lsns of a file, given those that a mark names, none if that is not known,
+    and *life_of* which one did, given its name and its size: it is asked where the others do
+    not tell.  Both block and raise OSError.
     """
 
     _marks: Callable[[str], Marks]
-    _lives: Callable[[Named], Collection[str]]
+    _lives: Callable[[Named, Collection[str]], Collection[str]]
     _life_of: Callable[[str, int], str]
     names: Sequence[str] = ()
     """May change."""
@@ -316,6 +325,8 @@ class Consumers:
         self.behind: Mapping[str, Behind] = {}
         """By name; replaced as a whole."""
         self._said: dict[str, Mark] = {}
+        self._named: dict[str, Mapping[str, Collection[str]]] = {}
+        """The incarnations that each mark names, by node."""
         self._found: dict[str, tuple[float, str]] = {}
         """What `life_of` said of files, by their names, and since when those were there."""
         self._footers_left = _FOOTERS_AT_ONCE
@@ -334,15 +345,24 @@ class Consumers:
             behind[name] = replace(before, has_come=come, problem=problem)
             said[name] = mark or Mark()
         self._said, self.behind = said, behind
+        self._named = {name: mark.lives() for name, mark in said.items()}
         self._footers_left = _FOOTERS_AT_ONCE
 
-    def all_have(self, file: There) -> bool:
-        """Whether none of them needs that file, as of the last look."""
-        if not self.names:
+    def all_have(self, file: There, *, by_footer: bool = False) -> bool:
+        """Whether none of them needs that file, as of the last look; *by_footer* where others
+        may know more of its node.
+        """
+        if not self.names or (named := parse_file_name(file.name)) is None:
             return True
-        named = parse_file_name(file.name)
-        return named is None or all(
-            one in self._said and self._is(self._said[one].covers, file, named)
+        if not self._all_cover(file, named):
+            return False
+        return not by_footer or (
+            self._life(file) is not None and self._all_cover(file, named)
+        )
+
+    def _all_cover(self, file: There, named: Named) -> bool:
+        return all(
+            one in self._said and self._is(one, Mark.covers, file, named)
             for one in self.names
         )
 
@@ -360,9 +380,11 @@ class Consumers:
             one.name: found[one.name] for one, _ in there if one.name in found
         }
         behind = {}
-        for name, mark in self._said.items():
+        for name in self._said:
             left = [
-                one for one, named in there if not self._is(mark.has_seen, one, named)
+                one
+                for one, named in there
+                if not self._is(name, Mark.has_seen, one, named)
             ]
             held = [one.bytes for one in left if now - one.since > retention]
             behind[name] = replace(
@@ -380,8 +402,9 @@ class Consumers:
         if not self.names or (named := parse_file_name(file.name)) is None:
             return ()
         self._footers_left += 1  # this one is looked at
-        said = self._said.items()
-        return [one for one, mark in said if not self._is(mark.has_seen, file, named)]
+        return [
+            one for one in self._said if not self._is(one, Mark.has_seen, file, named)
+        ]
 
     def missed(self, missing: Sequence[str]) -> Sequence[str]:
         """One has gone that these have not read: those of them that missed none before."""
@@ -393,23 +416,33 @@ class Consumers:
         return [one for one in missing if not before[one].missed_files]
 
     def _is(
-        self, what: Callable[[Named, str], bool], file: There, named: Named
+        self,
+        name: str,
+        what: Callable[[Mark, Named, str], bool],
+        file: There,
+        named: Named,
     ) -> bool:
-        """Whether a mark says that of a file."""
-        try:
-            lives = self._lives(named)
-        except OSError:
-            lives = ()
-        said = {what(named, life) for life in lives}
-        if len(said) == 1:
-            return said.pop()
-        life = self._life(file)
-        return life is not None and what(named, life)
+        """Whether the mark of that one says so of a file."""
+        mark, others = self._said[name], self._named[name].get(named.node, ())
+        life = self._known(file)
+        if life is None:
+            try:
+                lives = self._lives(named, others)
+            except OSError:
+                lives = ()
+            said = {what(mark, named, each) for each in lives}
+            if len(said) == 1:
+                return said.pop()
+            life = self._life(file)
+        return life is not None and what(mark, named, life)
+
+    def _known(self, file: There) -> str | None:
+        since, life = self._found.get(file.name, (None, ""))
+        return life if since == file.since else None
 
     def _life(self, file: There) -> str | None:
         """Which incarnation gave its lsns; None: not known at this look."""
-        since, life = self._found.get(file.name, (None, ""))
-        if since == file.since:
+        if (life := self._known(file)) is not None:
             return life
         if not self._footers_left:
             return None

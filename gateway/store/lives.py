@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _END_BYTES = 64 << 10
 """That are asked for; a footer has a few KiB."""
 _AT_ONCE = 16
+_AT_A_TIME = 1000
+"""So many wait for that: each takes some memory, and a log of Spark's has millions."""
 
 
 @define(eq=False, slots=False)
@@ -53,10 +56,13 @@ class LivesOfFiles:
         """Those of files, by name, of which the sizes are given; without those that are
         gone.  Raises as `of`.
         """
+        found: dict[str, str | None] = {}
+        left = iter(files.items())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            found = [*pool.map(self._of_there, files.keys(), files.values())]
-        there = zip(files, found, strict=True)
-        return {name: life for name, life in there if life is not None}
+            while some := dict(islice(left, _AT_A_TIME)):
+                lives = pool.map(self._of_there, some.keys(), some.values())
+                found.update(zip(some, lives, strict=True))
+        return {name: life for name, life in found.items() if life is not None}
 
     def of_named(self, names: Iterable[str]) -> dict[str, str]:
         """Likewise of files of which only the names are known.
@@ -70,9 +76,17 @@ class LivesOfFiles:
                 raise ValueError(f"{name} is no name of a spool file")
             nodes.add(named.node)
         if (bucket := self._bucket) is None:
-            return self.of_all(dict.fromkeys(names, 0))
+            return self.of_all(dict.fromkeys(names & self._here(), 0))
         there = (one for node in nodes for one in objects_of(bucket, node))
         return self.of_all({one.name: one.bytes for one in there if one.name in names})
+
+    def _here(self) -> set[str]:
+        """The names in archive and spool: few are left of those that Spark has had."""
+        found: set[str] = set()
+        for directory in (self._directories.spool, self._directories.archive):
+            with contextlib.suppress(FileNotFoundError):
+                found.update(path.name for path in directory.iterdir())
+        return found
 
     def _of_there(self, name: str, size: int) -> str | None:
         try:

@@ -478,11 +478,13 @@ class OpenedStorage:
         names = self.settings.spool.consumers
         return Consumers(marks, self._givers, lives.of, names)
 
-    def _givers(self, file: Named) -> tuple[str, ...]:
-        """Which incarnations may have given the lsns of a file, as far as is known."""
+    def _givers(self, file: Named, others: Iterable[str]) -> tuple[str, ...]:
+        """Which incarnations may have given the lsns of a file, as far as is known here, and
+        by a mark that has read of *others*.
+        """
         if file.node == self.settings.node:
             return self.found.incarnation.givers(file.first)
-        return self.arrivals.lives_of(file.node)
+        return self.arrivals.givers(file, others)
 
     def _find_kept(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""

@@ -57,7 +57,7 @@ def expire(file: Path, archive: SpoolFolder) -> Consumers:
     settings = config.load(file)
     consumers = Consumers(
         lambda name: marks_of(settings, name),
-        lambda _: (),
+        lambda *_: (),
         lives_of(settings).of,
         settings.spool.consumers,
     )

@@ -72,7 +72,7 @@ class Gateway:
         settings = config.load(self.file)
         self.consumers = Consumers(
             lambda name: marks_of(settings, name),
-            lambda _: (),
+            lambda *_: (),
             lives_of(settings).of,
             ["mine"],
         )

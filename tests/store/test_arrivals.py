@@ -27,7 +27,7 @@ from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import KEY
-from gateway.store.names import file_name
+from gateway.store.names import Named, file_name
 from gateway.store.owners import Owners
 from gateway.store.spool.parquet import open_writer
 from gateway_testkit.crashes import crashes
@@ -537,6 +537,20 @@ def test_of_one_life_the_newest_connection_goes_on(
     assert bring(after, sent, at=60)
     after.close()
     assert hub.bringing == 0
+
+
+def test_who_may_have_given_a_files_lsns(make: Callable[..., Arrivals]) -> None:
+    """Whose files have come up to there, and who is not known: the record may have been
+    removed since that came.
+    """
+    hub = make()
+    assert hub.givers(Named("edge", 1, 3), ["c"]) == ()
+    bring(hub.bring(Life("edge", A), "shop"), Sent(1, 9))
+    bring(hub.bring(Life("edge", B, (A,)), "shop"), Sent(1, 3, by=B))
+    assert hub.givers(Named("edge", 1, 3), [A]) == (A, B)
+    assert hub.givers(Named("edge", 4, 9), [A, B]) == (A,)
+    assert hub.givers(Named("edge", 1, 3), [A, "c"]) == (A, B, "c")
+    assert hub.givers(Named("edge", 10, 12), ["c"]) == ()
 
 
 def test_files_of_one_name_and_two_lives(

@@ -255,6 +255,36 @@ def test_what_a_rebuilt_edge_brings_waits_for_a_late_consumer(
     node.stop()
 
 
+def test_what_a_rebuilt_edge_brings_to_another_hub(
+    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one, which looks after what came to it, knows nothing of that life."""
+    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
+    one, other = (
+        Node(tmp_path / each, bucket, ack="journal", after="keep", consumers=["mine"])
+        for each in ("one", "other")
+    )
+    before, last = Sent(1, 6), Sent(7)
+    bring(one.start(), before, last)
+    one.reactor.run(lambda: has(bucket, before, last))
+    one.stop()
+    new, newer = Sent(1, 2, by=B), Sent(3, 2, by=B)
+    bring(other.start(), new, newer, by=B)
+    other.reactor.run(lambda: has(bucket, new, newer))
+    other.stop()
+    mine = ObjectMarks(bucket, "mine")
+    mine.change(lambda mark: mark.with_done({before.name: A, last.name: A}))
+    one = Node(
+        tmp_path / "one", bucket, ack="journal", after="keep", consumers=["mine"]
+    ).start()
+    one.reactor.run(lambda: not has(bucket, before))
+    assert has(bucket, new, newer)
+    mine.change(lambda mark: mark.with_done({newer.name: B}))
+    one.reactor.run(lambda: not has(bucket, newer))
+    assert has(bucket, new, last)
+    one.stop()
+
+
 def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
     """What came to both is there once, so that a job has each event once, whichever of them
     has its file first.

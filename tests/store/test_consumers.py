@@ -53,7 +53,7 @@ def of_one_life(marks: Callable[[str], Marks], names: list[str]) -> Consumers:
     def unasked(*_: object) -> str:
         raise AssertionError("its life is known")
 
-    return Consumers(marks, lambda _: ("a1",), unasked, names)
+    return Consumers(marks, lambda *_: ("a1",), unasked, names)
 
 
 @pytest.fixture(params=["file", "object"])
@@ -229,7 +229,7 @@ class Rebuilt:
         self.footers = {name(1, 5): "a1", name(1, 3): "b2"}
         self.looked_at: list[str] = []
         self.consumers = Consumers(
-            lambda _: marks, lambda _: ("a1", "b2"), self._life_of, ["mine"]
+            lambda _: marks, lambda *_: ("a1", "b2"), self._life_of, ["mine"]
         )
 
     def _life_of(self, name: str, _: int) -> str:
@@ -342,7 +342,7 @@ def test_a_node_that_has_gone_costs_next_to_nothing() -> None:
     )
     now, coming = 0.0, {"gw"}
     mine = ObjectMarks(bucket, "mine")
-    consumers = of_one_life(lambda _: mine, ["mine"])
+    consumers = Consumers(lambda _: mine, lambda *_: ("a1",), lambda *_: "a1", ["mine"])
     expiry = BucketExpiry(
         bucket, lambda: ["gw", "edge"], consumers, HOUR,
         lambda: now, coming.__contains__,

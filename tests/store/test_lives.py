@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from forwarded import A, B, Sent
-from gateway.store import lives
+from gateway.store import digests, lives
 from gateway.store.directories import Directories
 from gateway.store.lives import LivesOfFiles
+from gateway.store.names import file_name
 from gateway_testkit.bucket import MemoryBucket
 
 
@@ -39,6 +40,29 @@ def test_of_files_in_the_archive(directories: Directories) -> None:
         found.of(Sent(10).name, 0)
     with pytest.raises(ValueError, match="is no name of a spool file"):
         found.of_named(["x.parquet"])
+
+
+def test_what_has_left_the_archive_costs_nothing(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query's checkpoint names all that it has ever had, at a file a second millions."""
+    monkeypatch.setattr(lives, "_AT_A_TIME", 2)
+    looked_at: list[str] = []
+    incarnation_of = digests.incarnation_of
+
+    def look(path: Path) -> str:
+        looked_at.append(path.name)
+        return incarnation_of(path)
+
+    monkeypatch.setattr(digests, "incarnation_of", look)
+    there = [Sent(lsn) for lsn in (1, 4, 7, 10, 13)]
+    for one in there:
+        (directories.archive / one.name).write_bytes(one.data)
+    names = [one.name for one in there]
+    gone = [file_name("edge", lsn, lsn) for lsn in range(100, 200)]
+    found = LivesOfFiles(directories, None).of_named([*gone, *names])
+    assert found == dict.fromkeys(names, A)
+    assert sorted(looked_at) == names
 
 
 @pytest.mark.parametrize("asked", [64 << 10, 100])

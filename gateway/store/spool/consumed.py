@@ -62,10 +62,11 @@ class BucketExpiry:
         consumers.count(files, now, self.retention)
         due = [
             one.name
-            for objects in there
+            for node, objects in zip(nodes, there, strict=True)
             for one in objects
             if now - one.modified > self.retention
-            and consumers.all_have(_there(one))
+            # Another gateway that uses the bucket may know a later life of such a node.
+            and consumers.all_have(_there(one), by_footer=not self._comes(node))
             and (one is not objects[-1] or self._waits(one.name))
         ]
         newest = {objects[-1].name for objects in there if objects}

@@ -126,7 +126,7 @@ def start(
         published_lsn=0,
         consumers=Consumers(
             lambda name: FileMarks(place.root / "consumers", name, place.disk),
-            lambda _: ("a1",),
+            lambda *_: ("a1",),
             lambda *_: pytest.fail("its life is known"),
             settings.get("consumers", ()),
         ),
