@@ -120,6 +120,8 @@ class AcceptedConnection:
     def become(self, life: Life) -> None:
         """Go on with its life; from `ANSWERING` on, what comes or waits is dropped."""
         assert life in FOLLOWS[self.life], (self.life, life)
+        if life > _SERVING and self.is_spare:
+            self.received = 0  # but for TLS's own: it only looked whether we speak that
         self.life = life
         if life >= _SERVING:
             self._setup = None

@@ -519,6 +519,25 @@ def test_a_probe_of_a_tls_port_leaves_no_line(tls_net: Any, warnings: Texts) -> 
     assert warnings() == []
 
 
+@pytest.mark.parametrize("polite", [False, True])
+def test_a_probe_that_shakes_hands_leaves_no_line(
+    tls_net: Any, tls_peer: Make, logged: list[dict[str, Any]], *, polite: bool
+) -> None:
+    """As HAProxy looks each second at a server that it reaches over TLS."""
+    tls_net.listener.connection_log.configure(lines=9, opened=False)
+    probe = tls_peer(tls_net.peer())
+    probe.shake_hands()
+    if polite:
+        probe.close_notify()
+    probe.peer.lose()
+    assert logged == []
+    client = tls_peer(tls_net.peer())
+    client.shake_hands()
+    client.send(b"2")
+    client.peer.lose()
+    assert len(logged) == 1
+
+
 # Sessions that are resumed
 
 VERSIONS = pytest.mark.parametrize(
