@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +30,8 @@ Say that acknowledged events which are missing are lost for good, and why.
 
 Only what `gateway audit` calls a hole, or an end that nobody knows, can be accepted: from
 then on the audit says complete, but for those, and lists them with --json.  Do it when all
-is back that can come back: a disk, an archive, a backup.  The job takes it into its ledger
-within seconds, and need not be stopped.
+is back that can come back: a disk, an archive, a backup.  The job, if there is one, takes it
+into its ledger within seconds, and need not be stopped.
 
 Example:
   gateway audit accept gw-1 1701-1800 --reason "disk of gw-1 lost on May 3, case 4711"
@@ -68,11 +69,10 @@ def run(
     from gateway.store.lake import accepted_folder
 
     site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
-    lake = next(
-        (lake for one in (site, *others) if (lake := one.directories.lake).is_dir()),
-        None,
-    )
-    if lake is None:
+    sites = [
+        one for one in (site, *others) if one.keeps or one.directories.lake.is_dir()
+    ]
+    if not sites:
         raise WrongUse(
             f"{site.directories.lake}: no tables are here: name the configuration of the"
             " job, which keeps what was accepted"
@@ -81,7 +81,8 @@ def run(
     report = report_of(args, site, others)
     first, last = args.span
     lives = _concerned(report, first, last, args.incarnation)
-    folder = accepted_folder(lake)
+    where = min(sites, key=lambda one: one.keeps)  # a job's, if there is one
+    folder = accepted_folder(where.directories.lake)
     found = [
         _accepted(args.name, each, first, last, args.reason) for each in sorted(lives)
     ]
@@ -174,12 +175,13 @@ def _accepted(
 def _write(folder: Path, one: Accepted) -> None:
     """Durably and in one step; the job's user, who removes it, owns it."""
     disk = RealDisk()
+    whose = next(each for each in folder.parents if each.exists())
     disk.make_directory(folder)
     name = f"{one.node}-{one.first}-{secrets.token_hex(4)}.json"
     path = folder / name
     data = json.dumps(asdict(one), indent=1).encode()
     replace_file(disk, path, [data, b"\n"]).close()
     if os.getuid() == 0:
-        whose = folder.parent.parent.stat()
-        for made in (path, folder, folder.parent):
-            os.chown(made, whose.st_uid, whose.st_gid)
+        owner = whose.stat()
+        for made in (path, *takewhile(lambda each: each != whose, path.parents)):
+            os.chown(made, owner.st_uid, owner.st_gid)

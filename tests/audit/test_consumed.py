@@ -16,6 +16,7 @@ from gateway.store.bucket import Bucket
 from gateway.store.consumers import Marks, marks_at
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.lake import accepted
 from gateway.store.names import file_name
 from gateway.store.spool.expired import ExpiredRecord
 from gateway_testkit.bucket import MemoryBucket
@@ -157,6 +158,36 @@ def test_what_has_left_the_archive_is_told(
     settings["spool"] = {}
     file.write_text(json.dumps(settings))
     assert main(["audit", "--config", str(file)]) == 1
+
+
+def test_what_is_lost_can_be_accepted_where_there_is_no_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is kept beside the archive; with a job's tables, where that one finds it."""
+    kept = Kept(tmp_path / "data")
+    lost = kept.add(1, 10)
+    kept.add(11, 10)
+    lost.unlink()
+    (tmp_path / "job" / "lake").mkdir(parents=True)
+    words = []
+    for name, spool in (("data", {"after": "keep"}), ("job", {})):
+        settings = {
+            "node": "gw",
+            "data_dir": str(tmp_path / name),
+            "listeners": [listener("beats", "lumberjack")],
+            "spool": spool,
+        }
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(json.dumps(settings))
+        words += ["--config", str(file)]
+    assert main(["audit", *words[:2]]) == 1
+    accept = ["audit", "accept", "gw", "--reason"]
+    assert main([*accept, "case 1", "1-5", *words[:2]]) == 0
+    assert main([*accept, "case 2", "6-10", *words]) == 0
+    [one] = accepted(tmp_path / "job" / "lake")
+    assert (one.first, one.reason) == (6, "case 2")
+    assert main(["audit", *words]) == 0
+    assert "10 accepted as lost (case 1; case 2)" in capsys.readouterr().out
 
 
 def test_a_file_that_waits_for_its_name_is_another_one(tmp_path: Path) -> None:
