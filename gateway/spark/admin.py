@@ -53,7 +53,9 @@ class Told(NamedTuple):
         except (OSError, ValueError):
             found = {}
         words = found if isinstance(found, dict) else {}
-        return cls(words, max(0.0, now - float(words.get("at", 0.0))))
+        silent = now - float(words.get("at", 0.0))
+        # Where it is of the future the clock was set back, and nothing was said since.
+        return cls(words, -silent if silent < -_SILENT_SECONDS else max(0.0, silent))
 
     @property
     def alive(self) -> bool:

@@ -108,6 +108,9 @@ def test_it_says_how_the_job_is(ask: Ask, tmp_path: Path) -> None:
     hung.say(state="running")
     assert ask("/healthz")[0] == ask("/readyz")[0] == 503
     assert metrics(ask("/metrics", "secret")[1])["gateway_spark_up"] == 0
+    set_back = Health(lake, clock=lambda: time.time() + 3 * 3600)
+    set_back.say(state="running")
+    assert ask("/healthz")[0] == ask("/readyz")[0] == 503
 
 
 def test_it_says_what_the_last_audit_found(ask: Ask, tmp_path: Path) -> None:
