@@ -60,7 +60,7 @@ class Source:
 
 
 #: How Java alone writes a number, whose cast Spark has: `1d` is a day to whoever sent it.
-_JAVAS_OWN = "[0-9.][dDfF] *$|[xX]"
+_JAVAS_OWN = "[0-9.][dDfF][^0-9a-zA-Z]*$|[xX]"
 
 #: What Beats, ECS and older shippers write.
 _PATHS: Mapping[str, tuple[str, ...]] = {

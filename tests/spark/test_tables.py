@@ -372,7 +372,7 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
         ({"status": 1, "took": "-.5e2"}, (1, -50.0, None, None, None)),
         ({"status": 1, "took": "-Inf"}, (1, float("-inf"), None, None, None)),
         ({"status": 1, "took": "1d"}, (1, None, None, None, None)),
-        ({"status": 1, "took": "1.f "}, (1, None, None, None, None)),
+        ({"status": 1, "took": "1.f\t"}, (1, None, None, None, None)),
         ({"status": 1, "took": "0x1p3"}, (1, None, None, None, None)),
     ]
     rows = make_rows(
