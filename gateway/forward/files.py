@@ -21,6 +21,7 @@ from typing import BinaryIO
 import msgspec
 import pyarrow.parquet as pq
 from attrs import define
+from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.forwarding import File, Life
@@ -73,6 +74,8 @@ class ForwardedFiles:
     they had.
     """
 
+    _log = Logger()
+
     node: str
     incarnation: Incarnation
     _directories: Directories
@@ -81,7 +84,11 @@ class ForwardedFiles:
     _life_of: Callable[[str], Life | None] = lambda _: None
 
     def __attrs_post_init__(self) -> None:
-        self._archiving = Archiving(self._directories.archive, self._disk)
+        self._archiving = Archiving(
+            self._directories.archive,
+            self._disk,
+            lambda text: self._log.warn("{text}", text=text),
+        )
 
     def in_spool(self) -> list[Waiting]:
         """Of each node in order of lsn, some of each in turn; our own first.

@@ -12,6 +12,7 @@ events.  Such are `overlooked` until the query begins anew.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,8 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.ledger import SpoolFile
 from gateway.store import digests
 from gateway.store.archiving import Archiving
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -57,7 +60,9 @@ class Cleaner:
     """Of one spool directory and the query that reads it; one thread uses it.
 
     *in_tables* says of a file whether all its events are in the tables.  Files go to
-    *archive*, of which *before* is told, or nowhere if it is None.
+    *archive*, of which *before* is told, or nowhere if it is None.  One whose name a file of
+    an earlier life of its node has there takes its place, or waits if that *may_be_read* by
+    somebody yet.
     """
 
     _spool: Path
@@ -66,6 +71,7 @@ class Cleaner:
     _in_tables: Callable[[SpoolFile], bool]
     _disk: Disk
     _before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
+    _may_be_read: bool = False
 
     def __attrs_post_init__(self) -> None:
         self._query = _Progress(self._checkpoint)
@@ -76,7 +82,8 @@ class Cleaner:
         self._archiving: Archiving | None = None
         if self._archive is not None:
             self._disk.make_directory(self._archive)
-            self._archiving = Archiving(self._archive, self._disk, of_one_life)
+            if self._may_be_read:
+                self._archiving = Archiving(self._archive, self._disk, _log.warning)
 
     def run(self) -> list[str]:
         """Take out what may go; its names.  Raises `Broken`, OSError."""
@@ -117,14 +124,19 @@ class Cleaner:
 
     def _take_out(self, name: str) -> bool:
         """Whether it could go."""
-        if self._archiving is not None:
-            return self._archiving.move(self._spool / name)
-        self._disk.unlink(self._spool / name)
+        path, archive = self._spool / name, self._archive
+        there = None if archive is None else archive / name
+        if there is None or (self._disk.exists(there) and _is_same(path, there)):
+            self._disk.unlink(path)
+        elif self._archiving is not None:
+            return self._archiving.move(path)
+        else:
+            self._disk.rename(path, there)
         return True
 
 
-def of_one_life(one: Path, other: Path) -> bool:
+def _is_same(one: Path, other: Path) -> bool:
     """Whether one incarnation gave the lsns of two files of one name: then they have the same
-    events, of which some may be blotted out.
+    events, of which some may be blotted out in the archive.
     """
     return digests.incarnation_of(one) == digests.incarnation_of(other)

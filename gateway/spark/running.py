@@ -145,6 +145,7 @@ class Job:
             self._sink.has_all,
             self._disk,
             self._come_again,
+            may_be_read=bool(spool.consumers),
         )
 
     def _come_again(self, files: Sequence[SpoolFile]) -> None:

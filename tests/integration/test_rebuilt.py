@@ -168,7 +168,8 @@ def in_a_bucket(
         spool = {
             "directory": "s3://gateway/spool",
             "s3": settings_of(seaweed.url),
-            **NEXT_TO_NOTHING,
+            # What is sent at once is in one file, where the bucket is not waited for.
+            **(NEXT_TO_NOTHING if ack == "spool" else {"roll_interval": "2s"}),
         }
         beats = listener("beats", "lumberjack", listen=f"tcp:127.0.0.1:{port}")
         daemon = prepare(ack=ack, spool=spool, listeners=[beats]).start()

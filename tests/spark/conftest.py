@@ -116,7 +116,11 @@ def configuration(data: Path) -> SimpleNamespace:
     return SimpleNamespace(
         data_dir=data,
         spool=SimpleNamespace(
-            folder=Path("spool"), bucket=None, after="archive", has_job=True
+            folder=Path("spool"),
+            bucket=None,
+            after="archive",
+            has_job=True,
+            consumers=(),
         ),
         spark=SimpleNamespace(
             master="local[2]",

@@ -41,7 +41,7 @@ class Spool:
             self.query.source(entry, [name(entry)])
             self.query.offset(entry, entry)
 
-    def cleaner(self, *, archive: bool = True) -> Cleaner:
+    def cleaner(self, *, archive: bool = True, may_be_read: bool = False) -> Cleaner:
         """As a job makes it when it starts."""
         return Cleaner(
             self.path,
@@ -50,6 +50,7 @@ class Spool:
             self.in_tables.covers,
             Lake(),
             self.before,
+            may_be_read,
         )
 
     def commit(self, upto: int) -> None:
@@ -153,16 +154,21 @@ def test_what_is_blotted_out_in_the_archive_stays_so(spool: Spool) -> None:
 
 
 def test_a_file_of_a_later_life_waits_for_the_name(spool: Spool) -> None:
-    """A consumer may not have read the one that has it in the archive."""
+    """A consumer may not have read the one that has it in the archive; where there is none,
+    the tables have that."""
     spool.commit(4)
     spool.cleaner().run()
     later = spool_file("gw", 2 * SIZE + 1, [Rows([b"x"] * SIZE)], incarnation="b2")
     (spool.path / name(2)).write_bytes(later)
-    cleaner = spool.cleaner()
+    cleaner = spool.cleaner(may_be_read=True)
     assert cleaner.run() == cleaner.run() == []
     assert spool.left() == [name(2)]
     (spool.archive / name(2)).unlink()
     assert cleaner.run() == [name(2)]
+    assert (spool.archive / name(2)).read_bytes() == later
+    (spool.archive / name(2)).write_bytes(b"rows")
+    (spool.path / name(2)).write_bytes(later)
+    assert spool.cleaner().run() == [name(2)]
     assert (spool.archive / name(2)).read_bytes() == later
 
 

@@ -177,7 +177,11 @@ class Spool:
             self._is_only_copy,
             self.consumers if self.uploads is None else None,
         )
-        self._archiving = Archiving(self._archive, machine.disk)
+        self._archiving = Archiving(
+            self._archive,
+            machine.disk,
+            lambda text: self._log.warn("{text}", text=text),
+        )
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
         """Of files that others have brought here since the start; any thread may ask."""
