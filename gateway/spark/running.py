@@ -214,9 +214,12 @@ class Job:
                 self._inbox.look(upto=self._upto)
             else:
                 self._inbox.start()
-        self._query.start(available_now=available_now)
-        self._cleaner = self._new_cleaner()  # the query may have begun anew
+        self._start_query()
         self._health.say(state="running")
+
+    def _start_query(self) -> None:
+        self._query.start(available_now=self._available_now)
+        self._cleaner = self._new_cleaner()  # the query may have begun anew
 
     def _recover(self) -> None:
         try:
@@ -276,8 +279,7 @@ class Job:
         if self._query.active and self._query.waits_for_the_day():
             _log.warning("the clock was set back: the query is started again")
             self._query.stop()
-            self._query.start(available_now=self._available_now)
-            self._cleaner = self._new_cleaner()
+            self._start_query()
         if not self._deletions():
             self.house.tend()
         self._health.note(
@@ -310,8 +312,7 @@ class Job:
         for answer in answers:
             for text, _ in answer.said:
                 _log.log(logging.WARNING if answer.status else logging.INFO, "%s", text)
-        self._query.start(available_now=self._available_now)
-        self._cleaner = self._new_cleaner()
+        self._start_query()
         return False
 
     def _delete(self, order: orders.Order) -> Iterator[tuple[str, dict[str, Any]]]:
