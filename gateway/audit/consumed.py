@@ -51,11 +51,9 @@ class Consumed:
         except (OSError, msgspec.DecodeError) as why:
             self.problems.append(Problem(f"the mark of consumer {name}", str(why)))
             return
-        for of in (mark.done, mark.in_hand):
-            for key, spans in of.items():
-                node, _, life = key.partition("/")
-                lives = self._read.setdefault(node, {})
-                lives[life] = lives.get(life, Ranges()) | Ranges.of(spans)
+        for node, life, spans in mark.seen():
+            lives = self._read.setdefault(node, {})
+            lives[life] = lives.get(life, Ranges()) | Ranges.of(spans)
 
     @property
     def nodes(self) -> set[str]:

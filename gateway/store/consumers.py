@@ -76,11 +76,19 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     in_hand: Mapping[str, Spans] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
 
+    def seen(self) -> Iterator[tuple[str, str, Spans]]:
+        """All that it has done its work for: node, incarnation, empty where it names none, and
+        lsns.
+        """
+        for of in (self.done, self.in_hand):
+            for key, spans in of.items():
+                node, _, life = key.partition("/")
+                yield node, life, spans
+
     def lives(self) -> dict[str, set[str]]:
         """The incarnations that it names, by node."""
         found: dict[str, set[str]] = {}
-        for key in (*self.done, *self.in_hand):
-            node, _, life = key.partition("/")
+        for node, life, _ in self.seen():
             if life:
                 found.setdefault(node, set()).add(life)
         return found
