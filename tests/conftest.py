@@ -18,6 +18,7 @@ pytest_plugins = [
     "deadlines",
     "budgets",
     "chromium",
+    "cpu",
     "daemons",
     "disks",
     "fitting",
