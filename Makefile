@@ -13,26 +13,21 @@ BESIDE  = gateway-demo gateway-testkit rsio-check
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
 
-.PHONY: help demo demo-cluster test long lowest simulate weeks mutants native fuzz-native pressure test-clients check format bench docs lock release clean
+.PHONY: help demo test long long-tests long-lowest long-weeks long-pressure long-kernel simulate mutants native test-clients check format bench docs lock release clean
 help:
-	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit"
-	@echo "make demo ARGS=--edge  two edges that forward to a hub, over a line that is cut"
-	@echo "make demo-cluster  three gateways, S3, a Spark cluster, Iceberg; some are killed"
-	@echo "make test    all tests, but what takes minutes"
-	@echo "make long    all tests and samples, as CI has them"
-	@echo "make lowest  files and the Spark job with the lowest pyarrow and Spark; Delta and Iceberg"
+	@echo "make demo    the whole path on this machine: senders, gateway, Spark, audit; ARGS=--edge: two"
+	@echo "             edges before a hub; ARGS=--cluster: three gateways, S3, a Spark cluster, Iceberg"
+	@echo "make test    the tests; eight minutes on two cores"
+	@echo "make long    all tests and samples, and those with the lowest Spark and pyarrow; or"
+	@echo "             ONLY=tests, lowest, weeks, pressure, kernel (see CONTRIBUTING.md)"
 	@echo "make simulate  one process, one seed at a time: faults at every step, for a minute"
-	@echo "make weeks   twenty weeks of Pravega's streams, in some minutes: scaled, retained, killed"
-	@echo "make native  builds the kernel in C (gateway-native), which the daemon then takes"
-	@echo "make fuzz-native  throws JSON and frames at the kernel for ten minutes, with ASan and UBSan"
 	@echo "make mutants  breaks the code in each way of a list, and says which test notices"
-	@echo "make pressure  Filebeat's client before a full spool and a full disk, for minutes"
-	@echo "make test-clients  the RS.io clients for the JVM, with the TCK of Reactive Streams, and in JavaScript"
-	@echo "make check   ruff and mypy --strict"
+	@echo "make test-clients  the RS.io clients for the JVM and in JavaScript"
+	@echo "make check   ruff and mypy --strict; make format mends what ruff can"
 	@echo "make bench   the table of figures, measured here (40 minutes; ARGS=--quick: 6)"
-	@echo "make lock    renews requirements/, what the image installs"
 	@echo "make docs    the documentation as a site, in site/"
 	@echo "make release  packages, notes, lists of parts, in dist/, and a look at them all"
+	@echo "make native, lock, clean  the kernel in C; requirements/ anew; all that was made goes"
 
 $(PY):
 	@test -n "$(PYTHON)" || { echo "gateway needs Python 3.11 to 3.14, and found none on the PATH."; \
@@ -67,16 +62,16 @@ $(VENV)/.native: gateway-native/pyproject.toml gateway-native/hatch_build.py gat
 	@touch $@
 native: $(VENV)/.native
 
-fuzz-native: $(VENV)/.test $(VENV)/.native
-	@NATIVE_SECONDS=600 $(PYTEST) -n 3 tests/fuzz/test_native.py --timeout=900 $(ARGS)
-
+# The cluster's in an environment of its own: Iceberg's jars fit an older Spark.
+ifneq (,$(filter --cluster,$(ARGS)))
+demo: VENV = .venv-cluster
+demo:
+	@$(MAKE) --no-print-directory VENV=$(VENV) $(VENV)/.cluster
+	@$(VENV)/bin/gateway demo $(ARGS)
+else
 demo: $(VENV)/.run
 	@$(VENV)/bin/gateway demo $(ARGS)
-
-# In an environment of its own: Iceberg's jars fit an older Spark.
-demo-cluster:
-	@$(MAKE) --no-print-directory VENV=.venv-cluster .venv-cluster/.cluster
-	@.venv-cluster/bin/gateway demo --cluster $(ARGS)
+endif
 
 $(VENV)/spark-classes.jsa: $(VENV)/.test
 	@echo "Starting Spark once, so that each test's Spark starts quickly (half a minute) …"
@@ -89,17 +84,30 @@ $(VENV)/.compiled: $(VENV)/.test
 
 # Five for two cores: most of the time tests wait, for what they have killed or hold back.
 WORKERS = -n 5 --dist worksteal
+CHOSEN  = -m "not long"
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory -j 2 $(VENV)/.compiled $(VENV)/spark-classes.jsa
-ifdef LONG
-	@SEEDS=1000 STATES=all WEEKS=1 $(PYTEST) $(WORKERS) $(ARGS)
-else
-	@$(PYTEST) $(WORKERS) -m "not long" $(ARGS)
-endif
+	@$(PYTEST) $(WORKERS) $(CHOSEN) $(ARGS)
 
 # All of what `test` has a sample of, and what it leaves out.
-long:
-	@$(MAKE) --no-print-directory test LONG=yes
+ONLY   ?= tests lowest
+long: $(ONLY:%=long-%)
+
+long-tests:
+	@SEEDS=1000 STATES=all WEEKS=1 $(MAKE) --no-print-directory test CHOSEN=
+
+# In each a week of Pravega's streams passes, or a crowd has one, with other chances.
+long-weeks: $(VENV)/.test
+	@WEEKS=20 $(PYTEST) -n 2 tests/protocols/pravega/controller/test_week.py \
+		tests/protocols/pravega/controller/test_crowd.py $(ARGS)
+
+# Filebeat's client before a spool and a disk that are full for minutes; beside each other: they wait.
+long-pressure: $(VENV)/.test
+	@PRESSURE=full $(PYTEST) -n 5 tests/integration/test_go_lumber.py $(ARGS)
+
+# JSON and frames into the kernel in C, with sanitizers, for ten minutes each.
+long-kernel: $(VENV)/.test $(VENV)/.native
+	@NATIVE_SECONDS=600 $(PYTEST) -n 3 tests/fuzz/test_native.py --timeout=900 $(ARGS)
 
 .venv-lowest/.done: $(VENV)/.test tests/plugins/lowest.py
 	@echo "Installing the lowest $(LOWEST) (Spark is 450 MB) …"
@@ -113,7 +121,7 @@ long:
 # First what pyarrow writes and Spark 4.1 reads, of the spool's tests those alone; then what
 # has jars that fit no newer Spark.  tests/spark/commits/conftest.py lays each format's
 # tests together: two workers begin with one each.
-lowest: .venv-lowest/spark-classes.jsa
+long-lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/test_tables.py \
 		tests/spark/test_readers.py tests/spark/test_source.py tests/spark/test_job.py \
 		tests/store/spool/test_decoding.py tests/store/spool/test_pandas.py \
@@ -132,18 +140,9 @@ lowest: .venv-lowest/spark-classes.jsa
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
 
-# In each a week of Pravega's streams passes, or a crowd has one, with other chances.
-weeks: $(VENV)/.test
-	@WEEKS=20 $(PYTEST) -n 2 tests/protocols/pravega/controller/test_week.py \
-		tests/protocols/pravega/controller/test_crowd.py $(ARGS)
-
 # WORDS=… only those whose file, name or tests have one of these in them.
 mutants: $(VENV)/.test
 	@$(PY) tests/mutants $(WORDS)
-
-# Beside each other: they wait.
-pressure: $(VENV)/.test
-	@PRESSURE=full $(PYTEST) -n 5 tests/integration/test_go_lumber.py $(ARGS)
 
 test-clients:
 	@cd clients/js && npm install --no-save --no-package-lock --no-audit --no-fund --silent && npm test

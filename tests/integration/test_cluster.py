@@ -1,6 +1,6 @@
 """Many gateways, one table: `gateway demo --cluster`, whole, as a user runs it.
 
-It needs a Spark that fits Iceberg's jars, which are on Maven Central: `make lowest` has
+It needs a Spark that fits Iceberg's jars, which are on Maven Central: `make long ONLY=lowest` has
 one.
 """
 
@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.timeout(_SECONDS),
     pytest.mark.skipif(
         not _FITS,
-        reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
+        reason=f"no jars fit Spark {pyspark.__version__}; `make long ONLY=lowest` has one they fit",
     ),
 ]
 

@@ -5,7 +5,7 @@ a timeout it connects again and sends again.  However long the hold, it has no r
 one connection, nothing twice.
 
 A hold means something when the client's timeout passes several times in it.  `make test`
-has short ones; `make pressure` has Filebeat's 30 s and holds of minutes.
+has short ones; `make long ONLY=pressure` has Filebeat's 30 s and holds of minutes.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MARKS = [
     pytest.mark.needs_maven,
     pytest.mark.skipif(
         not all(one.fits(pyspark.__version__) for one in KINDS.values()),
-        reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
+        reason=f"no jars fit Spark {pyspark.__version__}; `make long ONLY=lowest` has one they fit",
     ),
 ]
 

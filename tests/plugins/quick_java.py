@@ -1,7 +1,7 @@
 """Spark in tests starts in a third of its CPU time: its classes come from an archive.
 
 A test's Spark lives for seconds, of which most go into loading and compiling classes that
-are the same each time.  `make test` and `make lowest` each have one job write them down
+are the same each time.  `make test` and `make long ONLY=lowest` each have one job write them down
 (class data sharing), for the Spark of their own environment; all others map that file,
 and compile once and quickly.  `gateway spark --once` on five small files: 34.5 s of CPU
 without, 11.5 s with it, on 2 cores of a Xeon with Java 17.

@@ -1,4 +1,4 @@
-"""How much a test with many repetitions looks at: `make test` some, `make long` and CI all.
+"""How much a test with many repetitions looks at: `make test` some, `make long` all.
 
     KILLS = some_of(20, 8)
 

@@ -1,7 +1,7 @@
 """The recipe of a job of one's own on a bucket: Spark reads it by `s3a`, a server of somebody
 else's answers.
 
-It needs hadoop-aws, from Maven Central, for a Spark that `make lowest` has.
+It needs hadoop-aws, from Maven Central, for a Spark that `make long ONLY=lowest` has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         not pyspark.__version__.startswith("4.1."),
-        reason="its jars are fetched for the Spark of `make lowest` alone",
+        reason="its jars are fetched for the Spark of `make long ONLY=lowest` alone",
     ),
 ]
 

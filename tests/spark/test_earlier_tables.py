@@ -38,7 +38,7 @@ EARLIER = "a1343e3"
 
 _fits = pytest.mark.skipif(
     not all(one.kind.fits(pyspark.__version__) for one in (delta, iceberg)),
-    reason=f"no jars fit Spark {pyspark.__version__}; `make lowest` has one they fit",
+    reason=f"no jars fit Spark {pyspark.__version__}; `make long ONLY=lowest` has one they fit",
 )
 
 

@@ -1,6 +1,6 @@
 """The recipe for Kafka, `examples/recipes/to_kafka.py`, with a real broker.
 
-It needs a Spark whose connector is on Maven Central: `make lowest` has one.
+It needs a Spark whose connector is on Maven Central: `make long ONLY=lowest` has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         SPARK not in CONNECTORS,
-        reason=f"no connector for Spark {SPARK} is known; `make lowest` has a Spark of one",
+        reason=f"no connector for Spark {SPARK} is known; `make long ONLY=lowest` has a Spark of one",
     ),
 ]
 

@@ -30,7 +30,7 @@ def check() -> None:
         raise Missing(
             f"gateway demo --cluster needs more than there is:{lines}\n"
             "pip install 'gateway-demo[cluster]' brings all of it, best in an environment of"
-            " its own; in a clone: make demo-cluster"
+            " its own; in a clone: make demo ARGS=--cluster"
         )
 
 

@@ -1,4 +1,4 @@
-"""One session for both formats, which needs a Spark that fits their jars: `make lowest` has one."""
+"""One session for both formats, which needs a Spark that fits their jars: `make long ONLY=lowest` has one."""
 
 from __future__ import annotations
 

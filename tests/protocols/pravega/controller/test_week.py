@@ -5,7 +5,7 @@ each kind, and the gateway is killed between, also while it tidies its files up:
 policies keep is read back from journal, spool, archive and `retained/` again and again, and
 what they drop has left the disk an hour later at the latest.
 
-`make test` has two days of one, CI a whole one; `make weeks` has twenty.
+`make test` has two days of one, `make long` a whole one; `make long ONLY=weeks` has twenty.
 """
 
 from __future__ import annotations
