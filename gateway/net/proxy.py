@@ -2,7 +2,9 @@ r"""Parser of the PROXY header that a load balancer puts before a connection; no
 
 Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`; version 2 is a
 signature, a version and command byte, a family byte, a length, addresses and
-type-length-values, which are skipped.  Specification: haproxy.org, proxy-protocol.txt.
+type-length-values (TLVs), of which the checksum is verified and others are skipped.  What a
+header of command LOCAL, or of no known family, has behind its head is for nobody.
+Specification: haproxy.org, proxy-protocol.txt.
 
 Twisted has a parser too, but it drops a connection whose first read is shorter than
 8 bytes (v1) or 16 (v2), and it knows no trusted sources.
@@ -11,9 +13,11 @@ Twisted has a parser too, but it drops a connection whose first read is shorter 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
+
+import google_crc32c
 
 from gateway.sdk.interfaces import Refusal
 
@@ -25,10 +29,16 @@ _MAX_V1_BYTES = 107
 _MAX_V2_BYTES = 4096
 """Addresses are at most 216 bytes; the rest is room for TLVs."""
 _KEY = "proxy_protocol"
+_SHORT_V2 = "PROXY v2 header too short for its addresses"
 
 _PARTS_V2 = struct.Struct("!12sBBH")
 _IPV4_V2 = struct.Struct("!4s4sHH")
 _IPV6_V2 = struct.Struct("!16s16sHH")
+_UNIX_BYTES_V2 = 216
+"""Two paths."""
+_TLV = struct.Struct("!BH")
+_CRC32C = 0x03
+"""The type of the checksum: of the whole header, with zeros in this one's place."""
 
 
 class ProxyHeader(NamedTuple):
@@ -100,24 +110,55 @@ def _version_2(head: bytes) -> ProxyHeader | None:
         raise Refusal(f"PROXY v2 header of {end} bytes", limit=_MAX_V2_BYTES)
     if len(head) < end:
         return None
-    local = command & 15 == 0
-    peer = None if local else _peer_v2(family, head[_PARTS_V2.size : end])
-    return ProxyHeader(peer, head[end:])
+    rest = head[end:]
+    if command & 15 == 0 or family == 0x00:  # LOCAL; unspecified
+        return ProxyHeader(None, rest)
+    peer, at = _peer_v2(family, head[:end])
+    for kind, begin, size in _tlvs(head, at, end):
+        if kind == _CRC32C:
+            _verify(head[:end], begin, size)
+    return ProxyHeader(peer, rest)
 
 
-def _peer_v2(family: int, body: bytes) -> tuple[str, int] | None:
+def _peer_v2(family: int, header: bytes) -> tuple[tuple[str, int] | None, int]:
+    """Who the peer is, and where the TLVs begin."""
+    at = _PARTS_V2.size
     try:
         if family == 0x11:
-            source, _, port, _ = _IPV4_V2.unpack_from(body)
-            return str(IPv4Address(source)), port
+            source, _, port, _ = _IPV4_V2.unpack_from(header, at)
+            return (str(IPv4Address(source)), port), at + _IPV4_V2.size
         if family == 0x21:
-            source, _, port, _ = _IPV6_V2.unpack_from(body)
-            return str(IPv6Address(source)), port
+            source, _, port, _ = _IPV6_V2.unpack_from(header, at)
+            return (str(IPv6Address(source)), port), at + _IPV6_V2.size
     except struct.error:
-        raise Refusal("PROXY v2 header too short for its addresses") from None
-    if family in (0x00, 0x31):  # unspecified; a unix socket, which has no address
-        return None
-    raise Refusal(f"PROXY v2 header of family {family:#04x}")
+        raise Refusal(_SHORT_V2) from None
+    if family != 0x31:
+        raise Refusal(f"PROXY v2 header of family {family:#04x}")
+    if len(header) < at + _UNIX_BYTES_V2:
+        raise Refusal(_SHORT_V2)
+    return None, at + _UNIX_BYTES_V2  # a unix socket, which has no address
+
+
+def _tlvs(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The TLVs from *at* to *end*: type, where the value begins, and its size."""
+    while at < end:
+        if end - at < _TLV.size:
+            raise Refusal("PROXY v2 header with a part of a TLV at its end")
+        kind, size = _TLV.unpack_from(data, at)
+        at += _TLV.size
+        if size > end - at:
+            what = f"a TLV {kind:#04x} of {size} bytes, of which {end - at} are there"
+            raise Refusal(f"PROXY v2 header with {what}")
+        yield kind, at, size
+        at += size
+
+
+def _verify(header: bytes, begin: int, size: int) -> None:
+    if size != 4:
+        raise Refusal(f"PROXY v2 header with a CRC32C of {size} bytes")
+    said = int.from_bytes(header[begin : begin + size])
+    if google_crc32c.value(header[:begin] + bytes(4) + header[begin + size :]) != said:
+        raise Refusal("PROXY v2 header with a wrong CRC32C")
 
 
 class TrustedNetworks:

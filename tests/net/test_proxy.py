@@ -6,6 +6,7 @@ import socket
 import struct
 from contextlib import suppress
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,17 @@ V6 = b"".join(socket.inet_pton(socket.AF_INET6, a) for a in ("2001:db8::7", "::1
 TLV = b"\x20\x00\x0f\x01\0\0\0\0" + b"\x22\0\7" + b"example"
 NAMED = ("192.0.2.7", 40000)
 
+
+def summed(family: int, addresses: bytes, before: bytes, after: bytes) -> bytes:
+    """A header with a CRC32C TLV between others."""
+    there = before + b"\3\0\4"
+    head = v2(1, family, addresses + there + bytes(4) + after)
+    at = len(SIGNATURE_V2) + 4 + len(addresses) + len(there)
+    return head[:at] + google_crc32c.value(head).to_bytes(4) + head[at + 4 :]
+
+
+SUMMED = summed(0x11, V4 + PORTS, TLV, b"\4\0\1\0")
+
 HEADERS = [
     (V1, NAMED),
     (V1_6, ("2001:db8::7", 40000)),
@@ -39,6 +51,9 @@ HEADERS = [
     (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None),
     (v2(1, 0x11, V4 + PORTS), NAMED),
     (v2(1, 0x11, V4 + PORTS + TLV), NAMED),
+    (SUMMED, NAMED),
+    (summed(0x21, V6 + PORTS, b"", b""), ("2001:db8::7", 40000)),
+    (summed(0x31, bytes(216), TLV, b""), None),
     (v2(1, 0x21, V6 + PORTS), ("2001:db8::7", 40000)),
     (v2(0, 0x00, b""), None),
     (v2(0, 0x11, V4 + PORTS), None),
@@ -93,6 +108,11 @@ BAD = [
     v2(1, 0x11, V4),
     v2(1, 0x12, V4 + PORTS),
     v2(1, 0x21, V4 + PORTS),
+    v2(1, 0x31, bytes(215)),
+    v2(1, 0x11, V4 + PORTS + b"\3\0\3abc"),
+    v2(1, 0x11, V4 + PORTS + b"\4\0"),
+    v2(1, 0x11, V4 + PORTS + TLV + b"\4\0\2a"),
+    v2(1, 0x31, bytes(216) + b"\4\xff\xff"),
 ]
 
 
@@ -101,6 +121,15 @@ def test_whatever_else_comes_is_refused(header: bytes) -> None:
     """A bad header is refused, never taken for data of the protocol."""
     with pytest.raises(Refusal):
         ProxyHeaderParser().feed(header + b" " * 200)
+
+
+def test_a_header_that_was_changed_on_its_way_is_refused() -> None:
+    """One with a CRC32C in which a bit differs, of an address, a TLV or the checksum."""
+    kind = len(SUMMED) - 11  # another type of TLV would be no checksum
+    for at in {*range(len(SIGNATURE_V2) + 4, len(SUMMED))} - {kind}:
+        changed = SUMMED[:at] + bytes([SUMMED[at] ^ 1]) + SUMMED[at + 1 :]
+        with pytest.raises(Refusal):
+            ProxyHeaderParser().feed(changed)
 
 
 def test_a_long_version_1_header_is_refused() -> None:
