@@ -14,6 +14,16 @@ from daemons import spawn
 from deadlines import excerpt, run
 from programs import ask_registry, end, program
 
+_PUBLISHED = ("needs_go", "needs_maven", "needs_node", "needs_npm", "needs_pravega")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of a published client's tests `make test` runs those that are marked `smoke`."""
+    if item.get_closest_marker("smoke") is None and any(
+        item.get_closest_marker(name) for name in _PUBLISHED
+    ):
+        item.add_marker("long")
+
 
 @pytest.fixture(scope="session")
 def npm(

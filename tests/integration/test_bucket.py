@@ -84,6 +84,7 @@ def audited(daemon: Daemon, acked: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
@@ -142,7 +143,9 @@ def _lsns(objects: Mapping[str, bytes]) -> dict[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["killed", "stopped"])
+@pytest.mark.parametrize(
+    "way", ["killed", pytest.param("stopped", marks=pytest.mark.long)]
+)
 def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
     prepare: Callable[..., Daemon],
     free_port: Callable[[], int],
@@ -184,6 +187,7 @@ def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
@@ -257,6 +261,7 @@ def test_a_bucket_that_fails_for_a_minute(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_gateway_that_stood_still_is_fenced(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ _FITS = iceberg.fits(pyspark.__version__)
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.needs_maven,
     pytest.mark.timeout(_SECONDS),

@@ -10,7 +10,12 @@ from whole_demo import what_a_demo_says
 
 _SECONDS = 900.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(_SECONDS)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.timeout(_SECONDS),
+]
 
 
 def test_a_line_is_cut_and_an_edge_is_killed_and_no_event_is_lost(

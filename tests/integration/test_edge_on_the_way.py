@@ -258,7 +258,10 @@ class Clocked(Daemon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("days", "way"), [(30, "ahead of"), (-30, "behind")])
+@pytest.mark.parametrize(
+    ("days", "way"),
+    [(30, "ahead of"), pytest.param(-30, "behind", marks=pytest.mark.long)],
+)
 def test_the_clock_of_an_edge_is_a_month_off(
     tmp_path: Path, days: int, way: str
 ) -> None:

@@ -121,6 +121,7 @@ def test_files_that_can_not_be_pushed(start: Callable[..., Daemon]) -> None:
     well(daemon)
 
 
+@pytest.mark.long
 def test_senders_that_are_all_turned_away(start: Callable[..., Daemon]) -> None:
     """A listener whose senders speak something else: who, how many, and why."""
     daemon = start(listeners=[listener("beats", "lumberjack")], spool={"after": "keep"})

@@ -226,6 +226,7 @@ def full_for_a_while(gate: Gate, *names: str, more: tuple[object, ...] = ()) -> 
     gate.assert_there_once()
 
 
+@pytest.mark.smoke
 def test_a_full_spool(gate: Callable[..., Gate]) -> None:
     """One connection, nothing sent again, everything there once; taps and Pravega's
     readers are answered meanwhile.
@@ -233,7 +234,6 @@ def test_a_full_spool(gate: Callable[..., Gate]) -> None:
     full_for_a_while(gate(**SMALL), "a")
 
 
-@pytest.mark.long
 def test_a_full_spool_over_tls(gate: Callable[..., Gate], authority: Any) -> None:
     """The same where the keepalives are TLS records."""
     pair = authority.issue("localhost")
@@ -247,13 +247,11 @@ def test_a_full_spool_and_a_short_stall_timeout(gate: Callable[..., Gate]) -> No
     full_for_a_while(gate({"options": options}, **SMALL), "a")
 
 
-@pytest.mark.long
 def test_a_full_spool_and_large_windows(gate: Callable[..., Gate]) -> None:
     """Of 2 MB each as they travel: their sender can finish writing them."""
     full_for_a_while(gate(**SMALL), "a", "b", more=("-size", 2000))
 
 
-@pytest.mark.long
 def test_four_senders_and_a_full_spool(gate: Callable[..., Gate]) -> None:
     """Nobody is given up for others."""
     full_for_a_while(gate(**SMALL), "a", "b", "c", "d")

@@ -258,6 +258,7 @@ def test_slow_writers_cost_little(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.long
 def test_who_does_not_read_is_cut_off(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:

@@ -42,6 +42,7 @@ def here(line: str) -> str:
 @pytest.mark.skipif(
     importlib.util.find_spec("hatchling") is None, reason="there is no hatchling"
 )
+@pytest.mark.long
 def test_by_hand(tmp_path: Path) -> None:
     """An environment, the daemon in it, the list of plug-ins as root leaves it."""
     make, *install = BY_HAND

@@ -14,7 +14,9 @@ MiB = 1 << 20
 SENDERS, WINDOWS = 40, 3
 
 
-@pytest.mark.parametrize("addresses", [1, SENDERS])
+@pytest.mark.parametrize(
+    "addresses", [pytest.param(1, marks=pytest.mark.long), SENDERS]
+)
 def test_many_windows_at_once(
     start: Callable[..., Any], connect: Callable[..., Any], addresses: int
 ) -> None:

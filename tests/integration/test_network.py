@@ -79,7 +79,11 @@ def test_a_proxy_header_of_a_stranger_is_refused(
     assert daemon.status()["journal"]["durable_lsn"] == 0
 
 
-@pytest.mark.parametrize("sealed", [False, True], ids=["ws", "wss"])
+@pytest.mark.parametrize(
+    "sealed",
+    [pytest.param(False, marks=pytest.mark.long), True],
+    ids=["ws", "wss"],
+)
 def test_websocket_carries_lumberjack(
     start: Callable[..., Any],
     authority: Any,

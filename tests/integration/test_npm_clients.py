@@ -57,6 +57,7 @@ setTimeout(() => process.exit(5), 600000);
 """
 
 
+@pytest.mark.smoke
 def test_lumberjack_protocol_gets_an_ack_that_it_believes(
     npm: Callable[..., Any], start: Callable[..., Any], authority: Any
 ) -> None:
@@ -146,6 +147,7 @@ def test_the_settings_of_the_page_for_lumberjack_client(
     ]
 
 
+@pytest.mark.smoke
 def test_lumberjack_client_is_read_though_it_does_not_read(
     npm: Callable[..., Any], start: Callable[..., Any]
 ) -> None:

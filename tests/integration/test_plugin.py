@@ -19,6 +19,7 @@ from wheels import Environment, clean, wheel
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(
         importlib.util.find_spec("hatchling") is None, reason="there is no hatchling"
     ),

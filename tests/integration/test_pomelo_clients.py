@@ -43,7 +43,9 @@ HEARTBEAT = b"\3\0\0\0"
 REQUEST = b"\4\0\0\x0a\0\7\5a.b.c{}"
 
 both = pytest.mark.parametrize(
-    "options", [PLAIN, FULL], ids=["plain", "dictionary and protobuf"]
+    "options",
+    [PLAIN, pytest.param(FULL, marks=pytest.mark.smoke)],
+    ids=["plain", "dictionary and protobuf"],
 )
 
 

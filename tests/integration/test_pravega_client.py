@@ -44,6 +44,7 @@ def begun(
     return begin
 
 
+@pytest.mark.smoke
 def test_written_is_read_and_in_the_files(
     serve: Callable[..., Any], pravega_client: Callable[..., Any]
 ) -> None:
@@ -231,7 +232,6 @@ def test_transactions(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_a_lease_runs_out(
     begun: Callable[[int], tuple[Any, Any]],
     pravega_client: Callable[..., Any],
@@ -548,7 +548,6 @@ def test_a_group_that_pauses_longer_than_the_archive(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_what_streams_let_go_of_leaves_the_disk(
     serve: Callable[..., Any],
     pravega_client: Callable[..., Any],

@@ -282,7 +282,6 @@ def shown(page: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_what_a_job_of_flink_does(serve: Callable[..., Streams]) -> None:
     """With the settings of its page: reader groups that stand at its checkpoints, and
     transactions that are committed after them, while the stream scales and the job fails
@@ -365,7 +364,6 @@ def test_killed_in_between(
 
 
 @pytest.mark.slow
-@pytest.mark.long
 def test_many_at_one_stream(
     serve: Callable[..., Streams], eventually: Callable[..., Any]
 ) -> None:
@@ -440,6 +438,7 @@ def test_a_group_that_is_never_empty(
     assert (program.returncode, said) == (0, f"events {20 * rounds}\n"), streams.log()
 
 
+@pytest.mark.smoke
 def test_hello_world(serve: Callable[..., Streams]) -> None:
     """The first thing that a user of Pravega runs."""
     assert serve().run("hello") == [b"hello world"]
@@ -467,11 +466,11 @@ def test_readers_follow_a_scaling(serve: Callable[..., Streams]) -> None:
     ("transactions", "milliseconds", "runs"),
     [
         (50, 2000, 1),
-        pytest.param(1, 2000, 25, marks=pytest.mark.long),
-        pytest.param(6, 2000, 25, marks=pytest.mark.long),
-        pytest.param(1, 30_000, 20, marks=pytest.mark.long),
-        pytest.param(6, 30_000, 20, marks=pytest.mark.long),
-        pytest.param(50, 30_000, 10, marks=pytest.mark.long),
+        (1, 2000, 25),
+        (6, 2000, 25),
+        (1, 30_000, 20),
+        (6, 30_000, 20),
+        (50, 30_000, 10),
     ],
 )
 def test_commits_over_a_scaling_share_their_epochs(
@@ -508,7 +507,7 @@ def test_retention_by_consumption(serve: Callable[..., Streams]) -> None:
     ("size", "limit"),
     [
         (40, 16 * MiB),
-        pytest.param(300, 256 * MiB, id="300 MiB", marks=pytest.mark.long),
+        pytest.param(300, 256 * MiB, id="300 MiB"),
     ],
 )
 def test_an_event_that_is_too_large(

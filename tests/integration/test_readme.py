@@ -32,6 +32,7 @@ def free(port: int) -> bool:
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.spark,
     pytest.mark.skipif(
         importlib.util.find_spec("hatchling") is None, reason="there is no hatchling"

@@ -170,6 +170,7 @@ def test_over_every_transport(
     assert Counter(map(tuple, found.values())) == {tuple(range(EACH)): len(WAYS)}
 
 
+@pytest.mark.smoke
 def test_the_page_as_it_stands(
     start: Callable[..., Any], java: list[str], tmp_path: Path
 ) -> None:

@@ -254,6 +254,7 @@ def test_a_browser_watches(
     assert chromium.console == [], "no errors"
 
 
+@pytest.mark.smoke
 def test_the_page_as_it_stands(
     start: Callable[..., Any], node: str, tmp_path: Path
 ) -> None:

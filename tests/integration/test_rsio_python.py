@@ -133,6 +133,7 @@ def test_asyncio_in_an_environment_of_its_own(
     assert "No module named 'twisted'" in without.stderr
 
 
+@pytest.mark.long
 def test_on_twisted(start: Callable[..., Any], wheel: Path, tmp_path: Path) -> None:
     """With Twisted it sends and reads, and nothing of the daemon is imported."""
     port = start(listeners=[STREAMS]).address("streams")[1]
@@ -144,6 +145,7 @@ def test_on_twisted(start: Callable[..., Any], wheel: Path, tmp_path: Path) -> N
     assert json.loads(done.stdout)["payload"] == {"n": 0}
 
 
+@pytest.mark.long
 def test_a_source_distribution_makes_the_same_wheel(
     wheel: Path, tmp_path: Path
 ) -> None:

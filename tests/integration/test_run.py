@@ -121,6 +121,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_whichever_dies_is_started_again(running: Running) -> None:
     """Killed with SIGKILL, the daemon and then the job: a sentence says so, both come back,
     and each event is in the table once.  A second `gateway run` is refused meanwhile, and
@@ -151,7 +152,13 @@ def test_whichever_dies_is_started_again(running: Running) -> None:
     assert left == {"gateway.yaml", "data", "log"}
 
 
-@pytest.mark.parametrize("words", STARTING)
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(pytest.param(one, marks=pytest.mark.long) for one in STARTING[:-1]),
+        STARTING[-1],
+    ],
+)
 def test_interrupted_while_it_starts(tmp_path: Path, words: str) -> None:
     """^C at any moment of a start: both end, with status 0, and nothing is left behind."""
     running = Running(tmp_path)
@@ -177,6 +184,7 @@ def test_its_own_death(running: Running) -> None:
     eventually(lambda: not any(map(alive, children.values())), "the end of both")
 
 
+@pytest.mark.long
 def test_a_daemon_that_can_not_start(tmp_path: Path) -> None:
     """It says why, and `gateway run` ends with status 1; the job does not stay."""
     running = Running(tmp_path)

@@ -252,10 +252,13 @@ def test_over_pipes(
 @pytest.mark.parametrize(
     "way",
     [
-        *("tcp", "tls and websocket", "tls and http2"),
+        "tcp",
         *(
             pytest.param(way, marks=pytest.mark.long)
-            for way in ("tls", "websocket", "http2", "unix")
+            for way in (
+                *("tls", "websocket", "http2", "unix"),
+                *("tls and websocket", "tls and http2"),
+            )
         ),
     ],
 )

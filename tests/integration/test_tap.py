@@ -216,6 +216,7 @@ def test_a_client_on_asyncio(gate: Gate) -> None:
 
 @pytest.mark.fresh
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_of_many_taps_are_stuck(gate: Gate) -> None:
     """The others get every event; the daemon does not grow; who comes back is told
     what it missed.

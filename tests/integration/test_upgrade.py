@@ -220,6 +220,7 @@ def sending(daemon: Versions) -> Iterator[Callable[[], dict[str, int]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_upgrade_under_load(earlier: Path, tmp_path: Path) -> None:
     """The earlier version is killed while all protocols send, and this one goes on: what
     was acknowledged by either is there, and once where the protocol can tell.
@@ -245,6 +246,7 @@ def test_an_upgrade_under_load(earlier: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_going_back(earlier: Path, tmp_path: Path) -> None:
     """After a stop of this version the earlier one goes on with its directory, where
     nothing is remembered beside events: each is there once.
