@@ -12,7 +12,7 @@ import pytest
 
 from daemons import spawn
 from deadlines import excerpt, run
-from programs import ask_registry, end, program
+from programs import ask_registry, end, kept, program
 
 _PUBLISHED = ("needs_go", "needs_maven", "needs_node", "needs_npm", "needs_pravega")
 
@@ -37,9 +37,21 @@ def npm(
 
     def install(*packages: str) -> Callable[..., str]:
         node, npm = program("node"), program("npm")
+        words = [
+            "install",
+            "--no-save",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefix",
+        ]
+        found = kept(
+            "npm",
+            [each.encode() for each in (*words, *packages)],
+            lambda home: ask_registry(npm, *words, home, *packages, cwd=home),
+        )
         home = tmp_path_factory.mktemp("npm")
-        words = "install --no-save --no-audit --no-fund --ignore-scripts --prefix"
-        ask_registry(npm, *words.split(), home, *packages, cwd=home)
+        (home / "node_modules").symlink_to(found / "node_modules")
         return lambda text, *words: _run(node, home, text, words)
 
     return install

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import warm
 from daemons import Daemon, archiving, listener
 from deadlines import environment, eventually, excerpt, finish, rest
 from gateway.protocols.rsio.client import Outbox
@@ -69,7 +70,7 @@ class World:
         for each in self.programs:
             each.start()
         self.acked = home / "sent.acked"
-        self.sender = subprocess.Popen(
+        self.sender = warm.start(
             [
                 sys.executable, "-m", "gateway.cli", "send", "rsio",
                 "{}:{}".format(*address), "--generate", "10000", "--json",
@@ -77,7 +78,6 @@ class World:
             ],
             stdout=subprocess.PIPE,
             text=True,
-            env=environment(),
         )  # fmt: skip
 
     def progress(self) -> tuple[int, ...]:

@@ -63,7 +63,7 @@ EVENT = b"\0\0\0\0\0\0\0\4four"
 
 
 @pytest.fixture(scope="session")
-def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def go_client() -> Path:
     """The client's program.
 
     Where Go is not there, or gets no modules, the test is skipped; in CI it fails.
@@ -76,7 +76,7 @@ def go_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run(command, "build", "-o", "client", ".", cwd=home, env=own)
         assert done.returncode == 0, done.stderr
 
-    return built_once(tmp_path_factory, PROJECT, build) / "client"
+    return built_once(PROJECT, build) / "client"
 
 
 class Gate:

@@ -36,12 +36,12 @@ SECONDS = 120.0
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def java() -> list[str]:
     """A command that takes the words of the client's program."""
-    return command(tmp_path_factory, PROJECT, "PravegaClient")
+    return command(PROJECT, "PravegaClient")
 
 
-def command(factory: pytest.TempPathFactory, project: Path, name: str) -> list[str]:
+def command(project: Path, name: str) -> list[str]:
     """The class of this *name* in the *project*, as a command.
 
     Where there is no JDK, or where Maven is not there or gets nothing, the test is
@@ -49,8 +49,7 @@ def command(factory: pytest.TempPathFactory, project: Path, name: str) -> list[s
     """
     for need in ("java", "javac", "mvn"):
         program(need)
-    home = built_once(factory, project, build)
-    jars = (home / "jars").read_text().strip()
+    home = built_once(project, build)
     # For a program that runs a few seconds; its log has what goes wrong.  A writer that
     # flushes a sealed segment warns without a pause until it has its successors.
     options = (
@@ -59,18 +58,17 @@ def command(factory: pytest.TempPathFactory, project: Path, name: str) -> list[s
         " -Dorg.slf4j.simpleLogger.log"
         ".io.pravega.client.stream.impl.EventStreamWriterImpl=error"
     )
-    path = f"{home}{os.pathsep}{jars}"
+    path = f"{home}{os.pathsep}{home}/jars/*"
     return ["java", *options.split(), "-cp", path, name]
 
 
 def build(home: Path) -> None:
     """Fetch what the client needs, and compile the program."""
-    listed = f"-Dmdep.outputFile={home / 'jars'}"
-    fetch = ["mvn", "-B", "-q", "dependency:build-classpath", listed]
-    ask_registry(*fetch, cwd=home)
-    jars = (home / "jars").read_text().strip()
+    jars = home / "jars"
+    fetch = ["mvn", "-B", "-q", "dependency:copy-dependencies"]
+    ask_registry(*fetch, f"-DoutputDirectory={jars}", cwd=home)
     done = subprocess.run(
-        ["javac", "-nowarn", "-cp", jars, *sorted(one.name for one in home.glob("*.java"))],
+        ["javac", "-nowarn", "-cp", f"{jars}/*", *sorted(one.name for one in home.glob("*.java"))],
         capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -171,12 +169,11 @@ def numbered(what: str, count: int) -> list[bytes]:
 def test_a_client_of_before_0_9(
     prepare: Callable[..., Any],
     free_port: Callable[[], int],
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Version 0.8.0 keeps its connections, though each flush sends a KeepAlive; the group
     that it makes by itself reads each event once, and leaves nothing.
     """
-    java = command(tmp_path_factory, OLD, "OldClient")
+    java = command(OLD, "OldClient")
     with running() as start:
         streams = Streams(prepare, free_port, java, start)
         stored = streams.run("all")

@@ -6,13 +6,12 @@ import contextlib
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from daemons import Daemon, full_spool, listener
-from deadlines import eventually
+from deadlines import eventually, rest
 
 MiB = 1 << 20
 SENDERS = 200
@@ -56,7 +55,7 @@ def test_two_hundred_senders(full: Daemon) -> None:
         one.start()
     eventually(lambda: full.listener()["bytes"] - read > 2 * MiB, "it reads ahead")
     for _ in range(5):
-        time.sleep(2.0)
+        rest(2.0)
         assert full.memory() - before < 32 * MiB
     assert full.listener()["connections"] == SENDERS + 1
     assert "refused" not in full.log

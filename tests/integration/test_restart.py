@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+import warm
 from daemons import Daemon, listener
-from deadlines import environment, eventually, finish
+from deadlines import eventually, finish
 
 PROTOCOLS = {
     "beats": "lumberjack",
@@ -105,7 +106,7 @@ class Callers:
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._over.wait(0.01):
+        while not self._over.wait(0.05):
             for name in PROTOCOLS:
                 try:
                     socket.create_connection(self._daemon.where(name)).close()
@@ -123,14 +124,13 @@ class Sender:
 
     def __init__(self, daemon: Held, name: str) -> None:
         where = "{}:{}".format(*daemon.where(name))
-        self.process = subprocess.Popen(
+        self.process = warm.start(
             [
                 *(sys.executable, "-m", "gateway.cli", "send", PROTOCOLS[name], where),
                 *("--stdin", "--connections", "2", "--patience", "100000", "--json"),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment(),
         )
         self.name = name
         self.sent = 0

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.needs_maven
 
 
 @pytest.fixture(scope="session")
-def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def java() -> list[str]:
     """A command that takes the name of a class, and its words.
 
     Where there is no JDK, or where Maven gets nothing, the tests are skipped; in CI
@@ -40,18 +40,17 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """
     for need in ("java", "javac", "mvn"):
         programs.program(need)
-    home = programs.built_once(tmp_path_factory, PROJECT, build)
-    jars = (home / "jars").read_text().strip()
-    places = [home / "target" / "classes", home / "target" / "test-classes", jars]
+    home = programs.built_once(PROJECT, build)
+    places = [home / "target" / each for each in ("classes", "test-classes", "jars/*")]
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return ["java", *options, "-cp", os.pathsep.join(map(str, places))]
 
 
 def build(home: Path) -> None:
     """Fetch what it needs, and compile the client and its tests."""
-    listed = f"-Dmdep.outputFile={home / 'jars'}"
-    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpath"
-    programs.ask_registry("mvn", "-B", "-q", "test-compile", plugin, listed, cwd=home)
+    copied = f"-DoutputDirectory={home / 'target' / 'jars'}"
+    plugin = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+    programs.ask_registry("mvn", "-B", "-q", "test-compile", plugin, copied, cwd=home)
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+import warm
 from daemons import listener, tls
-from deadlines import environment, eventually, finish
+from deadlines import eventually, finish
 from gateway.protocols.rsio.client import Outbox
 from gateway.protocols.rsio.client.on_asyncio import connect
 from gateway_testkit.certificates import Authority
@@ -79,11 +80,7 @@ def test_exactly_once_through_a_kill(
             "--rate", "4000", "--connections", "2", "--patience", "100000", "--json",
             "--acked", str(tmp_path / f"{name}.acked"),
         ]  # fmt: skip
-        running.append(
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, text=True, env=environment()
-            )
-        )
+        running.append(warm.start(command, stdout=subprocess.PIPE, text=True))
     try:
         eventually(
             lambda: daemon.status()["journal"]["durable_lsn"] > 9000, "they send"
@@ -185,11 +182,10 @@ def test_over_pipes(
 
     def joined(name: str, most: int, *words: str, piece: int = 1 << 16) -> Any:
         down, up = os.pipe(), os.pipe()
-        send = subprocess.Popen(
+        send = warm.start(
             [sys.executable, "-m", "gateway.cli", "send", "rsio", "--stdio", "--json",
              "--acked", str(tmp_path / f"{name}.acked"), *words],
             stdin=down[0], stdout=up[1], stderr=subprocess.PIPE, text=True,
-            env=environment(),
         )  # fmt: skip
         where = (*daemon.address("reactive"), piece, most)
         relay = subprocess.Popen(

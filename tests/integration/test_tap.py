@@ -8,7 +8,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,8 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import script
+import warm
 from daemons import Daemon, listener
-from deadlines import environment, eventually, finish, next_line
+from deadlines import eventually, finish, next_line
 from gateway.protocols.rsio.client import StreamFailed
 from gateway.protocols.rsio.client.on_asyncio import connect
 from seaweeds import settings_of
@@ -53,11 +54,10 @@ class Gate:
         assert done.returncode == 0, done.stderr
 
     def tap(self, *words: object) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", _START, "tap", self.address, *map(str, words)],
+        process = warm.start(
+            script.words(_START, "tap", self.address, *words),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(),
         )
         self.processes.append(process)
         return process

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
+import inspect
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +23,7 @@ __all__ = [
     "ask_registry",
     "built_once",
     "end",
+    "kept",
     "lacking",
     "program",
     "running",
@@ -28,6 +31,10 @@ __all__ = [
 
 _REGISTRY_SECONDS = 120.0
 """What a registry may take; it is not ours to wait for."""
+_KEPT = Path(
+    os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "gateway-tests"
+)
+_LANGUAGES = ("java", "go", "node")
 
 
 def lacking(why: str) -> NoReturn:
@@ -60,23 +67,49 @@ def ask_registry(
         lacking(f"{' '.join(map(str, words))}: {done.stdout[-1000:]}")
 
 
-def built_once(
-    factory: pytest.TempPathFactory, project: Path, build: Callable[[Path], None]
-) -> Path:
-    """A copy of *project*, which one worker has built for all of them."""
-    shared = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    home = shared / project.name
-    with (shared / f"{project.name}.lock").open("w") as lock:
+def kept(name: str, parts: Iterable[bytes], make: Callable[[Path], None]) -> Path:
+    """A folder that is made once on this machine of these *parts*, for all runs of tests.
+
+    Where another Java, Go or Node is the first on the PATH, it is another folder.
+    """
+    digest = hashlib.sha256()
+    for part in (
+        *parts,
+        *(
+            os.path.realpath(found).encode()
+            for found in map(shutil.which, _LANGUAGES)
+            if found
+        ),
+    ):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    home = _KEPT / f"{name}-{digest.hexdigest()[:16]}"
+    _KEPT.mkdir(parents=True, exist_ok=True)
+    with home.with_name(f"{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / "ready").exists():
-            # Maven may be at work there, too: `make test-clients` of CI.
-            made = shutil.ignore_patterns("target")
-            shutil.copytree(project, home, dirs_exist_ok=True, ignore=made)
-            build(home)
+            home.mkdir(exist_ok=True)
+            make(home)
             (home / "ready").touch()
     return home
+
+
+def built_once(project: Path, build: Callable[[Path], None]) -> Path:
+    """A copy of *project* that is built, once for all runs that have the same of it."""
+    # Maven may be at work there, too: `make test-clients` of CI.
+    made = shutil.ignore_patterns("target")
+
+    def make(home: Path) -> None:
+        shutil.copytree(project, home, dirs_exist_ok=True, ignore=made)
+        build(home)
+
+    files = sorted(
+        path
+        for path in project.rglob("*")
+        if path.is_file() and "target" not in path.relative_to(project).parts
+    )
+    parts = [f"{path.relative_to(project)}".encode() for path in files]
+    parts += [path.read_bytes() for path in files]
+    return kept(project.name, [*parts, inspect.getsource(build).encode()], make)
 
 
 @contextlib.contextmanager

@@ -124,17 +124,17 @@ offsets.topic.replication.factor=1
 @pytest.fixture
 def broker(
     tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
     free_port: Callable[[], int],
 ) -> Iterator[Broker]:
     for need in ("java", "mvn"):
         program(need)
 
     def fetch(home: Path) -> None:
-        listed = f"-Dmdep.outputFile={home / 'jars'}"
-        ask_registry("mvn", "-B", "-q", "dependency:build-classpath", listed, cwd=home)
+        copied = f"-DoutputDirectory={home / 'jars'}"
+        fetched = ("mvn", "-B", "-q", "dependency:copy-dependencies", copied)
+        ask_registry(*fetched, cwd=home)
 
-    jars = (built_once(tmp_path_factory, PROJECT, fetch) / "jars").read_text().strip()
+    jars = f"{built_once(PROJECT, fetch)}/jars/*"
     home = tmp_path / "kafka"
     home.mkdir()
     running = Broker(home, jars, free_port(), free_port())
