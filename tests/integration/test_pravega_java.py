@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from deadlines import excerpt, finish, next_line
+from deadlines import excerpt, finish, next_line, run
 from programs import ask_registry, built_once, program, running
 
 pytestmark = pytest.mark.needs_maven
@@ -32,7 +32,7 @@ OLD = Path(__file__).with_name("old_java_client")
 PAGES = Path(__file__).parents[2] / "docs" / "clients"
 HOST = "gw.example"
 SECONDS = 120.0
-"""For the compiler, and for a program, each."""
+"""For a program."""
 
 
 @pytest.fixture(scope="session")
@@ -67,10 +67,8 @@ def build(home: Path) -> None:
     jars = home / "jars"
     fetch = ["mvn", "-B", "-q", "dependency:copy-dependencies"]
     ask_registry(*fetch, f"-DoutputDirectory={jars}", cwd=home)
-    done = subprocess.run(
-        ["javac", "-nowarn", "-cp", f"{jars}/*", *sorted(one.name for one in home.glob("*.java"))],
-        capture_output=True, text=True, timeout=SECONDS, check=False, cwd=home,
-    )  # fmt: skip
+    sources = sorted(one.name for one in home.glob("*.java"))
+    done = run("javac", "-nowarn", "-cp", f"{jars}/*", *sources, cwd=home)
     assert done.returncode == 0, done.stderr
 
 

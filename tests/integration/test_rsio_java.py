@@ -21,7 +21,7 @@ import kit
 import planted
 import programs
 from daemons import listener, tls
-from deadlines import environment, eventually, finish
+from deadlines import environment, eventually, finish, run
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "clients" / "java"
@@ -184,9 +184,7 @@ def test_the_page_as_it_stands(
     for text, name in zip(shown, ("Send", "Read"), strict=True):
         file = tmp_path / f"{name}.java"
         file.write_text(text.replace("gw.example:7400", f"127.0.0.1:{port}"))
-        done = subprocess.run(
-            [*java, file], capture_output=True, text=True, timeout=120, check=False
-        )
+        done = run(*java, file)
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
     assert said[0] == ""

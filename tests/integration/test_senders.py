@@ -27,13 +27,13 @@ REACTIVE = listener(
 CHECKED = listener(
     "checked",
     "rsio",
-    limits={"handshake": "1s"},
+    limits={"handshake": "3s"},
     options={
         "check_publishers": True,
         "subscribe": ["events", "more"],
         "publish": ["events"],
         "window": 128,
-        "hello_timeout": "1s",
+        "hello_timeout": "3s",
     },
 )
 LISTENERS = [
@@ -267,7 +267,7 @@ def test_conformance(
 ) -> None:
     """All tests pass, none is left out, however the daemon is reached."""
     checked = {**CHECKED, "options": dict(CHECKED["options"])}
-    words = ["--strict", "--hello-timeout", "1"]
+    words = ["--strict", "--hello-timeout", "3"]
     if "tls" in way:
         pair = authority.issue("gateway.example")
         checked["tls"] = tls(pair)
