@@ -140,7 +140,7 @@ long-lowest: .venv-lowest/spark-classes.jsa
 simulate: $(VENV)/.test
 	@PYTHONPATH=tests/plugins $(PY) -m simulation
 
-# WORDS=… only those whose file, name or tests have one of these in them.
+# WORDS=… only those whose file, name or tests have one of these in them; or its options.
 mutants: $(VENV)/.test
 	@$(PY) tests/mutants $(WORDS)
 

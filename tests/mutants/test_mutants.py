@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MUTANTS = tomllib.loads((Path(__file__).parent / "mutants.toml").read_text())["mutant"]
+HERE = Path(__file__).parent
+MUTANTS = tomllib.loads((HERE / "mutants.toml").read_text())["mutant"]
+NOTICED = json.loads((HERE / "noticed.json").read_text())
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant["name"])
@@ -28,3 +31,15 @@ def test_each_mutant_can_be_made(mutant: dict[str, str]) -> None:
 def test_no_name_is_used_twice() -> None:
     """A report names each."""
     assert len({mutant["name"] for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_who_noticed_is_still_there() -> None:
+    """Whoever removes a test tries anew what it alone is known to notice (`make mutants
+    WORDS='--again …'`); nothing is told of a mutant that is none.
+    """
+    assert NOTICED.keys() <= {mutant["name"] for mutant in MUTANTS}
+    for name, found in NOTICED.items():
+        for test in filter(None, found.values()):
+            if test.startswith("tests/"):  # else nothing ended, or no test began
+                file = ROOT / test.partition("::")[0]
+                assert file.exists(), f"{name}: {test}"
