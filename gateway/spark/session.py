@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Mapping
@@ -116,6 +117,25 @@ def settings(
     return merged({**chosen, **SAFETY}, own)
 
 
+def pythons(
+    master: str, own: Mapping[str, Any], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The Python that Spark starts for functions in Python, as variables of the environment.
+
+    It is what the configuration says, or else *environ*, as with every Spark.  Where neither
+    does and Spark runs on this machine, it is ours: the `python3` of the PATH, which Spark
+    would take, may be of another version, and each such function would fail.  Machines of a
+    cluster may have nothing where ours is: they take the `python3` of their PATH.
+    """
+    told = own.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON")
+    driver = own.get("spark.pyspark.driver.python")
+    driver = driver or environ.get("PYSPARK_DRIVER_PYTHON") or told or sys.executable
+    if not told and master.startswith("local"):
+        told = sys.executable
+    found = {"PYSPARK_PYTHON": told, "PYSPARK_DRIVER_PYTHON": driver}
+    return {name: str(program) for name, program in found.items() if program}
+
+
 def java_status() -> int | None:
     """What a Java that has ended, ended with; None where another program started it."""
     from pyspark import SparkContext
@@ -172,6 +192,7 @@ def start(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     classes = None
     if not submitted:
+        os.environ |= pythons(spark.master, spark.conf, os.environ)
         found = java.find(os.environ)
         _log.info("%s", found)
         if (cache := java.cache(os.environ)) is not None:
@@ -193,6 +214,7 @@ def start(
         # Only a running Java knows what was on its command line.
         SparkContext._ensure_initialized()  # noqa: SLF001
         given = dict(SparkConf().getAll())
+        os.environ |= pythons(given.get("spark.master", ""), spark.conf, os.environ)
     # Hadoop decodes nothing: with %20 it would be another folder than with a space.
     own = {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
     chosen = settings(spark, given, {**own, **(more or {})}, classes)

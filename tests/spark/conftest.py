@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -163,11 +164,19 @@ def run_once(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The one Spark session of a test process; few tasks make groups of a few rows."""
+    """The one Spark session of a test process; few tasks make groups of a few rows.
+
+    The `python3` of the PATH that it has is none.
+    """
     conf = {"spark.sql.shuffle.partitions": "4"}
     settings = SimpleNamespace(
         master="local[2]", driver_memory="1g", ui=False, conf=conf
     )
-    running = session.start(settings, tmp_path_factory.mktemp("warehouse"))
+    none = tmp_path_factory.mktemp("bin") / "python3"
+    none.write_text("#!/bin/sh\nexit 9\n")
+    none.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{none.parent}{os.pathsep}{os.environ['PATH']}")
+        running = session.start(settings, tmp_path_factory.mktemp("warehouse"))
     yield running
     running.stop()
