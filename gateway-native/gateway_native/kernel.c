@@ -28,8 +28,8 @@ enum {
     RUN = 8192,
     /* Whoever has more than so many bytes checked lets other threads run meanwhile. */
     LET_GO = 1 << 14,
-    /* Python's limit depends on who calls; up to this depth nobody is near it. */
-    DEPTH = 64,
+    /* Of objects and arrays in one another, as in `gateway/sdk/payload.py`. */
+    DEPTH = 500,
 };
 
 static inline uint32_t u32(Bytes at) {
@@ -184,7 +184,7 @@ static inline Bytes spaces(Bytes p, Bytes end) {
 
 /* Whether all up to the end is one JSON object in UTF-8, no deeper than DEPTH. */
 static int sound(Bytes p, Bytes end, Bytes bound) {
-    uint64_t objects = 0; /* a bit for each that is open: it is no array */
+    unsigned char ends[DEPTH + 1]; /* what closes each that is open */
     int depth = 0;
 
 /* The next byte that is no space; there is one. */
@@ -198,14 +198,14 @@ value:
     switch (*p) {
     case '{':
         if (depth++ == DEPTH) return 0;
-        objects = objects << 1 | 1;
+        ends[depth] = '}';
         p++;
         NEXT;
         if (*p == '}') goto close;
         goto key;
     case '[':
         if (depth++ == DEPTH) return 0;
-        objects <<= 1;
+        ends[depth] = ']';
         p++;
         NEXT;
         if (*p == ']') goto close;
@@ -230,14 +230,13 @@ after:
     NEXT;
     if (*p == ',') {
         p++;
-        if (!(objects & 1)) goto value;
+        if (ends[depth] == ']') goto value;
         NEXT;
         goto key;
     }
-    if (*p != (objects & 1 ? '}' : ']')) return 0;
+    if (*p != ends[depth]) return 0;
 close:
     p++;
-    objects >>= 1;
     if (--depth) goto after;
     return spaces(p, end) == end;
 key:

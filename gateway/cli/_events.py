@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gateway.sdk.command import printable
+from gateway.sdk.payload import too_deep
 
 
 def line(event: Mapping[str, Any]) -> str:
@@ -36,7 +37,9 @@ def line(event: Mapping[str, Any]) -> str:
 
 
 def as_json(payload: bytes) -> str | None:
-    """The payload on one line if it is JSON."""
+    """The payload on one line if it is JSON, and not too deep."""
+    if too_deep(payload):
+        return None
     try:
         return msgspec.json.format(payload, indent=-1).decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -260,7 +260,8 @@ def _tail(
     if flaw is not None:
         parts += [b',"flaw":', _encode(flaw)]
     kind = content_type.partition(";")[0].strip().lower()
-    return b"".join(parts), kind == "application/json" or kind.endswith("+json")
+    json = kind == "application/json" or kind.endswith("+json")
+    return b"".join(parts), json and flaw != "too-deep"
 
 
 def _payload(payload: bytes, *, json: bool) -> bytes:

@@ -59,7 +59,7 @@ public class Scan {
         return Long.numberOfTrailingZeros(bits) >>> 3;
     }
 
-    /** Moves behind a value, however deep it is. */
+    /** Moves behind a value, however deep it is: what is too deep has a flaw by then. */
     public void skip() {
         int depth = 0;
         do {

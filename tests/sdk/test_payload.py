@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.sdk.payload import flaw_of
+from gateway.sdk.payload import DEPTH, all_shallow, flaw_of, flaws_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,40 @@ def test_flaws(payload: bytes, flaw: str | None) -> None:
     assert flaw_of(payload, 64) == flaw
 
 
-def test_depth() -> None:
-    """Nesting that no parser goes into is a flaw, not an error."""
-    assert flaw_of(b"[" * 50_000, 1 << 20) == "too-deep"
+_BESIDE = [
+    b"",
+    rb',"b":"[[{"',
+    rb',"b":"\"[","c":"{"',
+    rb',"b":"\\","c":"\\\"[","d":"\\\\"',
+    b',"b":' + b"[{}," * 9 + b"1" + b"]" * 9,
+    b"".join(b',"%d":[]' % each for each in range(DEPTH)),
+]
+
+
+def _deep(levels: int, opens: bytes, closes: bytes, beside: bytes) -> bytes:
+    """An object with so many levels."""
+    inside = opens * (levels - 1) + b"1" + closes * (levels - 1)
+    return b'{"a":' + inside + beside + b"}"
+
+
+@pytest.mark.parametrize("beside", _BESIDE)
+@pytest.mark.parametrize(("opens", "closes"), [(b"[", b"]"), (b'{"x":', b"}")])
+def test_depth(opens: bytes, closes: bytes, beside: bytes) -> None:
+    """Five hundred objects and arrays in one another are no flaw, one more is: on every
+    Python, whoever calls, and whatever else is there.
+    """
+    fine = _deep(DEPTH, opens, closes, beside)
+    deep = _deep(DEPTH + 1, opens, closes, beside)
+    assert flaw_of(fine, 1 << 20) is None
+    assert flaw_of(deep, 1 << 20) == "too-deep"
+    assert [*flaws_of([fine, deep, b"{}"], 1 << 20)] == [(1, "too-deep")]
+    many = [fine, b"{}"] * 10
+    assert all_shallow(many)
+    assert not all_shallow([*many, deep])
+
+
+def test_depth_of_what_is_no_json() -> None:
+    """It has this flaw also where it breaks off, or is no JSON for something else."""
+    assert flaw_of(b"[" * (DEPTH + 1), 1 << 20) == "too-deep"
+    assert flaw_of(b"[" * DEPTH, 1 << 20) == "invalid-json"
+    assert flaw_of(b"[]" * 50_000, 1 << 20) == "invalid-json"

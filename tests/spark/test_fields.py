@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gateway.sdk.payload import DEPTH, flaw_of
 from gateway.spark import fields
 
 pytestmark = pytest.mark.spark
@@ -166,6 +167,15 @@ def test_whatever_is_no_json_is_still_text(find: Find) -> None:
             assert row["text"] == sent.decode()
         except UnicodeDecodeError:
             assert set(row.values()) == {None}
+
+
+def test_values_are_found_as_deep_as_they_may_be(find: Find) -> None:
+    """What has no flaw for its depth has its values, before the deepest one and behind it."""
+    deep = "[" * (DEPTH - 2) + "]" * (DEPTH - 2)
+    text = f'{{"a":1,"b":{{"c":{deep}}},"c":2}}'
+    assert flaw_of(text.encode(), 1 << 20) is None
+    [row] = find([text.encode()])
+    assert (row["a"], row["b.c"], row["c"]) == ("1", deep, "2")
 
 
 def test_of_a_list_the_first_object_counts(find: Find) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway.sdk.payload import DEPTH
 from gateway.spark import stats, tables
 from gateway.spark.columns import Columns, Source
 from gateway.spark.ledger import Life, Ranges
@@ -56,6 +57,7 @@ PARSED = {
     "big integer": b'{"a": 18446744073709551616}',
     "long decimal": b'{"a": 0.1234567890123456789012345}',
     "empty key": b'{"": 1}',
+    "as deep as may be": b'{"a":' + b"[" * (DEPTH - 1) + b"]" * (DEPTH - 1) + b"}",
     "many keys": json.dumps({f"k{n}": n for n in range(20_000)}).encode(),
 }
 

@@ -34,7 +34,14 @@ from gateway.event import Rows
 from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.frames import BARE
 from gateway.sdk import native
-from gateway.sdk.payload import check, flaw_of
+from gateway.sdk.payload import (
+    DEPTH,
+    all_shallow,
+    block_is_shallow,
+    check,
+    flaw_of,
+    too_deep,
+)
 from gateway.sdk.varint import varint
 
 _FORMAT = 4
@@ -118,8 +125,9 @@ def elements(
 ) -> list[msgspec.Raw] | None:
     """The elements of a JSON array, as they are spelled; None if it is not split.
 
-    An array is split if it parses, has at most *message_bytes* bytes and neither too many
-    commas nor too many elements.  One that is not is one event, with a flaw.
+    An array is split if it parses, has at most *message_bytes* bytes, is not too deep, and
+    has neither too many commas nor too many elements.  One that is not is one event, with
+    a flaw.
     """
     if len(body) > message_bytes:
         return None
@@ -129,7 +137,7 @@ def elements(
         found = _split(body)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return found if len(found) <= _MOST_ELEMENTS else None
+    return found if len(found) <= _MOST_ELEMENTS and not too_deep(body) else None
 
 
 @dataclass(slots=True)
@@ -248,6 +256,8 @@ def gather(frames: bytes, sizes: bytes) -> tuple[bytes, bytes, bytes] | None:
         return None
     if len(found) != count or len(block) != ends[-1] or b"\n" in block:
         return None
+    if each.max() > 2 * DEPTH and not block_is_shallow(block, ends.tolist()):
+        return None
     return block, ends.tobytes(), seqs.tobytes()
 
 
@@ -343,7 +353,10 @@ def _objects(frames: bytes, at: int, decoding: _Decoding) -> int:
     try:
         deque(map(check, run), 0)
         deque(map(bytes.decode, filterfalse(bytes.isascii, run)), 0)
+        sound = not run or all_shallow(run)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        sound = False
+    if not sound:
         for row, each in enumerate(run, first):
             flaw = flaw_of(each, most)
             if flaw is not None:

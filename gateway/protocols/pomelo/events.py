@@ -27,7 +27,7 @@ from gateway.event import Rows
 from gateway.protocols.pomelo import wire
 from gateway.protocols.pomelo.text import cesu8, text
 from gateway.sdk import native
-from gateway.sdk.payload import check, flaw_of
+from gateway.sdk.payload import all_shallow, check, flaw_of
 
 _HEAD = struct.Struct(">BIHI")
 _CODE = struct.Struct(">HB")
@@ -290,7 +290,11 @@ def _check(rows: Rows, message_bytes: int) -> None:
             continue
         try:
             check(payload)
-            if payload[0] == _BRACE and (payload.isascii() or payload.decode()):
+            if (
+                payload[0] == _BRACE
+                and (payload.isascii() or payload.decode())
+                and all_shallow((payload,))
+            ):
                 continue
         except UnicodeDecodeError:
             payloads[row] = _as_utf8(payload)

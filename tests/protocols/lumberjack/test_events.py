@@ -17,6 +17,7 @@ from gateway.protocols.lumberjack import events, wire
 from gateway.protocols.lumberjack.events import decode
 from gateway.protocols.lumberjack.frames import BARE
 from gateway.protocols.lumberjack.session import Limits, Session
+from gateway.sdk.payload import DEPTH
 from samples import some_of
 
 pytestmark = pytest.mark.usefixtures("each_way")
@@ -67,11 +68,17 @@ _ODD = {
     b"{nope": "invalid-json",
     b'{"a":"\xff"}': "invalid-utf8",
     b'{"a":' + b"[" * 4000: "too-deep",
+    b'{"a":' + b"[" * DEPTH + b"]" * DEPTH + b"}": "too-deep",
     b'{"a":"' + b"x" * 5000 + b'"}': "oversized",
     b"": "empty",
     b"null": "not-an-object",
 }
-_EVEN = (b'{"a":1}', b'{"\xc3\xa4":2}', b" {} ")
+_EVEN = (
+    b'{"a":1}',
+    b'{"\xc3\xa4":2}',
+    b" {} ",
+    b'{"a":' + b"[" * (DEPTH - 1) + b"]" * (DEPTH - 1) + b"}",
+)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -96,9 +103,24 @@ def test_oversized() -> None:
 
 
 def test_deep_arrays_do_not_recurse() -> None:
-    """An array too deep to parse is one event."""
+    """An array that is too deep is one event."""
     rows = _rows(b"[" * 100_000 + b"]" * 100_000)
     assert rows.flaws == {0: "too-deep"}
+    fine, deep = (b"[" * levels + b"]" * levels for levels in (DEPTH, DEPTH + 1))
+    rows = _rows(fine, deep)
+    assert rows.payloads == [fine[1:-1], deep]
+    assert rows.flaws == {0: "not-an-object", 1: "too-deep"}
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_events_that_are_gathered_are_not_too_deep(others: int) -> None:
+    """Python and the kernel count the same."""
+    for levels in (DEPTH, DEPTH + 1):
+        body = b'{"a":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+        bodies = [b'{"[":"{"}'] * others + [body, b"{}"]
+        frames = b"".join(wire.json(_V2, 1, each) for each in bodies)
+        found = events._gather(frames, array("H", map(len, bodies)).tobytes())
+        assert (found is None) == (levels > DEPTH)
 
 
 @pytest.mark.parametrize("letter", BARE)
