@@ -130,6 +130,11 @@ class Intake(Input):
         return unfinished or bool(self.unread & Unread.TURN) or self.has_unread
 
     @property
+    def waits_for_us(self) -> bool:
+        """Something of its peer is here and was not served, so that time is ours."""
+        return bool(self.unread & (Unread.TURN | Unread.ROOM)) or self.has_unread
+
+    @property
     def has_unread(self) -> bool:
         """There is input that the server has not had."""
         ahead = self.ahead is not None and self.ahead.size > 0

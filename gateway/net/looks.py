@@ -5,6 +5,8 @@ looked at, and in between each only notes in its `Times` that something happened
 
 `Looks.look` is all that time does to a connection: one rule after the other, and the first
 that applies is the last.  A limit of time is a key of `gateway.sdk.limits` and a rule here.
+None is for what we are late with ourselves: no peer is cut while something of it is here
+that was not read or not served, as after a restart, when all come at once.
 """
 
 from __future__ import annotations
@@ -96,7 +98,12 @@ class Looks:
             paused = bool(unread & Unread.PAUSED)
             held.look(now, connection.received, since, paused=paused)
         if times.deadline is not None and now >= times.deadline:
-            self._deadline_passed(connection)
+            if connection.life < Life.CLOSING and connection.input.waits_for_us:
+                times.deadline = (
+                    now + self._limits.handshake
+                )  # it has yet to hear of us
+            else:
+                self._deadline_passed(connection)
         elif connection.life >= Life.CLOSING:
             return
         elif stall is not None and _is_stuck(connection, stall, now):
@@ -114,7 +121,9 @@ class Looks:
             times.active = False
             times.since = now
             connection.not_idle()
-        elif now - times.since >= self._limits.idle:
+        elif now - times.since >= self._limits.idle and not (
+            connection.input.waits_for_us
+        ):
             connection.ended_by = "idle"
             self._end_quietly(connection, "idle", "{peer} was idle for too long")
             connection.close()
@@ -154,7 +163,8 @@ class Looks:
         if not held.unfinished or ours or connection.stall is not None:
             held.rests()
             return False
-        return held.too_slow(now, connection.received, self._limits.minimum_rate)
+        slow = held.too_slow(now, connection.received, self._limits.minimum_rate)
+        return slow and not connection.input.waits_for_us
 
     def _end_quietly(
         self, connection: AcceptedConnection, reason: str, text: str

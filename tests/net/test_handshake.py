@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -166,6 +167,59 @@ def test_a_slow_header_is_cut_off(make_net: Make, warnings: Texts) -> None:
     assert warnings() == [
         "beats: 10.0.0.1:4000 refused: handshake not finished, limit 10 s (limits.handshake)"
     ]
+
+
+def test_no_deadline_is_for_what_we_have_not_read(
+    make_net: Make, warnings: Texts
+) -> None:
+    """A peer whose bytes wait for us, in the kernel or in a line of ours, is not cut; once
+    they are read, it has its whole time for the rest.
+    """
+    for put_off in (False, True):
+        net = make_net(proxy_protocol=PROXY)
+        peer = net.peer("10.0.0.1")
+        peer.send(HEADER[:5])
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            peer.transport.fileno = ours.fileno
+            if put_off:
+                peer.connection.input.put_off_more(HEADER[5:9])
+            else:
+                theirs.send(HEADER[5:9])
+            net.pass_time(60)
+            assert not peer.transport.finished
+            if put_off:
+                peer.send(peer.connection.input.take_put_off())
+            else:
+                peer.send(ours.recv(99))
+            net.pass_time(7)
+            peer.send(HEADER[9:] + b"2W")
+            assert net.server.data == b"2W"
+    peer = net.peer("10.0.0.1")
+    peer.send(HEADER[:5])
+    net.pass_time(13)
+    assert peer.transport.finished
+    assert len(warnings()) == 1
+
+
+def test_nobody_is_idle_whose_bytes_we_have_not_read(make_net: Make) -> None:
+    """… nor too slow with the rest of a message."""
+    net = make_net(limits={"idle": 60.0, "minimum_rate": 100})
+    peer = net.peer()
+    peer.send(b"x")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        peer.transport.fileno = ours.fileno
+        theirs.send(b"y")
+        net.pass_time(100)
+        assert not peer.transport.finished
+        net.server.connection.hold(1000)
+        net.pass_time(100)
+        assert not peer.transport.finished
+        assert not net.listener.rejected
+        peer.send(ours.recv(99))
+        net.pass_time(50)
+        assert net.listener.rejected == {"protocol": 1}
 
 
 def test_whoever_never_says_anything_is_cut_off_quietly(

@@ -189,7 +189,10 @@ class ForwardServer(Closing):
     # Called by the listener
 
     def never_greeted(self) -> None:
-        """No hello came."""
+        """No hello came, of which nothing is here and unread."""
+        if self._connection.unread_input:
+            self._listener.greetings.watch(self)
+            return
         self._refuse(Unwelcome(400, "no hello"), key="options.hello_timeout")
 
     def say(self) -> None:

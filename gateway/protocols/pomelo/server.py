@@ -209,7 +209,10 @@ class PomeloServer(Closing, Yielding):
             if self._session.tick(paused=unread):
                 self._write(HEARTBEAT)
         except Refusal as why:
-            self._overdue(why)
+            if self._session.more or self._connection.unread_input:
+                self._session.excuse()  # we are late, not the client
+            else:
+                self._overdue(why)
 
     def _overdue(self, why: Refusal) -> None:
         session = self._session

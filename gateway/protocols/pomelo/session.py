@@ -531,6 +531,10 @@ class Session:
         self._mute = 0
         return True
 
+    def excuse(self) -> None:
+        """What it was late with is here, and was not read: it has two more ticks."""
+        self._patience, self._quiet = 1, _CUT_AFTER - 2
+
 
 @lru_cache(maxsize=1 << 10)
 def _is_name(route: Route) -> bool:

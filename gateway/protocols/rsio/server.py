@@ -337,6 +337,9 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
 
     def never_greeted(self) -> None:
         """No hello, or no token, arrived in time."""
+        if self._unread:
+            self._listener.greetings.watch(self)
+            return
         self._refuse(
             Refusal(
                 "no hello" if self._session.state is State.GREETING else "no token",
@@ -347,7 +350,15 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
 
     def never_answered(self) -> None:
         """The peer did not answer our goodbye in time."""
-        self._hang_up()
+        if self._unread:
+            self._listener.goodbyes.watch(self)
+        else:
+            self._hang_up()
+
+    @property
+    def _unread(self) -> bool:
+        """Something of the peer is here that was not looked at: time is not against it."""
+        return self._session.unread or self._connection.unread_input
 
     def silent(self) -> None:
         """Ping the peer if nothing arrived since the last time."""

@@ -577,6 +577,17 @@ def test_no_hello(hub: Hub) -> None:
     assert edge.connection.refused.key == "options.hello_timeout"
 
 
+def test_a_hello_that_we_have_not_read(hub: Hub) -> None:
+    """It is here: the edge is not late."""
+    edge = hub.connect()
+    edge.connection.unread_input = True
+    hub.clock.pump([5] * 9)
+    assert edge.connection.refused is None
+    edge.connection.unread_input = False
+    hub.clock.pump([5] * 2)
+    assert edge.refusal() == Refused(400, "no hello")
+
+
 # The plug-in
 
 

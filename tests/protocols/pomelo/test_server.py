@@ -333,6 +333,22 @@ def test_the_timer_rests_while_nobody_is_here(reader: Any) -> None:
     assert len(reader.clock.getDelayedCalls()) == 1
 
 
+def test_what_we_have_not_read_is_not_late(
+    make_reader: Callable[..., Any], pomelo: Any
+) -> None:
+    """Neither half a handshake, nor a client whose heartbeats wait for us."""
+    reader = make_reader(handshake_timeout=5.0)
+    reader.deliver(pomelo.handshake())
+    for step in (lambda: None, lambda: reader.deliver(wire.package(wire.ACK))):
+        step()
+        reader.connection.unread_input = True
+        reader.clock.pump([0.75] * 200)
+        assert not reader.connection.closed
+        reader.connection.unread_input = False
+    reader.clock.pump([0.75] * 200)
+    assert reader.connection.closed
+
+
 def test_who_does_not_get_to_work(make_reader: Callable[..., Any], pomelo: Any) -> None:
     """Half a handshake is refused in time; a silent probe is closed without a word."""
     reader = make_reader(handshake_timeout=5.0)

@@ -53,6 +53,16 @@ def test_no_hello(gate: Any) -> None:
     assert gate.connection.refused.key == "options.hello_timeout"
 
 
+def test_a_hello_that_we_have_not_read(gate: Any) -> None:
+    """It is here: the peer is not late, and has its time for the rest of it."""
+    gate.connection.unread_input = True
+    gate.clock.pump([5.0] * 9)
+    assert not gate.connection.closed
+    gate.connection.unread_input = False
+    gate.clock.pump([5.0] * 2)
+    assert gate.heard() == [Goodbye("no hello")]
+
+
 def test_the_hello_timer_ends_with_the_hello(gate: Any) -> None:
     """… and not before the token, if one is to come."""
     gate.say(HELLO)
