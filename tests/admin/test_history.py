@@ -34,6 +34,17 @@ def test_rates_are_of_the_time_between(daemon: Any) -> None:
     assert (latest.connections, latest.level) == (3, "bad")
 
 
+def test_a_listener_that_is_gone_takes_no_events_back(daemon: Any) -> None:
+    """A reload has removed it, and what it had counted."""
+    history = History()
+    history.note(1000, 50, daemon.status, BOUNDS, (0, 0, 0, 0))
+    daemon.change(listeners=[])
+    history.note(1005, 55, daemon.status, BOUNDS, (0, 0, 0, 0))
+    latest = history.latest
+    assert latest is not None
+    assert (latest.events, latest.bytes) == (0, 0)
+
+
 def test_a_ring(daemon: Any) -> None:
     """However long it runs, the last ones are kept, the oldest first."""
     history = History(kept=3)

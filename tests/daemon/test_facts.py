@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from gateway.admin.freshness import Consumer, Refused, Reload
 from gateway.admin.status import ReloadStatus
 from gateway.daemon.facts import Flawed, Growth, Visits, collect
@@ -15,6 +17,7 @@ from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
 from gateway.net.rejection_log import Recent
 from gateway.sdk.protocol import Statistics
+from gateway.store.audited import Audited
 from gateway.store.consumers import Behind
 from gateway.store.lake import End
 from gateway.store.orphans import Orphan
@@ -168,6 +171,21 @@ def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
         "state/gw can not be written yet",
         "http://game does not answer",
     ]
+
+
+@pytest.mark.parametrize(("hours", "late"), [(1.9, False), (2.1, True)])
+def test_an_audit_that_does_not_come_is_told(
+    tmp_path: Path, hours: float, late: bool
+) -> None:
+    """One may be missed; and why the last attempt came to no end."""
+    at = NOW.timestamp() - hours * 3600
+    last = Audited(every=3600.0, at=at, unfinished="the bucket is away")
+    last.write(tmp_path / "lake")
+    told = collected(tmp_path, "archive").audit_late
+    assert (told is not None) == late
+    if told is not None:
+        assert told.startswith("no audit has come to its end for 2 h")
+        assert told.endswith("the last attempt ended because the bucket is away")
 
 
 def visit(name: str, events: int, **rejected: int) -> Any:

@@ -555,13 +555,24 @@ def test_one_during_the_stop() -> None:
     assert len(slow.reading) == 1
 
 
+def good_at(reloads: Reloads) -> Any:
+    """When the last one was fine, as /metrics has it."""
+    [config] = reloads.statistics()
+    [at] = [one.value for one in config.values if one.name == "succeeded_at"]
+    return at
+
+
 def test_one_that_fails() -> None:
     """Costs only itself, whatever it is that raises."""
     slow = Slow()
     slow.reloads.begin()
     slow.ask()
+    slow.now = 5.0
     slow.reading[0].errback(ZeroDivisionError("oh"))
     assert slow.found[0].problems == ["ZeroDivisionError: oh"]
+    slow.now = 7.0
+    assert good_at(slow.reloads) == 0.0
     slow.ask()
     slow.reading[1].callback("again")
     assert slow.found[1].applied
+    assert good_at(slow.reloads) == 7.0

@@ -33,10 +33,6 @@ import coverage
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-_COPIED = (
-    "gateway", "gateway-demo", "gateway-testkit", "rsio-check", "tests", "examples",
-    "twisted", "conf", "docs", "pyproject.toml",
-)  # fmt: skip
 _MEASURED = ROOT / ".mutants"
 _NOTICED = HERE / "noticed.json"
 _SECONDS = 1800
@@ -46,20 +42,20 @@ _ALL_COSTLY = ("tests/crash/", "tests/integration/")
 """Whatever their marks."""
 _MARKED = "slow or long or spark"
 
+_FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"
+
 #: What is broken is the reference: the kernel in C would do its work, and hide it.
 _SURROUNDINGS = {"GATEWAY_NATIVE": "no"}
 
 
 def copy_of_the_tree(folder: Path) -> None:
-    """Without what is made by running it."""
-    ignore = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in _COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=ignore)
-        else:
-            shutil.copy(source, folder / name)
+    """Without what git ignores."""
+    asked = "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"
+    done = subprocess.run(asked, check=True, cwd=ROOT, capture_output=True, text=True)
+    for name in filter(None, done.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
 
 
 def run(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -169,7 +165,7 @@ def who_notices(mutant: dict[str, str], tree: Path, *, cheap: bool) -> str | Non
         for words in runs(mutant, tree):
             done = run(tree, "-x", "--timeout=120", *words)
             if done.returncode not in (0, 5):  # 5: all of them have other marks
-                found = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+                found = re.search(_FAILED, done.stdout, re.MULTILINE)
                 said = (done.stdout + done.stderr)[-500:]
                 return found[1] if found else f"exit status {done.returncode}: {said}"
     except subprocess.TimeoutExpired:

@@ -41,14 +41,20 @@ class Spool:
             self.query.source(entry, [name(entry)])
             self.query.offset(entry, entry)
 
-    def cleaner(self, *, archive: bool = True, may_be_read: bool = False) -> Cleaner:
+    def cleaner(
+        self,
+        *,
+        archive: bool = True,
+        may_be_read: bool = False,
+        disk: Lake | None = None,
+    ) -> Cleaner:
         """As a job makes it when it starts."""
         return Cleaner(
             self.path,
             self.archive if archive else None,
-            Checkpoint(self.query.path, Lake()),
+            Checkpoint(self.query.path, disk or Lake()),
             self.in_tables.covers,
-            Lake(),
+            disk or Lake(),
             self.before,
             may_be_read,
         )
@@ -84,6 +90,36 @@ def test_a_file_goes_when_its_batch_is_committed(spool: Spool) -> None:
     spool.commit(4)
     assert sorted(cleaner.run()) == spool.files[2:]
     assert spool.left() == []
+
+
+class Noting(Lake):
+    """Notes what was synced when the first file left the spool."""
+
+    def __init__(self) -> None:
+        self.synced: set[str] = set()
+        self.before: set[str] | None = None
+
+    def open(self, path: Path) -> Any:
+        self.synced.add(f"{path.parent.name}/{path.name}")
+        return super().open(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        if self.before is None:
+            self.before = set(self.synced)
+        super().rename(old, new)
+
+
+def test_what_says_that_a_file_is_done_is_durable_before_it_goes(spool: Spool) -> None:
+    """After a power cut Spark would else take a batch anew, of files that are gone."""
+    disk = Noting()
+    cleaner = spool.cleaner(disk=disk)
+    spool.commit(2)
+    assert sorted(cleaner.run()) == spool.files[:3]
+    assert disk.before is not None
+    logs = {
+        f"{log}/{batch}" for log in ("offsets", "commits", "0") for batch in (0, 1, 2)
+    }
+    assert disk.before >= logs
 
 
 def test_offsets_alone_free_nothing(spool: Spool) -> None:

@@ -34,6 +34,8 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
     first = Health(tmp_path)
     first.tables(Ledger(committed=Ranges({"gw": [(1, 9)]})), waiting())
     first.ended("no column a.b")
+    told = said(tmp_path)
+    assert (told["state"], told["last_error"]) == ("failed", "no column a.b")
     for failures in (1, 2):
         health = Health(tmp_path)
         health.say()
@@ -51,6 +53,7 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
     killed.say()
     assert (said(tmp_path)["failures"], said(tmp_path)["last_failure"]) == (0, None)
     killed.ended(None)
+    assert said(tmp_path)["state"] == "stopped"
     Health(tmp_path).say()
     assert said(tmp_path)["failures"] == 0
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
 from gateway.store.disk import RealDisk
+from gateway.store.lake import FORMAT
 
 _spans = st.lists(
     st.tuples(
@@ -126,6 +127,16 @@ def test_the_first_format_is_understood(tmp_path: Path) -> None:
     assert (ledger.batch, ledger.sequence) == (3, 0)
     assert ledger.committed == Ranges({"gw": [(1, 9)]})
     assert ledger.types == {"body": "variant"}
+
+
+def test_a_newer_versions_ledger_is_left_as_it_is(tmp_path: Path) -> None:
+    """It may say what this version does not know, and would not write again."""
+    path = tmp_path / "events.json"
+    Ledger().after("q", 0, Ranges({"gw": [(1, 9)]})).save(RealDisk(), path)
+    newer = json.loads(path.read_text()) | {"format": FORMAT + 1}
+    path.write_text(json.dumps(newer))
+    with pytest.raises(Broken, match=rf"format {FORMAT + 1}, .*install the version"):
+        Ledger.load(RealDisk(), path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 99}', '{"format": 1}'])

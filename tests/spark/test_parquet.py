@@ -117,7 +117,7 @@ class World:
     plans: list[Plan] = field(default_factory=list)
     done: list[Committed] = field(default_factory=list)
 
-    def sink(self, disk: Fuse | None = None, **options: Any) -> ParquetSink:
+    def sink(self, disk: Lake | None = None, **options: Any) -> ParquetSink:
         using = disk or Fuse()
 
         def tracked(batch: int, folder: Path, plan: Plan) -> None:
@@ -144,9 +144,9 @@ class World:
         self.logs.begin()
         return sink
 
-    def run(self, disk: Fuse, batches: int) -> None:
+    def run(self, disk: Lake, batches: int, **options: Any) -> None:
         """Start, go on after the last commit, commit what the sink has taken."""
-        sink = self.sink(disk)
+        sink = self.sink(disk, **options)
         sink.recover()
         done = Checkpoint(self.logs.path, Lake()).committed
         for batch in range(done + 1, batches):
@@ -231,6 +231,38 @@ def test_it_tells_what_it_committed(world: World) -> None:
     """Rows and spool files of each batch, for the job's progress."""
     world.run(Fuse(), 1)
     assert world.done == [Committed(0, SIZE, 1)]
+
+
+@dataclass
+class Noting(Lake):
+    """A disk that knows by their numbers which files and folders were synced."""
+
+    synced: set[int] = field(default_factory=set)
+
+    def open(self, path: Path) -> Any:
+        self.synced.add(path.stat().st_ino)
+        return super().open(path)
+
+    def sync_directory(self, path: Path) -> None:
+        self.synced.add(path.stat().st_ino)
+        super().sync_directory(path)
+
+
+def test_files_and_their_folders_are_durable_before_they_are_counted_on(
+    world: World,
+) -> None:
+    """A power cut after the ledger's line loses no row of it."""
+    disk, looks = Noting(), []
+
+    def point(step: str) -> None:
+        if step == "published":
+            for path in (world.data / "lake").glob("*/protocol=*/date=*/*.parquet"):
+                looks.append(path.name)
+                for one in (path, path.parent):
+                    assert one.stat().st_ino in disk.synced, one
+
+    world.run(disk, 2, point=point)
+    assert len(looks) == 3 + 6
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""How many tasks a batch has."""
+"""How many tasks a batch has, and when a query begins anew."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.spark import query
-from gateway.spark.ledger import SpoolFile
+from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger, SpoolFile
 from gateway.spark.sink import Plan
 from gateway.store.names import file_name
 
@@ -67,3 +70,26 @@ def test_executors_that_are_started_by_tasks_that_wait_get_some(
     never be more.  What somebody has set counts."""
     running = spark(2, **{"dynamicAllocation_enabled": "true", **given})
     assert query._tasks(running, tmp_path, plan) == tasks
+
+
+@pytest.mark.parametrize(("spool", "begins_anew"), [("/d/spool", False), ("/e", True)])
+def test_a_query_of_another_directory_begins_anew(
+    logs: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    spool: str,
+    begins_anew: bool,
+) -> None:
+    """A data_dir that was copied or moved: Spark would look for files where they were."""
+    log = logs("events")
+    log.begin()
+    log.source(0, ["a.parquet"])
+    log.offset(0, 0)
+    checkpoint = Checkpoint(log.path, Lake())
+    sink: Any = SimpleNamespace(ledger=Ledger(), recover=lambda: None)
+    asked: Any = None
+    made = query.Query(
+        asked, sink, checkpoint, Path(spool), stream=asked, limit=asked, trigger=1.0
+    )
+    monkeypatch.setattr(query.Query, "_begin", lambda self: None)
+    made.start(available_now=True)
+    assert (checkpoint.query is None) == begins_anew

@@ -6,22 +6,22 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 
+from gateway.cli import main
 from gateway.spark import requeue
 from gateway.spark.compact import compact
 from gateway.spark.lakedisk import Lake
 from gateway.spark.partition import Busy
 from gateway_testkit.bucket import MemoryBucket
 from played_spark import PowerCut
-
-pytestmark = pytest.mark.spark
 
 
 class Fuse(Lake):
@@ -45,6 +45,7 @@ class Fuse(Lake):
             raise PowerCut
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("cut", [None, 1, 2, 3])
 def test_rows_that_are_fine_after_all(
     run_once: Callable[[], object],
@@ -88,6 +89,7 @@ def test_rows_that_are_fine_after_all(
     assert lake_events(lake) == spool.produced
 
 
+@pytest.mark.spark
 def test_large_rows_take_little_of_the_heap(
     run_once: Callable[[], object],
     spark: Any,
@@ -112,6 +114,7 @@ def test_large_rows_take_little_of_the_heap(
     )
 
 
+@pytest.mark.spark
 def test_nobody_compacts_or_requeues_meanwhile(
     run_once: Callable[[], object],
     spark: Any,
@@ -152,6 +155,16 @@ def test_nobody_compacts_or_requeues_meanwhile(
     assert lake_events(lake) == spool.produced
 
 
+def test_counts_take_a_flaw_back_and_add_no_event() -> None:
+    """Whoever sums the rows of a window has each event once, and no flaw of it."""
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    keys = {"window_start": [at], "window_end": [at], "listener": ["a"]}
+    sums = {"events": [3], "payload_bytes": [9], "flawed": [0]}
+    counted = pa.table({**keys, "channel": ["c"], **sums})
+    (row,) = requeue._flawed_no_more(counted).to_pylist()
+    assert (row["events"], row["payload_bytes"], row["flawed"]) == (0, 0, -3)
+
+
 def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
     """They go back into the spool; the others stay."""
     good, bad = spool.events("gw", 1, 10), spool.events("gw", 11, 10)
@@ -168,6 +181,23 @@ def test_files_that_were_mended(spool: Any, tmp_path: Path) -> None:
         bad.name,
         f"{bad.name}.json",
     ]
+
+
+def test_the_command_says_whether_files_stay(
+    spool: Any, settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """By its exit status, which a script goes by."""
+    file = tmp_path / "data" / "poison" / spool.events("gw", 1, 10).name
+    file.parent.mkdir(parents=True)
+    good = (spool.path / file.name).read_bytes()
+    (spool.path / file.name).unlink()
+    words = ["spark", "requeue", "--config", str(settings_file())]
+    file.write_bytes(good[:-4])
+    assert main(words) == 1
+    assert file.exists()
+    file.write_bytes(good)
+    assert main(words) == 0
+    assert not file.exists()
 
 
 def test_a_mended_file_takes_no_other_ones_place(spool: Any, tmp_path: Path) -> None:

@@ -29,6 +29,15 @@ def test_a_lake_keeps_its_sink(tmp_path: Path) -> None:
             claim(lake, disk, other)
 
 
+def test_a_function_that_is_not_there_is_told_before_java_starts(
+    tmp_path: Path,
+) -> None:
+    """Which takes many seconds, on a cluster minutes."""
+    for name in ("no_such_module:function", "json:no_such_function"):
+        with pytest.raises(Broken, match=f"spark.sink: {name}: "):
+            kind_of(name).settings(SimpleNamespace(sink=name), tmp_path, "4.1.0")
+
+
 def test_tables_of_parquet_need_no_word(tmp_path: Path) -> None:
     """An earlier version left none: there is a ledger, and nothing says whose it is."""
     lake, disk = tmp_path / "lake", Lake()
