@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from gateway import cli
+from gateway.cli import run
+from gateway.config import Config
 from gateway.store.lock import lock
+from gateway.supervisor.log import Log
+from gateway.supervisor.together import Together
 
 
 def configuration(tmp_path: Path) -> Path:
@@ -40,9 +44,17 @@ def test_data_that_can_not_be_there(
 
 @pytest.mark.parametrize("folder", ["data", "data/lake/.gateway"])
 def test_a_daemon_or_a_job_that_runs_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], folder: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    folder: str,
 ) -> None:
     """Another one would wait for its lock for ever, or fail after a start of its own."""
+
+    def began(loaded: Config, file: Path, log: Log) -> Together:
+        raise AssertionError("it begins")
+
+    monkeypatch.setattr(run, "_both", began)
     file = configuration(tmp_path)
     held = lock(tmp_path / folder / "lock", "the other one")
     try:

@@ -42,7 +42,7 @@ _ALL_COSTLY = ("tests/crash/", "tests/integration/")
 """Whatever their marks."""
 _MARKED = "slow or long or spark"
 
-_FAILED = r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"
+_FAILED = r"^(?:FAILED|ERROR) ((?:tests|examples)/.+?)(?: - .*)?$"
 
 #: What is broken is the reference: the kernel in C would do its work, and hide it.
 _SURROUNDINGS = {"GATEWAY_NATIVE": "no"}
