@@ -38,10 +38,10 @@ JOURNAL, SPOOL, ARCHIVE = (
     DIRECTORIES.journal_of("gw"), DIRECTORIES.spool, DIRECTORIES.archive
 )  # fmt: skip
 REMEMBERS = "a mark: the node has a memory"
-SHARE = some_of(1, 5)
+SHARE = some_of(1, 15)
 """Where a crash comes on top of something else that went wrong, or the scenario is long, one
 of so many steps is looked at, in each life others; `STATES=all`, which CI has, looks at all."""
-STEP = some_of(1, 3)
+STEP = some_of(1, 9)
 """The same of a crash in a first life, where nothing else went wrong."""
 
 

@@ -219,7 +219,7 @@ def assert_all_is_there(running: Running, before: dict[int, bytes]) -> None:
     assert left == {"catalog", "incarnation"}
 
 
-@pytest.mark.parametrize("at_once", [1, 50, 300])
+@pytest.mark.parametrize("at_once", [1, pytest.param(50, marks=pytest.mark.long), 300])
 def test_the_journal_leaves_room_for_its_files(small: Path, at_once: int) -> None:
     """Where Spark takes nothing, the journal stops before the disk is full, says so,
     publishes what it has, and goes on when files are taken: however much waits."""

@@ -27,8 +27,8 @@ from deadlines import eventually, finish
 from samples import some_of
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
-KILLS = some_of(20, 8)
-DEATHS = some_of(3, 1)
+KILLS = some_of(20, 3)
+DEATHS = 3
 """Of the job."""
 
 Ports = tuple[int, int]
@@ -256,7 +256,7 @@ class SparkJob:
         return self._process.returncode
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_kill_the_daemon_and_the_spark_job(

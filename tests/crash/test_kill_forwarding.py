@@ -47,7 +47,7 @@ def more_is_acknowledged(acked: Path) -> None:
     eventually(lambda: acked.stat().st_size > before, "the edge acknowledges")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_kill_the_edge_and_the_hub(tmp_path: Path) -> None:
     """Each acknowledged event is there once, under the edge's own names, in files that are

@@ -179,7 +179,7 @@ def service(daemon: Daemon) -> Iterator[Service]:
     found.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_the_gateway_and_the_service(
     daemon: Daemon, service: Service, players: Players
 ) -> None:

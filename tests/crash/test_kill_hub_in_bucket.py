@@ -37,7 +37,7 @@ def files_of(server: SmallS3) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("ack", ["journal", "spool"])
 def test_kill_a_hub_in_a_bucket(tmp_path: Path, ack: str) -> None:

@@ -87,7 +87,7 @@ def shop() -> Iterator[tuple[Shop, str]]:
         yield shop, f"{server.url}/"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kill_the_daemon_while_it_answers_requests(
     tmp_path: Path,
     prepare: Callable[..., Any],

@@ -24,7 +24,7 @@ KILLS = 20
 LOTS = (300, 600, 1500, 100)
 """Events: by writers with more and more in flight, and in a transaction."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_pravega]
+pytestmark = [pytest.mark.long, pytest.mark.needs_pravega]
 
 
 class Relay:

@@ -36,12 +36,11 @@ from gateway.protocols.rsio.signals import (
 )
 from gateway.protocols.rsio.streams import Served
 from gateway.sdk.interfaces import Refusal
-from samples import some_of
 
 SEED = int(
     os.environ.get("GATEWAY_KILL_SEED", str(random.SystemRandom().getrandbits(32)))
 )
-KILLS = some_of(10, 5)
+KILLS = 10
 
 Ports = dict[str, int]
 
@@ -279,7 +278,7 @@ def daemon(prepare: Callable[..., Any], ports: Ports) -> Any:
     return prepare(listeners=listeners, **ROLLING)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_kill_the_daemon_while_publishers_stream(
     tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]

@@ -158,7 +158,7 @@ def begin(tmp_path: Path, ports: dict[str, int]) -> Iterator[Callable[[], Progra
     print(excerpt(home / "log"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_rolling_restarts_while_both_sides_are_killed(
     daemon: Daemon, begin: Callable[[], Program]

@@ -49,7 +49,9 @@ class OnABadDisk(Daemon):
         return ["sh", "-c", line, *super().command]
 
 
-@pytest.mark.parametrize("log", [None, Path("/dev/full")])
+@pytest.mark.parametrize(
+    "log", [pytest.param(None, marks=pytest.mark.long), Path("/dev/full")]
+)
 def test_two_syncs_that_fail_in_a_row_end_the_daemon(
     tmp_path: Path, log: Path | None
 ) -> None:
