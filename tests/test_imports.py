@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -53,15 +54,22 @@ NAMELESS = ("daemon", "store", "net", "config", "admin", "cli", "sdk", "supervis
 MODULES = sorted(path.relative_to(ROOT) for path in ROOT.rglob("*.py"))
 
 
-def imported(path: Path) -> set[str]:
+@functools.cache
+def tree(path: Path) -> ast.Module:
+    """Of one of our modules, by its path below the package."""
+    return ast.parse((ROOT / path).read_text())
+
+
+@functools.cache
+def imported(path: Path) -> frozenset[str]:
     """Full names of what a module imports when it runs, in functions too."""
     found: set[str] = set()
-    for node in running(ast.parse((ROOT / path).read_text())):
+    for node in running(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def running(node: ast.AST) -> Iterator[ast.AST]:
@@ -212,7 +220,7 @@ PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
 def names_used(path: Path) -> set[str]:
     """Private ones: attributes, also as texts for `getattr` and its kin, and imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) != "os":
             found.add(node.attr)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
@@ -227,7 +235,7 @@ def names_used(path: Path) -> set[str]:
 def names_defined(path: Path, *, attributes: bool = True) -> set[str]:
     """What a module calls its functions and variables, and what it sets of objects."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):

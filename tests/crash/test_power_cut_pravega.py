@@ -176,9 +176,8 @@ def test_no_crash_tears_a_transaction(crash: Any, publishing: bool) -> None:
     daemon = Daemon(crash, disk)
     live(daemon, daemon.publish if publishing else lambda: None)
     count = 0
-    for count, (story, left) in enumerate(
-        crash.crashed(disk, most=12, every=crash.step), 1
-    ):  # noqa: B007
+    crashed = crash.crashed(disk, most=12, every=crash.step)
+    for count, (story, left) in enumerate(crashed, 1):  # noqa: B007
         try:
             check(crash, left)
         except Exception as why:

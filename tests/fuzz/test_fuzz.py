@@ -13,7 +13,7 @@ from deadlines import run
 from samples import some_of
 
 _HERE = Path(__file__).parent
-_SECONDS = os.environ.get("FUZZ_SECONDS", str(some_of(5, 2)))
+_SECONDS = os.environ.get("FUZZ_SECONDS", str(some_of(5, 1)))
 
 
 @pytest.mark.slow
