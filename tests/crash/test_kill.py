@@ -170,7 +170,7 @@ def test_kill_the_daemon(
     all, right after a kill as well as after a clean stop.
     """
     chance = random.Random(SEED)
-    with writing(tmp_path, ports, 2500) as writers:
+    with writing(tmp_path, ports, some_of(2500, 750)) as writers:
         daemon.kill_again_and_again(KILLS, chance, lambda: heard(writers))
         # Journal and spool as the last kill has left them.
         audited(gateway_command, daemon, writers)

@@ -26,8 +26,9 @@ from typing import NamedTuple
 
 import pytest
 
+import warm
 from daemons import Daemon, listener
-from deadlines import environment, finish, run
+from deadlines import finish, run
 from gateway.protocols.pomelo.wire import DATA, Packages, message
 from gateway.protocols.pravega.codec import REPLIES, decode
 from gateway.protocols.pravega.frames import Frames
@@ -238,7 +239,8 @@ def send(protocol: str, port: int) -> subprocess.Popen[str]:
     command += [f"127.0.0.1:{port}", "--json", "--generate", str(EVENTS)]
     command += ["--connections", str(CONNECTIONS), *OPTIONS[protocol]]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=environment(), stdout=pipe, text=True)
+    process: subprocess.Popen[str] = warm.start(command, stdout=pipe, text=True)
+    return process
 
 
 def test_no_acknowledgement_is_sent_before_its_sync(tmp_path: Path) -> None:

@@ -114,5 +114,7 @@ def test_no_thread_is_too_early(
     assert running.acknowledged == submitted
     assert not running.fatal
     assert running.recorded.names(crash.journal) == ["catalog", "incarnation"]
-    crash.check_all(crash.crashed(running.recorded, most=4, every=3, begin=seed))
+    crash.check_all(
+        crash.crashed(running.recorded, most=4, every=crash.step, begin=seed)
+    )
     crash.check_all([("the end", running.recorded)])

@@ -69,7 +69,7 @@ __all__ = ["Outcome", "rebuild"]
 NODE = "gw"
 _ROOT = Path("/gw")
 _EPOCH = 1_763_700_000.0
-_DRAIN_STEPS = 20_000
+_DRAIN_STEPS = 6_000
 _WORD = f".gateway-node-{NODE}"
 
 
