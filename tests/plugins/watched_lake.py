@@ -78,12 +78,12 @@ with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wr
         for what, which in judge_counts():
             print(json.dumps(["whole", "stats", what, which]), file=wrong)
         print(len(before.get((whole, "events"), ())), file=looks)
-        time.sleep(0.01)
+        time.sleep(0.05)
 """
 
 
 _STEADY = """
-import sys
+import sys, time
 from collections import Counter
 from pathlib import Path
 import pyarrow.dataset as ds
@@ -109,6 +109,7 @@ with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wr
             if lacking or set(seen.values()) - {1}:
                 print(way.__name__, sorted(lacking), seen, file=wrong)
         print(len(seen), file=looks)
+        time.sleep(0.05)
 """
 
 

@@ -27,6 +27,7 @@ from gateway.spark.parquet import publishing
 from gateway.spark.partition import Busy, alone, finish
 from gateway.store.finder import Directories
 from played_spark import PowerCut
+from samples import some_of
 
 BEFORE = date(2026, 3, 2)
 SIZE = 10
@@ -102,7 +103,7 @@ def test_a_day_becomes_one_file(lake: Path) -> None:
 def test_files_of_a_day_are_few_however_many_batches(tmp_path: Path) -> None:
     """A batch a second makes a file a second, table and protocol; once the day is over there
     is one of each, and every row and count as before."""
-    batches, lake = 1500, tmp_path / "lake"
+    batches, lake = some_of(1500, 240), tmp_path / "lake"
     for batch in range(batches):
         for protocol in ("lumberjack", "pomelo"):
             for table, content in (

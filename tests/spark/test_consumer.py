@@ -139,6 +139,7 @@ def test_a_query_without_our_package_says_what_it_has_committed(
     assert list(archive.path.iterdir()) == [late]
 
 
+@pytest.mark.long
 def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
     spark: Any,
     file: Path,
@@ -190,6 +191,7 @@ def start(file: Path, tmp_path: Path) -> Iterator[Callable[[], Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_recipe_loses_and_doubles_nothing_when_it_is_killed(
     start: Callable[[], Any],
     file: Path,

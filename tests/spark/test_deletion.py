@@ -780,6 +780,7 @@ def test_the_command_says_that_spark_or_java_is_not_there(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_rows_with_variant(
     spark: Any,
     spool: Any,

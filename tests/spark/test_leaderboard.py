@@ -95,6 +95,7 @@ def query(spark: Any, tmp_path: Path) -> Iterator[Any]:
     found.stop()
 
 
+@pytest.mark.long
 def test_the_best_are_pushed_to_everybody(
     spark: Any, tmp_path: Path, query: Any
 ) -> None:

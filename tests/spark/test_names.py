@@ -95,6 +95,7 @@ def test_two_incarnations_in_one_batch(
     )
 
 
+@pytest.mark.long
 def test_what_came_before_is_left_out_by_its_whole_name(
     run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
 ) -> None:
@@ -132,6 +133,7 @@ def forget_incarnations(lake: Path) -> None:
     path.write_text(json.dumps({**ledger, "format": 2}))
 
 
+@pytest.mark.long
 def test_tables_of_an_earlier_version_go_on(
     run_once: RunOnce,
     spool: Any,
@@ -166,6 +168,7 @@ def test_tables_of_an_earlier_version_go_on(
     assert spool.names() == []
 
 
+@pytest.mark.long
 def test_what_an_earlier_version_dropped_can_be_put_back(
     run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
 ) -> None:
@@ -190,6 +193,7 @@ def test_what_an_earlier_version_dropped_can_be_put_back(
     assert spool.names() == []
 
 
+@pytest.mark.long
 def test_a_copied_directory_with_an_unfinished_batch(
     run_once: RunOnce,
     spool: Any,

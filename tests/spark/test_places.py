@@ -145,7 +145,9 @@ def test_a_long_horizon_is_looked_through_in_parts(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("by", ["contents", "place"])
+@pytest.mark.parametrize(
+    "by", ["contents", pytest.param("place", marks=pytest.mark.long)]
+)
 def test_a_window_that_came_twice(
     by: str,
     run_once: Callable[[], object],

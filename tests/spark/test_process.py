@@ -94,8 +94,9 @@ def runs(pid: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("java", [False, True])
+@pytest.mark.parametrize(
+    ("number", "java"), [(signal.SIGINT, False), (signal.SIGTERM, True)]
+)
 def test_a_signal_while_it_starts_ends_it_at_once(
     start: Callable[..., subprocess.Popen[str]],
     said: Path,

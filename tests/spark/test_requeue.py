@@ -46,7 +46,9 @@ class Fuse(Lake):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("cut", [None, 1, 2, 3])
+@pytest.mark.parametrize(
+    "cut", [None, 2, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 3))]
+)
 def test_rows_that_are_fine_after_all(
     run_once: Callable[[], object],
     spark: Any,
@@ -90,6 +92,7 @@ def test_rows_that_are_fine_after_all(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_large_rows_take_little_of_the_heap(
     run_once: Callable[[], object],
     spark: Any,

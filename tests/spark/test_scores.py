@@ -83,17 +83,14 @@ def test_points_of_each_player_in_windows(game: Game) -> None:
     assert scores(second) == {("p1", "12:00:00"): 9}
 
 
-def test_only_of_games(game: Game) -> None:
-    """Other protocols' events play no part."""
+def test_only_of_games_and_of_players(game: Game) -> None:
+    """Other protocols' events play no part, and those without a player or points push to
+    no one: `uid` null is everyone."""
     pushes = game.play(
         ("01", "lumberjack", '{"player": "p1", "points": 3}'),
         ("01", "pomelo", '{"player": "p1", "points": 5}'),
     )
     assert scores(pushes) == {("p1", "12:00:00"): 5}
-
-
-def test_for_nobody_in_particular(game: Game) -> None:
-    """Events without a player or points push to no one: `uid` null is everyone."""
     pushes = game.play(
         ("01", "pomelo", '{"text": "hi"}'),
         ("02", "pomelo", '{"points": 3}'),

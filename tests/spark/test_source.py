@@ -37,6 +37,7 @@ def test_the_schema_is_the_events(
         assert row == sent
 
 
+@pytest.mark.spark
 def test_files_that_are_known_are_read_alone(spark: Any, spool: Any) -> None:
     """With the types and bytes that Spark's own reader gives, and of their folder nothing else;
     one batch is not taken for another of the same folder, whose rows somebody keeps."""

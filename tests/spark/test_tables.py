@@ -276,64 +276,48 @@ def test_what_is_deleted_may_be_scattered(spark: Any) -> None:
     assert again.where("table = 'quarantine' AND lsn % 3 = 0").count() == 6667
 
 
-@pytest.mark.parametrize(
-    ("stamp", "expected"),
-    [
-        ("2026-03-01T12:00:00.25Z", "2026-03-01 12:00:00.25"),
-        ("2026-03-01 12:00:00,250", "2026-03-01 12:00:00.25"),
-        ("2026-03-01T12:00:00,250+02:00", "2026-03-01 10:00:00.25"),
-        ("2026-03-01T12:00:00+0200", "2026-03-01 10:00:00"),
-        (1_772_366_400, "2026-03-01 12:00:00"),
-        (1_772_366_400.25, "2026-03-01 12:00:00.25"),
-        ("1772366400", "2026-03-01 12:00:00"),
-        (1_772_366_400_250, "2026-03-01 12:00:00.25"),
-        (1_772_366_400_250_000, "2026-03-01 12:00:00.25"),
-        (1.77236640025e12, "2026-03-01 12:00:00.25"),
-        ("9999-12-31T23:59:59-05:00", "9999-12-30 23:59:59.999999"),
-        ("10000-01-01T00:00:00Z", "9999-12-30 23:59:59.999999"),
-        ("0000-05-01T00:00:00Z", "0001-01-03 00:00:00"),
-        ("0001-01-01T00:00:00+05:00", "0001-01-03 00:00:00"),
-        (1e300, None),
-        ("NaN", None),
-        ("Infinity", None),
-        (20260301, None),
-        (True, None),
-        ("now", None),
-        ("2026-03-01", "2026-03-01 00:00:00"),
-        ("20260301T1200z", "2026-03-01 12:00:00"),
-        ("2016-12-31T23:59:60Z", "2017-01-01 00:00:00"),
-        ("", None),
-    ],
-)
-def test_when_it_happened(
-    stamp: Any, expected: str | None, time_of: Callable[[Any], tuple[Any, str]]
-) -> None:
+#: An `@timestamp`, and when that was; None where it is no time.
+STAMPS: list[tuple[Any, str | None]] = [
+    ("2026-03-01T12:00:00.25Z", "2026-03-01 12:00:00.25"),
+    ("2026-03-01 12:00:00,250", "2026-03-01 12:00:00.25"),
+    ("2026-03-01T12:00:00,250+02:00", "2026-03-01 10:00:00.25"),
+    ("2026-03-01T12:00:00+0200", "2026-03-01 10:00:00"),
+    (1_772_366_400, "2026-03-01 12:00:00"),
+    (1_772_366_400.25, "2026-03-01 12:00:00.25"),
+    ("1772366400", "2026-03-01 12:00:00"),
+    (1_772_366_400_250, "2026-03-01 12:00:00.25"),
+    (1_772_366_400_250_000, "2026-03-01 12:00:00.25"),
+    (1.77236640025e12, "2026-03-01 12:00:00.25"),
+    ("9999-12-31T23:59:59-05:00", "9999-12-30 23:59:59.999999"),
+    ("10000-01-01T00:00:00Z", "9999-12-30 23:59:59.999999"),
+    ("0000-05-01T00:00:00Z", "0001-01-03 00:00:00"),
+    ("0001-01-01T00:00:00+05:00", "0001-01-03 00:00:00"),
+    (1e300, None),
+    ("NaN", None),
+    ("Infinity", None),
+    (20260301, None),
+    (True, None),
+    ("now", None),
+    ("2026-03-01", "2026-03-01 00:00:00"),
+    ("20260301T1200z", "2026-03-01 12:00:00"),
+    ("2016-12-31T23:59:60Z", "2017-01-01 00:00:00"),
+    ("", None),
+]
+
+
+def test_when_it_happened(make_rows: Callable[..., list[Any]]) -> None:
     """Comma or point, seconds or less since 1970; never a year that Python can not hold.
     Where it came from is said."""
-    at, source = time_of(stamp)
-    if expected is None:
-        assert (at, source) == (ARRIVED.replace(tzinfo=None), "received_at")
-    else:
-        assert (at, source) == (datetime.fromisoformat(expected), "@timestamp")
-
-
-@pytest.fixture(scope="module")
-def time_of(spark: Any) -> Callable[[Any], tuple[Any, str]]:
-    """`event_time` and `event_time_source` of an event with this `@timestamp`."""
-
-    def found(stamp: Any) -> tuple[Any, str]:
-        row: dict[str, Any] = dict.fromkeys(SCHEMA_DDL_NAMES)
-        row |= {"node": "gw", "lsn": 1, "received_at": ARRIVED.replace(tzinfo=None)}
-        row |= {"content_type": "application/json"}
-        row["payload"] = bytearray(json.dumps({"@timestamp": stamp}).encode())
-        one = spark.createDataFrame([tuple(row.values())], SCHEMA_DDL)
-        (made,) = tables.events(one).collect()
-        return made.event_time, made.event_time_source
-
-    return found
-
-
-SCHEMA_DDL_NAMES = [part.split()[0] for part in SCHEMA_DDL.split(", ") if " " in part]
+    rows = make_rows(
+        [json.dumps({"@timestamp": stamp}).encode() for stamp, _ in STAMPS],
+        *("event_time", "event_time_source"),
+    )
+    arrived = (ARRIVED.replace(tzinfo=None), "received_at")
+    found = [(stamp, tuple(row)) for (stamp, _), row in zip(STAMPS, rows, strict=True)]
+    assert found == [
+        (stamp, (datetime.fromisoformat(time), "@timestamp") if time else arrived)
+        for stamp, time in STAMPS
+    ]
 
 
 def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
@@ -525,35 +509,39 @@ def test_names_that_mean_something_else(
         assert other["all"]["body"] is None or body == "variant"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (
-            {"protocol": "pravega", "channel": "shop/orders/3.#epoch.0"},
-            {"scope": "shop", "stream": "orders", "segment": 3, "event_offset": 1},
-        ),
-        ({"protocol": "pravega", "channel": "shop/_RGgroup/0.#epoch.0"}, {}),
-        ({"protocol": "pravega", "channel": "shop/_MARKorders/0.#epoch.0"}, {}),
-        ({"protocol": "pravega", "channel": "_system/x/0"}, {}),
-        ({"protocol": "pomelo", "channel": "area.move"}, {"route": "area.move"}),
-        (
-            {"protocol": "rsio", "channel": "orders"},
-            {"publisher": "orders", "stream": "s-1/orders"},
-        ),
-        ({"protocol": "rsio", "channel": None}, {}),
-        ({"protocol": "lumberjack"}, {}),
-    ],
-)
+#: Where an event came from, and what the columns of its protocol say of that.
+ADDRESSES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"protocol": "pravega", "channel": "shop/orders/3.#epoch.0"},
+        {"scope": "shop", "stream": "orders", "segment": 3, "event_offset": 1},
+    ),
+    ({"protocol": "pravega", "channel": "shop/_RGgroup/0.#epoch.0"}, {}),
+    ({"protocol": "pravega", "channel": "shop/_MARKorders/0.#epoch.0"}, {}),
+    ({"protocol": "pravega", "channel": "_system/x/0"}, {}),
+    ({"protocol": "pomelo", "channel": "area.move"}, {"route": "area.move"}),
+    (
+        {"protocol": "rsio", "channel": "orders"},
+        {"publisher": "orders", "stream": "s-1/orders"},
+    ),
+    ({"protocol": "rsio", "channel": None}, {}),
+    ({"protocol": "lumberjack"}, {}),
+]
+
+
 def test_the_protocols_own_address(
-    make_rows: Callable[..., list[Any]],
-    options: dict[str, str],
-    expected: dict[str, Any],
+    spark: Any, tmp_path: Path, make_envelope: Callable[..., pa.Table]
 ) -> None:
     """In columns with the protocol's own words; streams that clients make for themselves
     have none."""
+    for lsn, (options, _) in enumerate(ADDRESSES, 1):
+        table = make_envelope("gw", lsn, [b"{}"], **options)
+        pq.write_table(table, tmp_path / f"{lsn}.parquet")
+    stream = spark.read.schema(SCHEMA_DDL).parquet(f"file://{tmp_path}")
     names = ("scope", "stream", "segment", "event_offset", "route", "publisher")
-    (row,) = make_rows([b"{}"], *names, **options)
-    assert row.asDict() == {name: expected.get(name) for name in names}
+    rows = tables.events(stream).orderBy("lsn").select(*names).collect()
+    assert [row.asDict() for row in rows] == [
+        {name: expected.get(name) for name in names} for _, expected in ADDRESSES
+    ]
 
 
 def test_counts_per_window(

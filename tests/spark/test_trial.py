@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
+from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+from gateway.cli import main
+from gateway.spark import session
+
+pytestmark = pytest.mark.spark
 
 GATEWAY = """
 data_dir: data
@@ -63,7 +65,10 @@ CASES = [
 
 
 def test_rows_of_the_tables(
-    tmp_path: Path, gateway_command: Callable[..., CompletedProcess[str]]
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As the job would make them, by the configuration's columns; what differs is told,
     and so is a row that nobody expects.
@@ -72,9 +77,11 @@ def test_rows_of_the_tables(
     file = tmp_path / "tests.yaml"
     named = [{"name": str(number), **case} for number, case in enumerate(CASES)]
     file.write_text(json.dumps({"config": "gateway.yaml", "tests": named}))
-    done = gateway_command("test", "--json", file, cwd=tmp_path)
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(said) == len(CASES), done.stderr
+    monkeypatch.setattr(session, "start", lambda *_, **__: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    status = main(["test", "--json", str(file)])
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(said) == len(CASES)
     *fine, wrong = said
     assert [each["faults"] for each in fine] == [[]] * 4
     value, column, more = wrong["faults"]
@@ -82,4 +89,4 @@ def test_rows_of_the_tables(
     assert column.startswith("tables, row 1: no column 'degree'; there is: node, ")
     assert more.startswith("tables, row 2: not expected: ")
     assert '"degrees": 21.5' in more
-    assert done.returncode == 1
+    assert status == 1

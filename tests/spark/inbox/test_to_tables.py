@@ -79,6 +79,7 @@ def test_from_a_bucket_to_tables(
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_nodes_whose_clocks_are_a_day_off(
     server: SmallS3,
     spool: Any,
@@ -123,7 +124,7 @@ def test_a_backlog_larger_than_the_disk_is_read_at_once(
     """`--once` fetches some batches, puts them into tables, and goes on until all that
     was there is."""
     monkeypatch.setattr(running, "_INBOX_BATCHES", 2)
-    paths = [spool.events("gw", 1 + n * 10, 10) for n in range(5)]
+    paths = [spool.events("gw", 1 + n * 10, 10) for n in range(3)]
     upload(server, *paths)
     size = len(server.objects[f"bucket/prefix/{paths[0].name}"])
     in_bucket.spark.max_bytes_per_trigger = size // 2
