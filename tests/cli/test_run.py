@@ -19,7 +19,7 @@ from gateway.supervisor.together import Together
 
 def configuration(tmp_path: Path) -> Path:
     """With its data beside it, and no job of its own."""
-    beats = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:1"}
+    beats = {"name": "beats", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
     settings = {
         "listeners": [beats],
         "data_dir": str(tmp_path / "data"),

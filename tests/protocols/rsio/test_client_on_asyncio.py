@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +17,14 @@ from gateway.protocols.rsio.client import (
 from gateway.protocols.rsio.client.runtime import Condition
 from gateway.protocols.rsio.events import decode
 from gateway.sdk.sender import Unacknowledged
+
+
+@pytest.fixture
+def refusing() -> Iterator[int]:
+    """A port that refuses connections, and that no other test can listen on meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 class Server(asyncio.Protocol):
@@ -104,12 +114,12 @@ def test_a_sender_on_asyncio(gate: Any) -> None:
     assert found == list(range(600))
 
 
-def test_a_sender_on_asyncio_that_is_stopped() -> None:
+def test_a_sender_on_asyncio_that_is_stopped(refusing: int) -> None:
     """While nobody answers it ends at once, and says what was not acknowledged."""
 
     async def run() -> str:
         def refused() -> Any:
-            return on_asyncio.connect("127.0.0.1", 1)
+            return on_asyncio.connect("127.0.0.1", refusing)
 
         sender = on_asyncio.Sender(refused)
         async with sender:
@@ -160,11 +170,11 @@ def test_a_sender_on_asyncio_that_is_fenced(gate: Any) -> None:
     asyncio.run(run())
 
 
-def test_asyncio_no_one_there() -> None:
+def test_asyncio_no_one_there(refusing: int) -> None:
     """A port that nobody listens on is an OSError, at once."""
 
     async def run() -> None:
-        async with on_asyncio.connect("127.0.0.1", 1):
+        async with on_asyncio.connect("127.0.0.1", refusing):
             pass
 
     with pytest.raises(OSError, match="127"):
