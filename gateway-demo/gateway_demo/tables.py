@@ -24,11 +24,7 @@ def events_by_node(lake: Path) -> Mapping[str, int]:
     """How many events of each node are in the tables, as the job says; none before it has."""
     with contextlib.suppress(OSError, ValueError):
         return {
-            node: sum(
-                last - first + 1
-                for spans in incarnations.values()
-                for first, last in spans
-            )
+            node: sum(lsns.size for lsns in incarnations.values())
             for node, incarnations in committed(lake).items()
         }
     return {}

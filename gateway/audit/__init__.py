@@ -5,7 +5,6 @@
 
 The gateway and the Spark job may be at work meanwhile.
 
-    ranges   sets of lsns
     counts   how often each lsn was seen
     sites    where one audit looks: directories, buckets, tables, gateways
     lake     the tables

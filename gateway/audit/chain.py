@@ -26,13 +26,13 @@ from pathlib import Path
 
 from gateway.audit.incarnations import Line, short
 from gateway.audit.lake import Problem
-from gateway.audit.ranges import Ranges
 from gateway.store import digests, mark
 from gateway.store.deleted import deletions, links_before, stamps
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import INCARNATION, KEY, Incarnation
-from gateway.store.lake import committed, together
+from gateway.store.lake import committed
+from gateway.store.lsns import Lsns
 from gateway.store.spool import expired
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
 from gateway.store.statefile import of_nodes
@@ -97,7 +97,7 @@ class _Known:
     """The last lsn that is in a file."""
     link: str = ""
     """Of the file that ends with it."""
-    gone: Ranges = field(default_factory=Ranges)
+    gone: Lsns = field(default_factory=Lsns)
     """Lsns whose files may be gone."""
     line: Line | None = None
     """Whose files the journal's own are."""
@@ -242,14 +242,14 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one.entries = {entry.name: entry for entry in entries_in(path.parent)}
     for node, this in of_nodes(directories.journal, INCARNATION[0], Incarnation):
         found.setdefault(node, _Known()).line = Line.of(this)
-    gone: dict[str, list[tuple[int, int]]] = {}
+    gone: dict[str, list[Lsns]] = {}
     for node, read in of_nodes(directories.state, expired.NAME, expired.Expired):
-        gone.setdefault(node, []).append((1, read.last))
+        gone.setdefault(node, []).append(Lsns([(1, read.last)]))
     if deleting:
         for node, incarnations in committed(directories.lake).items():
-            gone.setdefault(node, []).extend(together(incarnations))
-    for node, spans in gone.items():
-        found.setdefault(node, _Known()).gone = Ranges.of(spans)
+            gone.setdefault(node, []).extend(incarnations.values())
+    for node, some in gone.items():
+        found.setdefault(node, _Known()).gone = Lsns.joined(some)
     return found
 
 
@@ -420,7 +420,7 @@ class _Judge:
         first = max(first, self.first)
         if last < first:
             return
-        missing = Ranges.of([(first, last)]) - self.known.gone
+        missing = Lsns([(first, last)]) - self.known.gone
         if not len(missing):
             chain.notes.append(f"lsn {first} to {last} are not kept any longer")
             return

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.audit.lake import Problem
-from gateway.audit.ranges import Ranges
 from gateway.store.consumers import OBJECT, Mark, marks_at
 from gateway.store.disk import RealDisk
+from gateway.store.lsns import Lsns
 from gateway.store.spool import expired
 from gateway.store.statefile import of_nodes
 
@@ -27,7 +27,7 @@ class Consumed:
 
     def __init__(self, sites: Iterable[Site]) -> None:
         self._sites = [site for site in sites if site.keeps]
-        self._read: dict[str, dict[str, Ranges]] = {}
+        self._read: dict[str, dict[str, Lsns]] = {}
         self._left: dict[str, dict[str, int]] = {}
         self.problems: list[Problem] = []
 
@@ -51,9 +51,8 @@ class Consumed:
         except (OSError, msgspec.DecodeError) as why:
             self.problems.append(Problem(f"the mark of consumer {name}", str(why)))
             return
-        for node, life, spans in mark.seen():
-            lives = self._read.setdefault(node, {})
-            lives[life] = lives.get(life, Ranges()) | Ranges.of(spans)
+        for node, life, lsns in mark.seen():
+            self._read.setdefault(node, {}).setdefault(life, Lsns()).update(lsns)
 
     @property
     def nodes(self) -> set[str]:
@@ -70,17 +69,17 @@ class Consumed:
             yield life, lsns.last
         yield from self._left.get(node, {}).items()
 
-    def read(self, node: str, life: str) -> Ranges:
+    def read(self, node: str, life: str) -> Lsns:
         """What a consumer has read of a life of a node, of any if that is ""; what a mark
         says of no life counts for each.
         """
         lives = self._read.get(node, {})
-        return Ranges.joined(lives[each] for each in _meant(lives, life))
+        return Lsns.joined(lives[each] for each in _meant(lives, life))
 
-    def left(self, node: str, life: str) -> Ranges:
+    def left(self, node: str, life: str) -> Lsns:
         """Likewise what may have left an archive for good."""
         ends = self._left.get(node, {})
-        return Ranges.of((1, ends[each]) for each in _meant(ends, life))
+        return Lsns((1, ends[each]) for each in _meant(ends, life))
 
 
 def _meant(lives: Iterable[str], life: str) -> Iterator[str]:

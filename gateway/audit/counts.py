@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gateway.audit.ranges import Ranges
+from gateway.store.lsns import Lsns
 
 CHUNK = 1 << 24
 GREATEST = 2**62
@@ -83,20 +83,20 @@ class Counts:
             self.first = min(self.first or first, first)
             self.last = max(self.last, last)
 
-    def seen(self, first: int, last: int) -> Ranges:
+    def seen(self, first: int, last: int) -> Lsns:
         """The lsns from *first* to *last* that were seen."""
         return self._where(first, last, above=0)
 
-    def missing(self, first: int, last: int) -> Ranges:
+    def missing(self, first: int, last: int) -> Lsns:
         """The lsns from *first* to *last* that were not seen."""
-        return Ranges.of([(first, last)]) - self.seen(first, last)
+        return Lsns([(first, last)]) - self.seen(first, last)
 
-    def doubled(self, first: int, last: int) -> Ranges:
+    def doubled(self, first: int, last: int) -> Lsns:
         """The lsns from *first* to *last* that were seen more than once."""
         return self._where(first, last, above=1)
 
-    def _where(self, first: int, last: int, *, above: int) -> Ranges:
-        found = []
+    def _where(self, first: int, last: int, *, above: int) -> Lsns:
+        found: list[tuple[int, int]] = []
         last = min(last, self.last)
         for number in self._numbers():
             begin = max(first, number * self.size)
@@ -105,15 +105,15 @@ class Counts:
                 continue
             if number in self._whole:
                 if not above:
-                    found.append(Ranges.of([(begin, end - 1)]))
+                    found.append((begin, end - 1))
                 continue
             base = number * self.size
             counts = self._chunks[number][begin - base : end - base]
             if counts.min() > above:
-                found.append(Ranges.of([(begin, end - 1)]))
+                found.append((begin, end - 1))
             elif counts.max() > above:
-                found.append(Ranges.where(counts > above, begin))
-        return Ranges.joined(found)
+                found += _runs(counts > above, begin)
+        return Lsns(found)
 
     def each(self) -> Iterator[tuple[int, _Bytes]]:
         """Of each chunk its first lsn, and how often that and those behind it were seen."""
@@ -176,3 +176,12 @@ class Counts:
             places = lsns[begin:end] % self.size
             chunk[places] = np.minimum(chunk[places] + times[begin:end], _MOST_COUNTED)
             self._note(number, int(times[begin:end].sum()))
+
+
+def _runs(
+    flags: np.ndarray[Any, np.dtype[np.bool_]], start: int
+) -> Iterator[tuple[int, int]]:
+    """First and last lsn of the runs of `start + i` for which `flags[i]` is true."""
+    steps = np.flatnonzero(np.diff(flags.view(np.int8), prepend=0, append=0))
+    firsts, ends = steps[::2] + start, steps[1::2] + start
+    return zip(firsts.tolist(), (ends - 1).tolist(), strict=True)

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from gateway.audit.lake import Problem, Unusable, columns
-from gateway.audit.ranges import Ranges
 from gateway.event import Stored
 from gateway.store import digests
 from gateway.store.finder import SpoolFile, scans
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
+from gateway.store.lsns import Lsns
 from gateway.store.spool import catalog_lines
 
 
@@ -28,7 +28,7 @@ from gateway.store.spool import catalog_lines
 class JournalContent:
     """The journal of one node."""
 
-    events: Ranges = field(default_factory=Ranges)
+    events: Lsns = field(default_factory=Lsns)
     last: int = 0
     """The greatest lsn that it knows to have been acknowledged."""
     published: list[catalog_lines.Entry] = field(default_factory=list)
@@ -91,7 +91,7 @@ def _read_node(directory: Path) -> JournalContent:
     for path, scan in scans(directory, refused):
         pairs += _runs(scan)
         seen.problems += [Problem(str(path), str(damage)) for damage in scan.damage]
-    seen.events = Ranges.of(pairs)
+    seen.events = Lsns(pairs)
     seen.last = max(
         seen.events.last, max((entry.last for entry in seen.published), default=0)
     )

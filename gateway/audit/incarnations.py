@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.audit.counts import GREATEST
-from gateway.audit.ranges import Ranges
 from gateway.spoken import duration
 from gateway.store import digests
 from gateway.store.finder import SpoolFile
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End
+from gateway.store.lsns import Lsns
 from gateway.store.word import Reached
 
 _SHORT = 8
@@ -66,13 +66,13 @@ class Line:
             self.since if incarnation == self.id else self.earlier.get(incarnation, 0)
         )
 
-    def parts(self) -> dict[str, Ranges]:
+    def parts(self) -> dict[str, Lsns]:
         """The lsns of its journal that each of them gave, as far as that is known."""
-        found = {self.id: Ranges.of([(self.since, GREATEST)])}
+        found = {self.id: Lsns([(self.since, GREATEST)])}
         end = self.since - 1
         for each, first in reversed(list(self.earlier.items())):
             if 0 < first <= end:
-                found[each] = Ranges.of([(first, end)])
+                found[each] = Lsns([(first, end)])
                 end = first - 1
         return found
 

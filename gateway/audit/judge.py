@@ -16,10 +16,10 @@ from gateway.audit.counts import GREATEST, Counts
 from gateway.audit.incarnations import Unknown
 from gateway.audit.lake import received_at
 from gateway.audit.look import View
-from gateway.audit.ranges import Ranges
 from gateway.audit.report import Life, Node, Report
-from gateway.store.deleted import EXPIRED, spans_of
+from gateway.store.deleted import EXPIRED, lsns_of
 from gateway.store.finder import SpoolFile
+from gateway.store.lsns import Lsns
 
 
 def judge(view: View) -> Report:
@@ -126,25 +126,25 @@ class _Judge:
         last = self._until[each]
         return 1 + max((one for one in self._until.values() if one < last), default=0)
 
-    def _present(self, each: str) -> Ranges:
+    def _present(self, each: str) -> Lsns:
         """Its lsns that are in the tables."""
         counts = self._counts.get(each)
-        return Ranges() if counts is None else counts.seen(self._view.first, GREATEST)
+        return Lsns() if counts is None else counts.seen(self._view.first, GREATEST)
 
-    def _known(self, each: str) -> Ranges:
+    def _known(self, each: str) -> Lsns:
         """Its lsns that are anywhere."""
-        files = Ranges.of(self._files.spans(each))
-        return self._present(each) | files | self._waiting.get(each, Ranges())
+        files = Lsns(self._files.spans(each))
+        return self._present(each) | files | self._waiting.get(each, Lsns())
 
-    def _own(self, each: str) -> Ranges:
+    def _own(self, each: str) -> Lsns:
         """Its lsns that are anywhere, or were: the catalog names them, or who has read them."""
         were = [*self._lines[each], *self._view.consumed.spans(self._name, each)]
-        return self._known(each) | Ranges.of(were)
+        return self._known(each) | Lsns(were)
 
-    def _asked(self) -> dict[str, Ranges]:
+    def _asked(self) -> dict[str, Lsns]:
         """The lsns that each incarnation has to account for; "" has what is left."""
         found = {
-            each: Ranges.of([(max(self._view.first, self._since(each)), last)])
+            each: Lsns([(max(self._view.first, self._since(each)), last)])
             for each, last in self._until.items()
         }
         for each, span in list(found.items()):
@@ -152,8 +152,8 @@ class _Judge:
                 known = self._known(mate)
                 if len(known & span) and not len(known & self._own(each)):
                     found[each] = found[each] - known
-        all_of_it = Ranges.of([(self._view.first, self._last)])
-        found[""] = all_of_it - Ranges.joined(found.values())
+        all_of_it = Lsns([(self._view.first, self._last)])
+        found[""] = all_of_it - Lsns.joined(found.values())
         return found
 
     # -- where they are -----------------------------------------------------------------
@@ -174,7 +174,7 @@ class _Judge:
         nobody = lives[-1]
         if not len(nobody.asked) and len(named) == 1:
             named[0].doubles = named[0].doubles | nobody.doubles
-            nobody.doubles = Ranges()
+            nobody.doubles = Lsns()
         there = [life for life in lives if len(life.asked) or len(life.doubles)]
         there.sort(key=self._order)
         return Node(self._name, self._view.first, self._last, there)
@@ -187,10 +187,10 @@ class _Judge:
 
     def _lost_in_journal(self, lives: Iterable[Life]) -> bool:
         """Whether a hole is in the journal all the same."""
-        journal = Ranges.joined(self._waiting.values())
+        journal = Lsns.joined(self._waiting.values())
         return any(len(life.holes & journal) for life in lives)
 
-    def _missing(self, each: str, asked: Ranges) -> Ranges:
+    def _missing(self, each: str, asked: Lsns) -> Lsns:
         """What of it is not in the tables."""
         if not each:
             for one in self._counts:
@@ -203,7 +203,7 @@ class _Judge:
             missing = missing - self._before(each, own)
         return missing
 
-    def _before(self, each: str, own: Ranges) -> Ranges:
+    def _before(self, each: str, own: Lsns) -> Lsns:
         """Which of the rows of no known incarnation are of this one.
 
         All of them, as a rule: it was there when the tables got none.  But where a machine
@@ -220,17 +220,17 @@ class _Judge:
         dropped = bisect_left(files, True, key=lambda file: self._is_among(file, old))
         if dropped:
             begin = files[dropped - 1].last + 1
-        return old & Ranges.of([(begin, GREATEST)])
+        return old & Lsns([(begin, GREATEST)])
 
-    def _is_among(self, file: SpoolFile, old: Ranges) -> bool:
+    def _is_among(self, file: SpoolFile, old: Lsns) -> bool:
         """Whether a row of no known incarnation is the first event of *file* that could be,
         as far as can be told.
         """
-        (lsn, _), *_ = old & Ranges.of([(file.first, file.last)])
+        (lsn, _), *_ = old & Lsns([(file.first, file.last)])
         row, event = self._received("", lsn), self._view.received(file, lsn)
         return row is None or event is None or row == event
 
-    def _read(self, missing: Mapping[str, Ranges]) -> dict[str, list[tuple[int, int]]]:
+    def _read(self, missing: Mapping[str, Lsns]) -> dict[str, list[tuple[int, int]]]:
         """What is in the spool of it, by incarnation."""
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         seen: set[tuple[str, str]] = set()  # one that moves may be met twice
@@ -252,15 +252,15 @@ class _Judge:
     def _life(
         self,
         each: str,
-        asked: Ranges,
-        missing: Ranges,
+        asked: Lsns,
+        missing: Lsns,
         runs: Mapping[str, list[tuple[int, int]]],
     ) -> Life:
         there = [
             run for life in runs if not each or life in (each, "") for run in runs[life]
         ]
-        lacking = missing - Ranges.of(there)
-        journal = Ranges.joined(
+        lacking = missing - Lsns(there)
+        journal = Lsns.joined(
             lsns
             for life, lsns in self._waiting.items()
             if not each or life in (each, "")
@@ -281,9 +281,9 @@ class _Judge:
         return Life(
             each,
             asked,
-            in_lake=asked.events - missing.events,
-            in_spool=missing.events - lacking.events,
-            in_journal=lacking.events - holes.events,
+            in_lake=asked.size - missing.size,
+            in_spool=missing.size - lacking.size,
+            in_journal=lacking.size - holes.size,
             holes=nowhere - accepted,
             aside=aside,
             expired=expired,
@@ -293,9 +293,9 @@ class _Judge:
             doubles=self._doubles(each, runs.get(each, [])),
         )
 
-    def _said(self, each: str) -> Ranges:
+    def _said(self, each: str) -> Lsns:
         """What is in a journal that is not seen here, by its gateway's word."""
-        found = Ranges()
+        found = Lsns()
         if (word := self._view.asked.words.get(self._name)) is not None:
             mine = word.incarnation or next(iter(self._reached), "")
             if not each or mine in ("", each):
@@ -313,24 +313,24 @@ class _Judge:
             seen = max(ends, default=reached.since - 1)
             if word is None and seen < reached.lsn:
                 self._report.worded = sorted({*self._report.worded, self._name})
-            found = found | Ranges.of([(seen + 1, reached.lsn)])
+            found = found | Lsns([(seen + 1, reached.lsn)])
         return found
 
-    def _aside(self, each: str) -> Ranges:
-        return Ranges.of(
+    def _aside(self, each: str) -> Lsns:
+        return Lsns(
             (hole.first, hole.last)
             for hole in self._view.ledgers.holes
             if hole.node == self._name and (not each or hole.incarnation in ("", each))
         )
 
-    def _accepted(self, each: str) -> Ranges:
-        return Ranges.of(
+    def _accepted(self, each: str) -> Lsns:
+        return Lsns(
             (one.first, GREATEST if one.last is None else one.last)
             for one in self._view.ledgers.accepted
             if one.node == self._name and one.incarnation in ("", each)
         )
 
-    def _gone(self, each: str, *, expired: bool) -> Ranges:
+    def _gone(self, each: str, *, expired: bool) -> Lsns:
         """What is in no table on purpose: because its day was over for so long, or because
         somebody asked for it.
         """
@@ -339,25 +339,25 @@ class _Judge:
             for one in self._view.ledgers.deletions
             if (one.kind == EXPIRED) is expired
         ]
-        return Ranges.of(spans_of(found, self._name, each or None))
+        return lsns_of(found, self._name, each or None)
 
-    def _left(self, each: str) -> Ranges:
+    def _left(self, each: str) -> Lsns:
         """What of it has left an archive of which no job made tables, and is behind all that
         is in some.
         """
         lives = (one for one in self._counts if not each or one in ("", each))
         last = max((self._counts[one].last for one in lives), default=0)
         left = self._view.consumed.left(self._name, each)
-        return left & Ranges.of([(last + 1, GREATEST)])
+        return left & Lsns([(last + 1, GREATEST)])
 
-    def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Ranges:
+    def _doubles(self, each: str, runs: list[tuple[int, int]]) -> Lsns:
         """Of one incarnation; a file of which none is known may be anybody's."""
         mine, old = self._files.spans(each), self._files.spans("")
-        twice = Ranges.twice(mine) | Ranges.twice(runs)
+        twice = Lsns.twice(mine) | Lsns.twice(runs)
         if each:
-            twice = twice | (Ranges.of(mine) & Ranges.of(old))
+            twice = twice | (Lsns(mine) & Lsns(old))
         last = self._until.get(each, self._last)
-        found = twice & Ranges.of([(self._view.first, last)])
+        found = twice & Lsns([(self._view.first, last)])
         if (counts := self._counts.get(each)) is not None:
             found = found | counts.doubled(self._view.first, last)
         return found

@@ -14,7 +14,6 @@ from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
 from gateway.audit.incarnations import Footers, Lives
 from gateway.audit.lake import Problem, Unusable, received_at
-from gateway.audit.ranges import Ranges
 from gateway.audit.sites import (
     Ask,
     Asked,
@@ -29,6 +28,7 @@ from gateway.audit.sites import (
 )
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lock import is_locked
+from gateway.store.lsns import Lsns
 
 _NEWEST_FILES = 64
 """Of a node's archived files, whose footers are always read."""
@@ -169,12 +169,12 @@ class View:
                     "publishes its events when it starts",
                 )
 
-    def taken(self, journal: JournalContent, waiting: Ranges) -> Ranges:
+    def taken(self, journal: JournalContent, waiting: Lsns) -> Lsns:
         """Which of *waiting* were published, and will not be again.
 
         Their segment may stay for what else is in it (`gateway.store.checkpoint`).
         """
-        return Ranges.of(
+        return Lsns(
             (entry.first, entry.last)
             for entry in journal.published
             if waiting.touches(entry.first, entry.last)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from gateway.audit.incarnations import Unknown
 from gateway.audit.lake import Problem
-from gateway.audit.ranges import Ranges
 from gateway.store.deleted import Deletion
 from gateway.store.lake import Accepted
+from gateway.store.lsns import Lsns
 
 
 @dataclass(slots=True)
@@ -44,25 +44,25 @@ class Life:
     """
 
     incarnation: str
-    asked: Ranges
+    asked: Lsns
     """Its lsns, up to the last acknowledged."""
     in_lake: int = 0
     in_spool: int = 0
     """Not in the lake, but in the spool."""
     in_journal: int = 0
     """Only there."""
-    holes: Ranges = field(default_factory=Ranges)
-    doubles: Ranges = field(default_factory=Ranges)
-    aside: Ranges = field(default_factory=Ranges)
+    holes: Lsns = field(default_factory=Lsns)
+    doubles: Lsns = field(default_factory=Lsns)
+    aside: Lsns = field(default_factory=Lsns)
     """In spool files that the Spark job could not read; it has written them down."""
-    expired: Ranges = field(default_factory=Ranges)
+    expired: Lsns = field(default_factory=Lsns)
     """In no table, because retention has removed their day; or in no archive any more, where
     no job makes tables of it."""
-    deleted: Ranges = field(default_factory=Ranges)
+    deleted: Lsns = field(default_factory=Lsns)
     """In no table, because somebody has asked for that."""
-    read: Ranges = field(default_factory=Ranges)
+    read: Lsns = field(default_factory=Lsns)
     """In no archive and no bucket any more, and consumers have read it."""
-    accepted: Ranges = field(default_factory=Ranges)
+    accepted: Lsns = field(default_factory=Lsns)
     """Nowhere, and somebody said that they are lost."""
 
 
@@ -80,7 +80,7 @@ class Node:
     @property
     def events(self) -> int:
         """How many were acknowledged."""
-        return sum(life.asked.events for life in self.lives)
+        return sum(life.asked.size for life in self.lives)
 
     @property
     def in_lake(self) -> int:
@@ -98,19 +98,19 @@ class Node:
         return sum(life.in_journal for life in self.lives)
 
     @property
-    def holes(self) -> Ranges:
+    def holes(self) -> Lsns:
         """Its lsns that are nowhere, of all incarnations."""
-        return Ranges.joined(life.holes for life in self.lives)
+        return Lsns.joined(life.holes for life in self.lives)
 
     @property
-    def doubles(self) -> Ranges:
+    def doubles(self) -> Lsns:
         """Its lsns that are there more than once."""
-        return Ranges.joined(life.doubles for life in self.lives)
+        return Lsns.joined(life.doubles for life in self.lives)
 
     @property
-    def aside(self) -> Ranges:
+    def aside(self) -> Lsns:
         """Its lsns in files that the Spark job could not read."""
-        return Ranges.joined(life.aside for life in self.lives)
+        return Lsns.joined(life.aside for life in self.lives)
 
     @property
     def fine(self) -> bool:
@@ -168,7 +168,7 @@ class Report:
 
     def _sum(self, what: str) -> int:
         lives = (life for node in self.nodes for life in node.lives)
-        return sum(getattr(life, what).events for life in lives)
+        return sum(getattr(life, what).size for life in lives)
 
     @property
     def complete(self) -> bool:

@@ -24,7 +24,6 @@ from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
 from gateway.audit.incarnations import Line, Lives
 from gateway.audit.lake import Lake, Problem
-from gateway.audit.ranges import Ranges
 from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
 from gateway.store import incarnation, mark
@@ -34,6 +33,7 @@ from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
+from gateway.store.lsns import Lsns
 from gateway.store.statefile import of_nodes
 from gateway.store.word import Reached
 
@@ -127,10 +127,10 @@ class Asked:
             if self.words[node].published and node not in seen:
                 yield problem
 
-    def waiting(self, node: str) -> Ranges:
+    def waiting(self, node: str) -> Lsns:
         """What is in its journal alone, it says."""
         word = self.words.get(node)
-        return Ranges.of([(self._arrived(word) + 1, word.durable)] if word else [])
+        return Lsns([(self._arrived(word) + 1, word.durable)] if word else [])
 
     def _arrived(self, word: Word) -> int:
         """What it has handed on may wait on the way."""
@@ -230,7 +230,7 @@ class Home:
         """Whose lsns it has."""
         return None if self.this is None else Line.of(self.this)
 
-    def events(self) -> dict[str, Ranges]:
+    def events(self) -> dict[str, Lsns]:
         """The lsns in it, by who gave them; "" is not known."""
         line, left, found = self.line, self.content.events, {}
         for each, lsns in (line.parts() if line is not None else {}).items():
@@ -282,9 +282,9 @@ class Journals:
             found = _both(found, home.content, (homes[0].site, home.site))
         return found
 
-    def events(self, node: str) -> dict[str, Ranges]:
+    def events(self, node: str) -> dict[str, Lsns]:
         """The lsns in them, by who gave them."""
-        found: dict[str, Ranges] = {}
+        found: dict[str, Lsns] = {}
         for home in self.homes(node):
             for each, lsns in home.events().items():
                 found[each] = found[each] | lsns if each in found else lsns

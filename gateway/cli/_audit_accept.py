@@ -118,15 +118,15 @@ def _reason(text: str) -> str:
 def _concerned(report: Report, first: int, last: int | None, wanted: str) -> set[str]:
     """The incarnations that lack all of these lsns.  Raises `WrongUse`."""
     from gateway.audit.counts import GREATEST
-    from gateway.audit.ranges import Ranges
+    from gateway.store.lsns import Lsns
 
     (node,) = report.nodes
     unknown = {one.incarnation: one for one in report.unknown if not one.accepted}
-    asked = Ranges.of([(first, GREATEST if last is None else last)])
+    asked = Lsns([(first, GREATEST if last is None else last)])
     lacking = {life.incarnation: life.holes for life in node.lives}
     for each, one in unknown.items():
-        behind = Ranges.of([(one.last + 1, GREATEST)])
-        lacking[each] = lacking.get(each, Ranges()) | behind
+        behind = Lsns([(one.last + 1, GREATEST)])
+        lacking[each] = lacking.get(each, Lsns()) | behind
     some = {each for each in lacking if each.startswith(wanted)}
     if wanted and not some:
         raise WrongUse(
@@ -137,7 +137,7 @@ def _concerned(report: Report, first: int, last: int | None, wanted: str) -> set
         return found
     # Together they may be what is asked for, as holes have no owner who is known.
     if last is not None and not len(
-        asked - Ranges.joined(lacking[each] for each in some)
+        asked - Lsns.joined(lacking[each] for each in some)
     ):
         return {each for each in some if len(asked & lacking[each])}
     raise WrongUse(

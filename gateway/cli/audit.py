@@ -20,9 +20,9 @@ from gateway.spoken import many
 if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report
     from gateway.audit.acknowledged import Acknowledged
-    from gateway.audit.ranges import Ranges
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
+    from gateway.store.lsns import Lsns
 
 HELP = """\
 Prove that every acknowledged event is there, exactly once.
@@ -305,7 +305,7 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
         for line in part.lines:
             print(printable(line))
     if _complete(report, searched, parts):
-        aside = sum(node.aside.events for node in report.nodes)
+        aside = sum(node.aside.size for node in report.nodes)
         known = (
             f" but for {aside} in spool files that were moved aside" if aside else ""
         )
@@ -337,8 +337,8 @@ def _counts(lives: Sequence[Life]) -> Sequence[int]:
         sum(life.in_lake for life in lives),
         sum(life.in_spool for life in lives),
         sum(life.in_journal for life in lives),
-        sum(life.holes.events for life in lives),
-        sum(life.doubles.events for life in lives),
+        sum(life.holes.size for life in lives),
+        sum(life.doubles.size for life in lives),
     )
 
 
@@ -449,7 +449,7 @@ def _summary(
         ("events missing", [(node, life.holes) for node, life in lives]),
         ("events doubled", [(node, life.doubles) for node, life in lives]),
     ):
-        if count := sum(ranges.events for _, ranges in found):
+        if count := sum(ranges.size for _, ranges in found):
             spans = [
                 f"{node.node} {_range(first, last)}"
                 for node, ranges in found
@@ -539,9 +539,9 @@ def _plain(
 
 def _life(life: Life) -> dict[str, Any]:
     found = {one.name: getattr(life, one.name) for one in fields(life)}
-    asked: Ranges = found.pop("asked")
-    return {**found, "lsns": asked, "events": asked.events}
+    asked: Lsns = found.pop("asked")
+    return {**found, "lsns": asked, "events": asked.size}
 
 
-def _spans(ranges: Ranges) -> list[dict[str, int]]:
-    return [{"first": first, "last": last} for first, last in ranges]
+def _spans(lsns: Lsns) -> list[dict[str, int]]:
+    return [{"first": first, "last": last} for first, last in lsns]

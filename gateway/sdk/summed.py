@@ -1,10 +1,13 @@
 """A line of JSON behind its checksum: what small files of the store are made of.
 
 crc32c of the JSON (8 hex digits) | space | JSON | newline
+
+A type of ours is there as the list of what iterating gives, of which it is made again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import google_crc32c
@@ -17,7 +20,7 @@ _T = TypeVar("_T")
 
 def encode(value: msgspec.Struct) -> bytes:
     """Its line, with the newline."""
-    text = msgspec.json.encode(value)
+    text = msgspec.json.encode(value, enc_hook=list)
     return b"%08x %b\n" % (google_crc32c.value(text), text)
 
 
@@ -26,4 +29,8 @@ def decode(line: bytes, kind: type[_T]) -> _T | None:
     crc, text = line[:9], line[9:]
     if crc != b"%08x " % google_crc32c.value(text):
         return None
-    return msgspec.json.decode(text, type=kind)
+    return msgspec.json.decode(text, type=kind, dec_hook=_made)
+
+
+def _made(kind: Callable[[object], object], plain: object) -> object:
+    return kind(plain)

@@ -30,7 +30,7 @@ from gateway.spark.gone import Gone
 from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
-from gateway.store.lake import together
+from gateway.store.lsns import Lsns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -216,7 +216,7 @@ class CommitSink(Sink):
     def _in_both(self) -> str:
         """A condition that is true on days that have expired from neither table."""
         expired = deleted.load(self._disk, self._lake, deleted.EXPIRED)
-        days = together({} if expired is None else expired.days)
+        days = Lsns.joined(map(Lsns, expired.days.values() if expired else ()))
         gone = (
             f"date BETWEEN DATE'{date.fromordinal(first)}' AND DATE'{date.fromordinal(last)}'"
             for first, last in days

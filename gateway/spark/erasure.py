@@ -30,7 +30,7 @@ from gateway.spark import partition
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ranges, SpoolFile
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import (
     Busy,
@@ -341,13 +341,9 @@ class Wanted:
     """The lsns that go, by node and incarnation, to be looked up for thousands of files."""
 
     def __init__(self, events: Ranges) -> None:
-        spans: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(dict)
-        for life, first, last in events:
-            spans[life.node].setdefault(life.incarnation, []).append((first, last))
-        self._bounds = {
-            node: {each: np.array(some, np.int64) for each, some in lives.items()}
-            for node, lives in spans.items()
-        }
+        self._bounds: dict[str, dict[str, np.ndarray[Any, Any]]] = defaultdict(dict)
+        for (node, incarnation), lsns in events.each():
+            self._bounds[node][incarnation] = np.array(list(lsns), np.int64)
         every = [some for lives in self._bounds.values() for some in lives.values()]
         self._all = np.concatenate(every) if every else np.empty((0, 2), np.int64)
 
@@ -381,10 +377,8 @@ def _among(lsns: np.ndarray[Any, Any]) -> Callable[[pa.Table], np.ndarray[Any, A
 
 def as_sql(events: Ranges, most: int = 5000) -> Iterator[str]:
     """Conditions that are true of just these events, of so many single ones at most each."""
-    by: dict[Life, list[tuple[int, int]]] = defaultdict(list)
-    for life, first, last in events:
-        by[life].append((first, last))
-    for life, spans in by.items():
+    for life, lsns in events.each():
+        spans = list(lsns)
         whose = (
             f"node = '{life.node}' AND coalesce(incarnation, '') = '{life.incarnation}'"
         )

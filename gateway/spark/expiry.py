@@ -34,7 +34,7 @@ from gateway.spark.partition import (
     visible,
 )
 from gateway.store.deleted import EXPIRED, Deletion, load, save
-from gateway.store.lake import together
+from gateway.store.lsns import Lsns
 
 _AGAIN_SECONDS = 600.0
 """After which what could not be done is tried again."""
@@ -136,7 +136,7 @@ def written_down(
     gone = dict(found.days)
     for table, some in days.items():
         ordinals = [(day.toordinal(), day.toordinal()) for day in some]
-        gone[table] = together({"": [*gone.get(table, []), *ordinals]})
+        gone[table] = list(Lsns([*gone.get(table, []), *ordinals]))
     after = msgspec.structs.replace(found, events=all_of_them.plain(), days=gone)
     if after != found:
         save(disk, lake, after)

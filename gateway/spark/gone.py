@@ -21,6 +21,7 @@ from gateway.sdk.disk import Disk
 from gateway.spark.ledger import Broken, Life, Ranges, SpoolFile
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
+from gateway.store.lsns import Lsns
 
 _ROWS = 1 << 17
 
@@ -80,8 +81,8 @@ def _is_finished(one: Deletion) -> bool:
 
 
 def _touches(one: Deletion, file: SpoolFile, by: str) -> bool:
-    spans = deleted.spans_of([one], file.node, by or None)
-    return any(first <= file.last and file.first <= last for first, last in spans)
+    lsns = deleted.lsns_of([one], file.node, by or None)
+    return lsns.touches(file.first, file.last)
 
 
 def _counts(found: Sequence[Deletion]) -> Mapping[str, Any]:
@@ -148,8 +149,7 @@ def add_lsns(found: Ranges, life: Life, lsns: np.ndarray[Any, Any]) -> None:
     ends = np.flatnonzero(np.diff(ordered) != 1)
     firsts = ordered[np.append(0, ends + 1)].tolist()
     lasts = ordered[np.append(ends, len(ordered) - 1)].tolist()
-    for first, last in zip(firsts, lasts, strict=True):
-        found.add(life, first, last)
+    found.add_all(life, Lsns(zip(firsts, lasts, strict=True)))
 
 
 def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
@@ -158,12 +158,12 @@ def mask_of(rows: pa.Table, wanted: Ranges) -> _Flags:
     A row that names no incarnation is one of those whose incarnation is not known.
     """
     mask = np.zeros(rows.num_rows, bool)
-    spans: dict[Life, list[tuple[int, int]]] = {}
-    for life, first, last in wanted:
-        spans.setdefault(life, []).append((first, last))
     lsns = rows["lsn"].to_numpy()
-    for life in spans.keys() & {*_lives(rows)}:
-        bounds = np.array(spans[life], np.int64)
+    there = {*_lives(rows)}
+    for life, some in wanted.each():
+        if life not in there:
+            continue
+        bounds = np.array(list(some), np.int64)
         at = np.searchsorted(bounds[:, 1], lsns)
         inside = at < len(bounds)
         inside &= bounds[np.minimum(at, len(bounds) - 1), 0] <= lsns

@@ -196,9 +196,7 @@ class HandOver(Sink):
         number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
-        lsns: dict[str, list[tuple[int, int]]] = {node: [] for node in events.last()}
-        for (node, _), first, last in events.nameless():
-            lsns[node].append((first, last))
+        lsns = {node: list(some) for (node, _), some in events.nameless().each()}
         context = Context(number, repeated, lsns, events.plain(), len(events))
         never = not repeated or self._refused == number
         try:

@@ -8,7 +8,6 @@ tiny: lsns have no holes, so an incarnation of a node is one interval.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -17,8 +16,10 @@ from typing import Any, NamedTuple
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
+from gateway.store.lsns import Lsns
 from gateway.store.names import parse_file_name
 
+_NONE = Lsns()
 _MOST_LIVES = 64
 """Incarnations of a node that a ledger has by name: one that begins anew at each start may
 have thousands, and each commit of a table has the ledger."""
@@ -60,18 +61,6 @@ class SpoolFile:
         return Life(self.node, self.incarnation)
 
 
-Spans = list[tuple[int, int]]
-"""Intervals in order and apart, both ends included."""
-
-
-def _start(span: tuple[int, int]) -> int:
-    return span[0]
-
-
-def _end(span: tuple[int, int]) -> int:
-    return span[1]
-
-
 class Ranges:
     """A set of events by name, (node, incarnation, lsn), as few intervals as possible.
 
@@ -82,14 +71,13 @@ class Ranges:
         """*plain* is what `plain` gives; intervals without an incarnation, as earlier
         versions wrote them, are of one that is not known.
         """
-        self._spans: dict[Life, Spans] = {}
+        self._by: dict[Life, Lsns] = {}
         self._of: dict[str, set[Life]] = {}
-        """Whose spans there are, by node."""
+        """Whose lsns there are, by node."""
         for node, lives in (plain or {}).items():
             named = lives if isinstance(lives, Mapping) else {"": lives}
             for incarnation, intervals in named.items():
-                for first, last in intervals:
-                    self.add(Life(node, incarnation), first, last)
+                self._keep(Life(node, incarnation), Lsns(intervals))
 
     @classmethod
     def of(cls, files: Iterable[SpoolFile]) -> Ranges:
@@ -101,100 +89,95 @@ class Ranges:
 
     def add(self, life: Life, first: int, last: int) -> None:
         """Add an interval, both ends included."""
-        spans = self._spans.setdefault(life, [])
-        self._of.setdefault(life.node, set()).add(life)
-        # Those that touch it are neighbours: spans are in order and apart.
-        low = bisect_left(spans, first - 1, key=_end)
-        high = bisect_right(spans, last + 1, key=_start)
-        if low < high:
-            first, last = min(first, spans[low][0]), max(last, spans[high - 1][1])
-        spans[low:high] = [(first, last)]
+        if (known := self._by.get(life)) is not None:
+            known.add(first, last)
+        else:
+            self._keep(life, Lsns([(first, last)]))
+
+    def add_all(self, life: Life, lsns: Lsns) -> None:
+        """Add lsns of one incarnation."""
+        if (known := self._by.get(life)) is not None:
+            known.update(lsns)
+        else:
+            self._keep(life, lsns.copy())
+
+    def _keep(self, life: Life, lsns: Lsns) -> None:
+        """As an incarnation's that is not here yet; nobody else changes that set."""
+        if lsns:
+            self._of.setdefault(life.node, set()).add(life)
+            self._by[life] = lsns
 
     def update(self, other: Ranges) -> None:
         """Add all of *other*, whose lives are the newest then."""
-        for life in other.lives():
-            if life in self._spans:
-                self._spans[life] = self._spans.pop(life)
-        for life, first, last in other:
-            self.add(life, first, last)
+        for life in other._by:
+            if life in self._by:
+                self._by[life] = self._by.pop(life)
+        for life, lsns in other.each():
+            self.add_all(life, lsns)
+
+    def each(self) -> Iterator[tuple[Life, Lsns]]:
+        """Incarnations in order, and the lsns of each."""
+        for life in sorted(self._by):
+            yield life, self._by[life]
 
     def __iter__(self) -> Iterator[tuple[Life, int, int]]:
-        for life, intervals in sorted(self._spans.items()):
-            for first, last in intervals:
+        for life, lsns in self.each():
+            for first, last in lsns:
                 yield life, first, last
 
     def __len__(self) -> int:
-        return sum(last - first + 1 for _, first, last in self)
+        return sum(lsns.size for lsns in self._by.values())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranges) and list(self) == list(other)
+        return isinstance(other, Ranges) and self._by == other._by
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
     def lives(self) -> Collection[Life]:
         """Who gave them, those that came last at the end."""
-        return self._spans.keys()
+        return self._by.keys()
 
     def common(self, other: Ranges) -> Ranges:
         """The events that are in both."""
         both = Ranges()
-        for life, first, last in self:
-            for start, end in other._touching(life, first, last):
-                both.add(life, max(first, start), min(last, end))
+        for life, lsns in self.each():
+            both._keep(life, lsns & other._lsns(life))
         return both
 
     def minus(self, other: Ranges) -> Ranges:
         """The events that *other* does not have."""
         left = Ranges()
-        for life, first, last in self:
-            at = first
-            for start, end in other._touching(life, first, last):
-                if start > at:
-                    left.add(life, at, start - 1)
-                at = end + 1
-            if at <= last:
-                left.add(life, at, last)
+        for life, lsns in self.each():
+            left._keep(life, lsns - other._lsns(life))
         return left
 
     def last(self) -> dict[str, int]:
         """The greatest lsn of each node, whoever gave it."""
-        found: dict[str, int] = {}
-        for (node, _), _, last in self:
-            found[node] = max(last, found.get(node, 0))
-        return found
+        return {node: max(lives.values()) for node, lives in self.last_by().items()}
 
     def last_by(self) -> dict[str, dict[str, int]]:
         """The greatest lsn of each node's incarnations."""
         found: dict[str, dict[str, int]] = {}
-        for (node, incarnation), _, last in self:
-            found.setdefault(node, {})[incarnation] = last
+        for (node, incarnation), lsns in self.each():
+            found.setdefault(node, {})[incarnation] = lsns.last
         return found
 
     def nameless(self) -> Ranges:
         """The same lsns of each node, whoever gave them."""
-        merged = Ranges()
-        for life, first, last in self:
-            merged.add(Life(life.node), first, last)
-        return merged
+        return self.named_like(Ranges())
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
-        found = self._touching(file.life, file.first, file.last)
-        return len(found) == 1 and found[0][0] <= file.first <= file.last <= found[0][1]
+        return self._lsns(file.life).covers(file.first, file.last)
 
     def touches(self, file: SpoolFile) -> bool:
         """Whether an lsn that *file* has is in here, whoever gave it."""
-        lives = self._of.get(file.node, ())
-        return any(self._touching(life, file.first, file.last) for life in lives)
+        return any(self._giving(file))
 
     def others(self, file: SpoolFile) -> list[Life]:
         """Other lives of its node which gave an lsn that *file* has."""
-        return sorted(
-            life
-            for life in self._of.get(file.node, ())
-            if life != file.life and self._touching(life, file.first, file.last)
-        )
+        return sorted(life for life in self._giving(file) if life != file.life)
 
     def may_have(self, file: SpoolFile) -> bool:
         """Whether somebody who is not known gave an lsn that *file* has, but not all of its
@@ -203,7 +186,7 @@ class Ranges:
         unknown = Life(file.node)
         return (
             file.life != unknown
-            and bool(self._touching(unknown, file.first, file.last))
+            and self._lsns(unknown).touches(file.first, file.last)
             and not self.covers(file)
         )
 
@@ -211,42 +194,43 @@ class Ranges:
         """The same with at most so many incarnations of a node by name: older ones become
         unknown, unless they share an lsn with such.
         """
-        named = Counter(life.node for life in self._spans if life.incarnation)
+        named = Counter(life.node for life in self._by if life.incarnation)
         folded = Ranges()
-        for life, spans in self._spans.items():
+        for life, lsns in self._by.items():
             unknown = Life(life.node)
             if (
                 life.incarnation
                 and named[life.node] > most
-                and not any(
-                    self._touching(unknown, *span) or folded._touching(unknown, *span)
-                    for span in spans
-                )
+                and not lsns & self._lsns(unknown)
+                and not lsns & folded._lsns(unknown)
             ):
                 named[life.node] -= 1
                 life = unknown  # noqa: PLW2901
-            for first, last in spans:
-                folded.add(life, first, last)
+            folded.add_all(life, lsns)
         return folded
 
     def named_like(self, other: Ranges) -> Ranges:
         """The same, with incarnations that *other* does not name as unknown ones."""
         found = Ranges()
-        for life, first, last in self:
-            found.add(life if life in other._spans else Life(life.node), first, last)
+        for life, lsns in self.each():
+            found.add_all(life if life in other._by else Life(life.node), lsns)
         return found
 
-    def plain(self) -> dict[str, dict[str, Spans]]:
+    def plain(self) -> dict[str, dict[str, list[tuple[int, int]]]]:
         """For JSON; what the constructor takes."""
-        found: dict[str, dict[str, Spans]] = {}
-        for (node, incarnation), spans in self._spans.items():
-            found.setdefault(node, {})[incarnation] = list(spans)
+        found: dict[str, dict[str, list[tuple[int, int]]]] = {}
+        for (node, incarnation), lsns in self._by.items():
+            found.setdefault(node, {})[incarnation] = list(lsns)
         return dict(sorted(found.items()))
 
-    def _touching(self, life: Life, first: int, last: int) -> Spans:
-        spans = self._spans.get(life, [])
-        low = bisect_left(spans, first, key=_end)
-        return spans[low : bisect_right(spans, last, key=_start)]
+    def _lsns(self, life: Life) -> Lsns:
+        return self._by.get(life, _NONE)
+
+    def _giving(self, file: SpoolFile) -> Iterator[Life]:
+        """Who of its node gave an lsn that *file* has."""
+        for life in self._of.get(file.node, ()):
+            if self._by[life].touches(file.first, file.last):
+                yield life
 
 
 def write_json(disk: Disk, path: Path, content: Any) -> None:

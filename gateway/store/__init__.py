@@ -10,6 +10,7 @@
 Which events there are, and where:
 
     names        of spool files
+    lsns         sets of them
     digests      of payloads and of files: the chain
     finder       which file holds an event
     mark         how far a node had come, for when the journal ends too early

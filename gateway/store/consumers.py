@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from bisect import bisect_right
 from collections.abc import (
     Callable,
     Collection,
@@ -27,7 +26,6 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -39,7 +37,7 @@ from gateway.sdk.disk import Disk
 from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed, NotThere
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.lake import joined
+from gateway.store.lsns import Lsns
 from gateway.store.names import Named, parse_file_name
 from gateway.store.s3 import bucket_of
 from gateway.store.statefile import StateFile
@@ -57,9 +55,6 @@ _FOOTERS_AT_ONCE = 1000
 OBJECT = ".gateway-consumer-"
 """What the name of a mark in a bucket begins with."""
 
-Spans = tuple[tuple[int, int], ...]
-"""Intervals of lsns in order and apart, both ends included."""
-
 
 class Unreadable(OSError):
     """A mark is there and says nothing; the text says which, and what to do."""
@@ -68,22 +63,22 @@ class Unreadable(OSError):
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a consumer says of itself."""
 
-    done: Mapping[str, Spans] = {}
+    done: Mapping[str, Lsns] = {}
     """The lsns that it needs no more, by `NODE/INCARNATION`; by NODE alone, as earlier
     versions wrote, of whatever incarnation."""
     batch: int = -1
     """The last batch of Spark's for which it has done its work, and …"""
-    in_hand: Mapping[str, Spans] = {}
+    in_hand: Mapping[str, Lsns] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
 
-    def seen(self) -> Iterator[tuple[str, str, Spans]]:
+    def seen(self) -> Iterator[tuple[str, str, Lsns]]:
         """All that it has done its work for: node, incarnation, empty where it names none, and
         lsns.
         """
         for of in (self.done, self.in_hand):
-            for key, spans in of.items():
+            for key, lsns in of.items():
                 node, _, life = key.partition("/")
-                yield node, life, spans
+                yield node, life, lsns
 
     def lives(self) -> dict[str, set[str]]:
         """The incarnations that it names, by node."""
@@ -106,7 +101,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Raises ValueError for what is no name of a spool file.
         """
-        return msgspec.structs.replace(self, done=_joined(self.done, _spans(files)))
+        return msgspec.structs.replace(self, done=_joined(self.done, _lsns(files)))
 
     def with_begun(self, batch: int) -> Mark:
         """As *batch* of Spark's begins: the one before is committed then.
@@ -122,7 +117,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def with_worked(self, batch: int, files: Mapping[str, str]) -> Mark:
         """When the work of *batch* is done, which had these files, as in `with_done`."""
-        return Mark(self.done, batch, _joined({}, _spans(files)))
+        return Mark(self.done, batch, _joined({}, _lsns(files)))
 
 
 def _unreadable(path: str, name: str) -> Unreadable:
@@ -137,30 +132,26 @@ def _key(node: str, life: str) -> str:
     return f"{node}/{life}" if life else node
 
 
-def _covers(of: Mapping[str, Spans], file: Named, life: str) -> bool:
-    for key in {file.node, _key(file.node, life)}:
-        spans = of.get(key, ())
-        at = bisect_right(spans, file.first, key=itemgetter(0)) - 1
-        if at >= 0 and spans[at][1] >= file.last:
-            return True
-    return False
+def _covers(of: Mapping[str, Lsns], file: Named, life: str) -> bool:
+    return any(
+        key in of and of[key].covers(file.first, file.last)
+        for key in (file.node, _key(file.node, life))
+    )
 
 
-def _spans(files: Mapping[str, str]) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
+def _lsns(files: Mapping[str, str]) -> dict[str, Lsns]:
+    found: dict[str, Lsns] = {}
     for name, life in files.items():
         if (file := parse_file_name(name)) is None:
             raise ValueError(f"{name} is no name of a spool file")
-        found.setdefault(_key(file.node, life), []).append((file.first, file.last))
+        found.setdefault(_key(file.node, life), Lsns()).add(file.first, file.last)
     return found
 
 
-def _joined(
-    of: Mapping[str, Spans], more: Mapping[str, Iterable[tuple[int, int]]]
-) -> dict[str, Spans]:
+def _joined(of: Mapping[str, Lsns], more: Mapping[str, Lsns]) -> dict[str, Lsns]:
     found = dict(of)
-    for key, spans in more.items():
-        found[key] = (*joined((*found.get(key, ()), *spans)),)
+    for key, lsns in more.items():
+        found[key] = found.get(key, Lsns()) | lsns
     lives: dict[str, list[str]] = {}
     for key in found:
         lives.setdefault(key.partition("/")[0], []).append(key)

@@ -17,7 +17,8 @@ from typing import Literal
 import msgspec
 
 from gateway.sdk.disk import Disk, replace_file
-from gateway.store.lake import INTERNAL, Lsn, Spans, together
+from gateway.store.lake import INTERNAL, Lsn
+from gateway.store.lsns import Lsns
 
 EXPIRED = "expired"
 _FORMAT = 1
@@ -135,16 +136,13 @@ def save(disk: Disk, lake: Path, deletion: Deletion) -> None:
 
 def expired_days(found: Iterable[Deletion]) -> int:
     """On how many days events were that have expired."""
-    spans = {
-        table: days
-        for number, one in enumerate(found)
-        for table, days in (
-            (f"{number}-{name}", some)
-            for name, some in one.days.items()
-            if name != "stats"
-        )
-    }
-    return sum(last - first + 1 for first, last in together(spans))
+    return Lsns(
+        span
+        for one in found
+        for table, days in one.days.items()
+        if table != "stats"
+        for span in days
+    ).size
 
 
 def _parsed(data: bytes, path: Path) -> Deletion:
@@ -160,12 +158,12 @@ def _parsed(data: bytes, path: Path) -> Deletion:
     return found
 
 
-def spans_of(found: Iterable[Deletion], node: str, incarnation: str | None) -> Spans:
+def lsns_of(found: Iterable[Deletion], node: str, incarnation: str | None) -> Lsns:
     """The lsns of a node in them; of any incarnation, if that is None."""
-    return [
+    return Lsns(
         span
         for one in found
         for each, spans in one.events.get(node, {}).items()
         if incarnation is None or each in ("", incarnation)
         for span in spans
-    ]
+    )

@@ -16,12 +16,13 @@ import getpass
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+
+from gateway.store.lsns import Lsns
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
 INTERNAL = ".gateway"
@@ -35,8 +36,7 @@ FORMAT = 3
 Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """As a word or a ledger may have one."""
 
-Spans = list[tuple[int, int]]
-"""Lsns as (first, last), both ends included."""
+_Spans = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def accepted_folder(lake: Path) -> Path:
 class _Ledger(msgspec.Struct):
     """What others than the job read of it."""
 
-    committed: dict[str, dict[str, Spans] | Spans] = {}
+    committed: dict[str, dict[str, _Spans] | _Spans] = {}
     """By node and incarnation; of before format 3 by node alone."""
     holes: list[KnownHole] = []
     accepted: list[dict[str, Any]] = []
@@ -143,33 +143,15 @@ def known_holes(lake: Path) -> list[KnownHole]:
     return _ledger(lake).holes
 
 
-def committed(lake: Path) -> dict[str, dict[str, Spans]]:
+def committed(lake: Path) -> dict[str, dict[str, Lsns]]:
     """The lsns that the job has committed to the tables, by node and incarnation.
 
     Raises as `known_holes`.
     """
-    found = _ledger(lake).committed.items()
-    return {
-        node: lives if isinstance(lives, dict) else {"": lives} for node, lives in found
-    }
-
-
-def together(incarnations: Mapping[str, Iterable[tuple[int, int]]]) -> Spans:
-    """The lsns of all of a node's incarnations, as few spans: how far the node is.
-
-    No count of events: two incarnations may have given one lsn.
-    """
-    return joined(span for spans in incarnations.values() for span in spans)
-
-
-def joined(spans: Iterable[tuple[int, int]]) -> Spans:
-    """The same lsns, as few spans, in order."""
-    found: Spans = []
-    for first, last in sorted(spans):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(last, found[-1][1])
-        else:
-            found.append((first, last))
+    found: dict[str, dict[str, Lsns]] = {}
+    for node, lives in _ledger(lake).committed.items():
+        named = lives if isinstance(lives, dict) else {"": lives}
+        found[node] = {life: Lsns(spans) for life, spans in named.items()}
     return found
 
 

@@ -91,7 +91,7 @@ def in_tables(node: str, lake: Path, of: Callable[[str], bool] = anybody) -> int
     """
     with contextlib.suppress(OSError, ValueError):
         lives = committed(lake).get(node, {}).items()
-        return max(last for by, spans in lives if of(by) for _, last in spans)
+        return max(lsns.last for by, lsns in lives if of(by))
     return 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.audit.counts import CHUNK, GREATEST, Counts
-from gateway.audit.ranges import Ranges
+from gateway.store.lsns import Lsns
 
 SMALL = 16
 near = st.builds(
@@ -32,9 +32,9 @@ def test_counts_are_right(seen: list[list[int]]) -> None:
     everywhere = np.array(range(1, 6 * SMALL), np.int64)
     assert counts.of(everywhere).tolist() == [by_hand[int(n)] for n in everywhere]
     assert counts.missing(1, 5 * SMALL + 9) == (
-        Ranges.of([(1, 5 * SMALL + 9)]) - Ranges.of([(n, n) for n in by_hand])
+        Lsns([(1, 5 * SMALL + 9)]) - Lsns([(n, n) for n in by_hand])
     )
-    assert counts.doubled(1, 6 * SMALL) == Ranges.of(
+    assert counts.doubled(1, 6 * SMALL) == Lsns(
         [(n, n) for n, times in by_hand.items() if times > 1]
     )
 

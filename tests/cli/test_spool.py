@@ -18,6 +18,7 @@ from gateway import cli
 from gateway.event import SCHEMA
 from gateway.store.consumers import FileMarks
 from gateway.store.disk import RealDisk
+from gateway.store.lsns import Lsns
 from spools import SpoolFolder
 
 Run = Callable[..., tuple[int, str, str]]
@@ -381,7 +382,7 @@ def test_a_consumer_says_what_it_has_read(
         configured.parent / "data" / "consumers", "mine", RealDisk()
     ).read()
     assert mark is not None
-    assert mark.done == {"gw-1/a1": ((1, 1), (3, 4))}
+    assert mark.done == {"gw-1/a1": Lsns([(1, 1), (3, 4)])}
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from gateway.config import model
 from gateway.sinks import delta, iceberg
 from gateway.store.directories import Directories
 from gateway.store.lake import committed
+from gateway.store.lsns import Lsns
 from gateway_testkit.settings import options_of
 from one_java import one_java
 
@@ -126,7 +127,9 @@ def test_tables_of_an_earlier_version_go_on(
     again.write_bytes(kept)
     spool.put("gw", 16, lines(16, 5, "old"), incarnation="aa", received_at=3_000)
     once(None)
-    assert committed(data / "lake") == {"gw": {"": [(1, 15)], "aa": [(16, 20)]}}
+    assert committed(data / "lake") == {
+        "gw": {"": Lsns([(1, 15)]), "aa": Lsns([(16, 20)])}
+    }
     assert spool.names() == []
     if importlib.util.find_spec({"delta": "deltalake"}.get(sink, "pyiceberg")) is None:
         return
@@ -139,7 +142,7 @@ def test_tables_of_an_earlier_version_go_on(
     spool.put("gw", 1, lines(1, 10, "new"), incarnation="bb", received_at=4_000)
     once(None)
     assert committed(data / "lake") == {
-        "gw": {"": [(1, 15)], "aa": [(16, 20)], "bb": [(1, 10)]}
+        "gw": {"": Lsns([(1, 15)]), "aa": Lsns([(16, 20)]), "bb": Lsns([(1, 10)])}
     }
     report = audit(Directories.under(data))
     assert not report.problems

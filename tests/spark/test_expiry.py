@@ -131,7 +131,7 @@ def test_what_is_missing_beside_it_is_still_a_hole(lake: Path, tmp_path: Path) -
         path.unlink()
     report = audit(Directories.under(tmp_path), pause=lambda _: None)
     assert not report.complete
-    assert sum(node.holes.events for node in report.nodes) == 2 * SIZE
+    assert sum(node.holes.size for node in report.nodes) == 2 * SIZE
 
 
 def test_what_came_late_is_written_down_too(lake: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_placeholder_of_a_lost_event_is_none_that_expired(
     assert len(events_in(path)) == SIZE - 1
     list(expire(lake, Lake(), FIRST))
     report = audit(Directories.under(tmp_path), pause=lambda _: None)
-    assert [node.holes.events for node in report.nodes] == [1]
+    assert [node.holes.size for node in report.nodes] == [1]
 
 
 READER = """

@@ -53,17 +53,6 @@ def test_ranges_are_sets(
     assert Ranges(a.plain()) == a
 
 
-@given(_spans)
-def test_ranges_stay_few(spans: list[tuple[str, int, int]]) -> None:
-    """Neighbours become one interval: lsns without holes are one per node."""
-    apart = [
-        (node, lsn)
-        for node, lsn in as_set(spans)
-        if (node, lsn - 1) not in as_set(spans)
-    ]
-    assert len(list(as_ranges(spans))) == len(apart)
-
-
 def test_a_ledger_survives(tmp_path: Path) -> None:
     """What was saved is what is loaded."""
     hole = Hole("b", 5, 6, "events-b.parquet", "it is empty", 1.5)

@@ -20,6 +20,7 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
 from gateway.spark.tables import which_has
 from gateway.store.lake import Accepted, End, accepted_folder, committed
+from gateway.store.lsns import Lsns
 
 pytestmark = pytest.mark.spark
 
@@ -65,7 +66,7 @@ def test_a_rebuilt_node_loses_nothing(
         key=str,
     )
     assert committed(config.data_dir / "lake") == {
-        "gw": {"aaaa": [(1, 10)], "bbbb": [(1, 15)]}
+        "gw": {"aaaa": Lsns([(1, 10)]), "bbbb": Lsns([(1, 15)])}
     }
     (line,) = [one for one in caplog.messages if "began anew" in one]
     assert "bbbb" in line
@@ -157,13 +158,13 @@ def test_tables_of_an_earlier_version_go_on(
     spool.put("gw", 16, lines(16, 5, "old"), incarnation="aaaa", received_at=3_000)
     run_once()
     assert lake_events() == spool.produced
-    assert committed(lake) == {"gw": {"": [(1, 15)], "aaaa": [(16, 20)]}}
+    assert committed(lake) == {"gw": {"": Lsns([(1, 15)]), "aaaa": Lsns([(16, 20)])}}
     spool.put("gw", 1, lines(1, 10, "new"), incarnation="bbbb", received_at=4_000)
     spool.put("gw", 11, lines(11, 15, "new"), incarnation="bbbb", received_at=5_000)
     run_once()
     assert lake_events() == spool.produced
     assert committed(lake) == {
-        "gw": {"": [(1, 15)], "aaaa": [(16, 20)], "bbbb": [(1, 25)]}
+        "gw": {"": Lsns([(1, 15)]), "aaaa": Lsns([(16, 20)]), "bbbb": Lsns([(1, 25)])}
     }
     assert spool.names() == []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.sdk import summed
 from gateway.store import consumers
 from gateway.store.consumers import (
     Behind,
@@ -20,6 +21,7 @@ from gateway.store.consumers import (
     Unreadable,
 )
 from gateway.store.disk import RealDisk
+from gateway.store.lsns import Lsns
 from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool.consumed import BucketExpiry
 from gateway_testkit.bucket import MemoryBucket
@@ -69,9 +71,9 @@ def test_files_in_any_order_become_few_intervals() -> None:
     mark = Mark()
     for first in (5, 1, 9, 3, 7):
         mark = mark.with_done(files(name(first, first + 1)))
-    assert mark.done == {"gw/a1": ((1, 10),)}
+    assert mark.done == {"gw/a1": Lsns([(1, 10)])}
     mark = mark.with_done(files(name(21, 30), name(1, 5, node="other")))
-    assert mark.done == {"gw/a1": ((1, 10), (21, 30)), "other/a1": ((1, 5),)}
+    assert mark.done == {"gw/a1": Lsns([(1, 10), (21, 30)]), "other/a1": Lsns([(1, 5)])}
     assert covers(mark, 3, 8)
     assert not covers(mark, 10, 11)
     assert not covers(mark, 15)
@@ -121,13 +123,13 @@ def test_each_life_of_a_node_is_read_by_itself() -> None:
     assert covers(mark, 3, 5, life="a1")
     assert not covers(mark, 3, 5, life="b2")
     mark = mark.with_worked(0, files(name(3, 5), life="b2")).with_begun(1)
-    assert mark.done == {"gw/a1": ((1, 9),), "gw/b2": ((3, 5),)}
-    before = Mark({"gw": ((1, 9),)})
+    assert mark.done == {"gw/a1": Lsns([(1, 9)]), "gw/b2": Lsns([(3, 5)])}
+    before = Mark({"gw": Lsns([(1, 9)])})
     assert covers(before, 3, 5, life="a1")
     assert covers(before, 3, 5, life="b2")
     assert before.with_done(files(name(10), life="b2")).done == {
-        "gw": ((1, 9),),
-        "gw/b2": ((10, 10),),
+        "gw": Lsns([(1, 9)]),
+        "gw/b2": Lsns([(10, 10)]),
     }
 
 
@@ -149,7 +151,10 @@ def test_a_mark_is_there_as_it_was_written(marks: Marks) -> None:
     marks.change(lambda mark: mark.with_worked(3, files(name(6, 7))))
     with pytest.raises(ValueError, match="is no name of a spool file"):
         marks.change(lambda mark: mark.with_done(files("a.parquet")))
-    assert marks.read() == Mark({"gw/a1": ((1, 5),)}, 3, {"gw/a1": ((6, 7),)})
+    mark = Mark({"gw/a1": Lsns([(1, 5)])}, 3, {"gw/a1": Lsns([(6, 7)])})
+    assert marks.read() == mark
+    form = b'{"done":{"gw/a1":[[1,5]]},"batch":3,"in_hand":{"gw/a1":[[6,7]]}}'
+    assert summed.encode(mark)[9:] == form + b"\n"
 
 
 def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
@@ -171,7 +176,7 @@ def test_of_several_who_change_it_at_once_each_is_heard(marks: Marks) -> None:
         one.join()
     found = marks.read()
     assert found is not None
-    assert found.done == {"gw/a1": ((1, 39),)}
+    assert found.done == {"gw/a1": Lsns([(1, 39)])}
 
 
 def test_a_damaged_mark_keeps_everything(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from gateway.store.lake import (
     committed,
     ends,
     known_holes,
-    together,
 )
+from gateway.store.lsns import Lsns
 
 ACCEPTED = {
     "node": "gw-1",
@@ -52,7 +52,7 @@ def test_a_ledger_of_before_names_no_incarnation(tmp_path: Path, number: int) ->
     """Formats 1 and 2 are read; their lsns are under the incarnation ""."""
     hole = {"node": "gw-1", "first": 4, "last": 6, "file": "f", "why": "cut", "at": 1.0}
     ledger(tmp_path, format=number, committed={"gw-1": [[1, 3]]}, holes=[hole])
-    assert committed(tmp_path) == {"gw-1": {"": [(1, 3)]}}
+    assert committed(tmp_path) == {"gw-1": {"": Lsns([(1, 3)])}}
     assert known_holes(tmp_path) == [KnownHole("gw-1", 4, 6, "f", "cut", "")]
 
 
@@ -68,8 +68,7 @@ def test_a_ledger_of_today_names_them(tmp_path: Path) -> None:
         ends={"gw-1": {"ab12": END}},
     )
     found = committed(tmp_path)
-    assert found == {"gw-1": {"": [(1, 3)], "ab12": [(2, 3), (7, 9)]}}
-    assert together(found["gw-1"]) == [(1, 3), (7, 9)]
+    assert found == {"gw-1": {"": Lsns([(1, 3)]), "ab12": Lsns([(2, 3), (7, 9)])}}
     assert known_holes(tmp_path) == [KnownHole("gw-1", 4, 6, "f", "cut", "ab12")]
     assert ends(tmp_path) == {"gw-1": {"ab12": End(9, 2.5, "journal", False, 4.5)}}
     assert accepted(tmp_path) == [Accepted(**ACCEPTED)]  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ def _prove(
     for node in audited.nodes:
         console.print(
             f"  {node.node:<6} lsn 1 to {node.last:>9,}: {node.in_lake:>9,} in the table, "
-            f"{node.holes.events} missing, {node.doubles.events} doubled"
+            f"{node.holes.size} missing, {node.doubles.size} doubled"
         )
     console.print(f"  acknowledged, say the senders   {acknowledged:>9,}")
     console.print(f"  ids that the senders noted      {found.ids:>9,}")
