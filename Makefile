@@ -179,4 +179,4 @@ release: $(VENV)/.release
 	@$(PY) release $(ARGS)
 
 clean:
-	rm -rf site dist $(VENV) .venv-lowest .venv-cluster clients/java/target clients/js/node_modules demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf site dist $(VENV) .venv-lowest .venv-newest .venv-cluster clients/java/target clients/js/node_modules demo-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -242,6 +243,8 @@ def test_segments_cost_the_collector_nothing(store: Any) -> None:
     gc.collect()
     for segment in store.container.state.segments.values():
         parts = [getattr(segment, name) for name in segment.__struct_fields__]
+        if sys.version_info >= (3, 14):  # it looks at every dict, whatever is in it
+            parts = [part for part in parts if not isinstance(part, dict)]
         assert not any(map(gc.is_tracked, [segment, *parts]))
 
 
