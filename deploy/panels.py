@@ -608,8 +608,11 @@ QUESTIONS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel(
             "Certificates",
-            "How long they are still valid.",
-            (("gateway_certificate_valid_seconds", "{{instance}} {{listener}}"),),
+            "How long they are still valid, and CRLs for those of clients.",
+            (
+                ("gateway_certificate_valid_seconds", "{{instance}} {{listener}}"),
+                ("gateway_client_crl_valid_seconds", "{{instance}} {{listener}} CRL"),
+            ),
             "s",
         ),
         Panel(

@@ -37,18 +37,29 @@ class Pair(NamedTuple):
 
 
 class Authority:
-    """Signs certificates; its own is the file `ca`."""
+    """Signs certificates; its own is the file `ca`.
 
-    def __init__(self, home: Path, name: str = "authority") -> None:
+    That is signed by itself, or by *above*.
+    """
+
+    def __init__(
+        self, home: Path, name: str = "authority", above: Authority | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
         self._name = _named(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
-        draft = self._draft(self._name, self._key).add_extension(
+        self.ca = home / f"{name}.pem"
+        (above or self).certify(self.ca, self._name, self._key.public_key())
+
+    def certify(
+        self, file: Path, name: x509.Name, key: ec.EllipticCurvePublicKey
+    ) -> None:
+        """Write a certificate for an authority of that name."""
+        draft = self._draft(name, key, authority=True).add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         )
-        self.ca = home / f"{name}.pem"
-        self.ca.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
+        file.write_bytes(_pem(draft.sign(self._key, hashes.SHA256())))
 
     def issue(
         self,
@@ -71,7 +82,7 @@ class Authority:
             *(x509.DNSName(each) for each in ("localhost", *dns)),
         ]
         draft = (
-            self._draft(subject or _named(name), key, valid)
+            self._draft(subject or _named(name), key.public_key(), valid)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
             .add_extension(
                 x509.BasicConstraints(ca=False, path_length=None), critical=True
@@ -82,26 +93,50 @@ class Authority:
         pair.write(draft.sign(self._key, hashes.SHA256()), key)
         return pair
 
+    def revoke(
+        self, *revoked: Path, valid: dt.timedelta = dt.timedelta(days=1)
+    ) -> bytes:
+        """Its CRL, in PEM, with these certificates; *valid* as in `issue`."""
+        now = dt.datetime.now(dt.UTC)
+        draft = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self._name)
+            .last_update(now - dt.timedelta(hours=1))
+            .next_update(now + valid)
+        )
+        for path in revoked:
+            [found] = x509.load_pem_x509_certificates(path.read_bytes())
+            draft = draft.add_revoked_certificate(
+                x509.RevokedCertificateBuilder()
+                .serial_number(found.serial_number)
+                .revocation_date(now)
+                .build()
+            )
+        return draft.sign(self._key, hashes.SHA256()).public_bytes(
+            serialization.Encoding.PEM
+        )
+
     def _draft(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: ec.EllipticCurvePublicKey,
         valid: dt.timedelta = dt.timedelta(days=1),
+        *,
+        authority: bool = False,
     ) -> x509.CertificateBuilder:
         """With the extensions that strict verifiers (Python 3.13) insist on."""
         now = dt.datetime.now(dt.UTC)
         ours = self._key.public_key()
-        itself = subject == self._name
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
-            .public_key(key.public_key())
+            .public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(hours=1))
             .not_valid_after(now + valid)
             .add_extension(
-                x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+                x509.SubjectKeyIdentifier.from_public_key(key),
                 critical=False,
             )
             .add_extension(
@@ -110,8 +145,8 @@ class Authority:
             .add_extension(
                 x509.KeyUsage(
                     digital_signature=True,
-                    key_cert_sign=itself,
-                    crl_sign=itself,
+                    key_cert_sign=authority,
+                    crl_sign=authority,
                     content_commitment=False,
                     key_encipherment=False,
                     data_encipherment=False,

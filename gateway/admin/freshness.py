@@ -29,6 +29,7 @@ _LATE_SECONDS = 10.0
 _BEHIND_SECONDS = 60.0
 """Beyond two of `spark.trigger`; the alert GatewayLakeLags has the same."""
 _ENDS_SOON_SECONDS = 14 * 86400.0
+_CRL_ENDS_SOON_SECONDS = 7 * 86400.0
 _AGAIN_AND_AGAIN = 2
 """Ends of the job without a batch in between: it is not starting, it can not go on."""
 _REASON_CHARACTERS = 300
@@ -95,6 +96,16 @@ class Audit:
     doubled: int = 0
     problems: int = 0
     """Files that it could not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crl:
+    """What a listener looks client certificates up in (`tls.client_crl`)."""
+
+    seconds: float
+    """That it is still valid."""
+    refuses: bool = True
+    """Clients are, once it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,8 @@ class Facts:
     """Why they do not get there now."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
+    crls: Mapping[str, Crl] = field(default_factory=dict)
+    """By listener."""
     publish_error: str | None = None
     """Why the spool file in hand can not be written now."""
     publish_silence: str | None = None
@@ -233,6 +246,8 @@ class Freshness:
     """Who holds senders back, as in `Facts`."""
     certificates: Mapping[str, float] = field(default_factory=dict)
     """Seconds that each listener's certificate is still valid."""
+    crls: Mapping[str, Crl] = field(default_factory=dict)
+    """By listener."""
     condition: str | None = None
     """What the sentence is about, by its name in `gateway.conditions`; None where
     all is well, or no alert is about it.
@@ -277,6 +292,7 @@ def judge(facts: Facts) -> Freshness:
         listeners=facts.listeners,
         reasons=tuple(facts.reasons),
         certificates=facts.certificates,
+        crls=facts.crls,
         condition=found.condition,
     )
 
@@ -429,6 +445,13 @@ def _ended_certificates(facts: Facts) -> Iterator[_Finding]:
                 "peers refuse it:"
             )
             yield _bad("listeners", "GatewayCertificateEnded", text)
+    for name, crl in sorted(facts.crls.items(), key=lambda one: one[1].seconds):
+        if crl.seconds <= 0 and crl.refuses:
+            text = (
+                f"The CRL of listener {name} ended {duration(-crl.seconds)} ago, and "
+                "clients with certificates are refused:"
+            )
+            yield _bad("listeners", "GatewayCrlEnded", text)
 
 
 def _late_files(facts: Facts) -> Iterator[_Finding]:
@@ -535,6 +558,13 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
         if left < _ENDS_SOON_SECONDS:
             text = f"The certificate of {_whose(name)} ends in {duration(left)}:"
             yield _warning("listeners", "GatewayCertificateEnds", text)
+    for name, crl in sorted(facts.crls.items(), key=lambda one: one[1].seconds):
+        if crl.seconds < _CRL_ENDS_SOON_SECONDS:
+            when = f"ends in {duration(crl.seconds)}"
+            if crl.seconds <= 0:
+                when = f"ended {duration(-crl.seconds)} ago"
+            text = f"The CRL of listener {name} {when}:"
+            yield _warning("listeners", "GatewayCrlEnds", text)
     if facts.job is not None:
         yield from _left_by_the_job(facts.job)
     yield from map(_consumer, facts.consumers)

@@ -357,6 +357,16 @@ def _freshness(status: Status) -> Iterator[Metric]:
             "listener",
             fresh.certificates,
         )
+    if fresh.crls:
+        family = GaugeMetricFamily(
+            "gateway_client_crl_valid_seconds",
+            "Until the CRL for client certificates ends; below 0 if it has.",
+            labels=["listener", "expired"],
+        )
+        for name, crl in fresh.crls.items():
+            expired = "refuse" if crl.refuses else "accept"
+            family.add_metric([name, expired], crl.seconds)
+        yield family
     if fresh.room_seconds is not None:
         yield _gauge(
             "gateway_spool_room_seconds",

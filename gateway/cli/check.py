@@ -193,6 +193,8 @@ def _open(port: config.Listener | config.model.Admin) -> list[str]:
         about.append(f"{port.tls.minimum_version} or newer")
         if port.tls.client_auth != "none":
             about.append(f"client certificates {port.tls.client_auth}")
+        if port.tls.client_crl is not None:
+            about.append("revoked ones refused")
     if port.proxy_protocol:
         about.append("behind a PROXY protocol balancer")
     return about

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from gateway import plugins
+from gateway.config.fields import OneOrSeveral
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 from gateway.sdk.fields import (
     FilePath,
@@ -67,6 +68,14 @@ class Tls(Section):
     client_ca: FilePath | None = Field(
         default=None, description="PEM file: authorities that sign client certificates"
     )
+    client_crl: OneOrSeveral[FilePath] | None = Field(
+        default=None,
+        description="PEM file, or a list: what those authorities have revoked; null = not looked at",
+    )
+    client_crl_expired: Literal["refuse", "accept"] = Field(
+        default="refuse",
+        description="Client certificates whose authority's CRL has expired: refuse or accept",
+    )
     allowed_names: list[Text] = Field(
         default=[],
         description="Subjects or alternative names that may connect; [] = any signed",
@@ -75,12 +84,22 @@ class Tls(Section):
         default="TLSv1.2", description="The oldest TLS version to accept"
     )
 
+    @property
+    def crl_files(self) -> list[FilePath]:
+        """Those of `client_crl`, one or several."""
+        found = self.client_crl
+        return found if isinstance(found, list) else [found] if found else []
+
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """Client certificates need somebody who signed them."""
         if self.client_auth != "none" and self.client_ca is None:
             yield ("client_ca",), f"needed for client_auth: {self.client_auth}"
         if self.client_auth == "none" and self.client_ca is not None:
             yield ("client_ca",), "has no effect with client_auth: none"
+        if self.client_auth == "none" and self.client_crl is not None:
+            yield ("client_crl",), "has no effect with client_auth: none"
+        if self.client_crl is None and self.client_crl_expired == "accept":
+            yield ("client_crl_expired",), "has no effect without client_crl"
         if self.client_auth == "none" and self.allowed_names:
             yield ("allowed_names",), "needs client_auth: required or optional"
 

@@ -12,8 +12,9 @@ from datetime import datetime
 from typing import Protocol
 
 from gateway import config
-from gateway.admin.freshness import Audit, Consumer, Facts, Hub, Refused, Reload
+from gateway.admin.freshness import Audit, Consumer, Crl, Facts, Hub, Refused, Reload
 from gateway.admin.status import ReloadStatus
+from gateway.config.revocation import CrlEnd
 from gateway.daemon.lake import LakeWatch
 from gateway.daemon.statistics import room_bytes
 from gateway.event import LOST
@@ -153,6 +154,10 @@ class Source(Certified, Protocol):
     def connections(self) -> int:
         """Open now."""
 
+    @property
+    def crl_end(self) -> CrlEnd | None:
+        """When the CRLs for client certificates do; None: never, or there are none."""
+
 
 def collect(
     settings: config.Config,
@@ -209,6 +214,7 @@ def collect(
         bucket=uploads is not None,
         bucket_error=None if uploads is None else uploads.problem,
         certificates=_left([*listeners, admin, forwarder], now),
+        crls=_crls(filter(None, [*listeners, admin]), now),
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,
@@ -308,4 +314,13 @@ def _left(shown: Iterable[Certified | None], now: datetime) -> Mapping[str, floa
         one.name: (one.certificate_ends - now).total_seconds()
         for one in shown
         if one is not None and one.certificate_ends is not None
+    }
+
+
+def _crls(listeners: Iterable[Source], now: datetime) -> Mapping[str, Crl]:
+    """Of those that have them, by listener."""
+    return {
+        one.name: Crl((end.at - now).total_seconds(), end.refuses)
+        for one in listeners
+        if (end := one.crl_end) is not None
     }

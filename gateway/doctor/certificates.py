@@ -20,12 +20,15 @@ from cryptography.hazmat.primitives.serialization import (
 from gateway.config import Config
 from gateway.config.listener import Tls
 from gateway.config.model import Forward
+from gateway.config.revocation import crls_in, first_end
 from gateway.doctor.look import Look, fail, ok, warn
 
 SOON = timedelta(days=30)
 """A certificate that is valid for less than that is told."""
+_CRL_SOON = timedelta(days=7)
 
 _RENEW = "renew it; the daemon reads a changed file by itself"
+_NEW_CRL = "put its authority's new one there; the daemon reads it by itself"
 _OTHERS_READ = 0o044
 
 
@@ -57,6 +60,8 @@ def _of_listener(what: str, tls: Tls, now: datetime) -> Iterator[Look]:
     if tls.client_auth != "none" and tls.client_ca is not None:
         for one in _read(tls.client_ca):
             yield _valid(f"{what}, client_ca", one, now, tls.client_ca)
+        for path in tls.crl_files:
+            yield _crl(f"{what}, client_crl", path, now)
 
 
 def _of_forward(what: str, hub: Forward, now: datetime) -> Iterator[Look]:
@@ -129,6 +134,23 @@ def _valid(what: str, certificate: x509.Certificate, now: datetime, path: Path) 
         return fail(what, f"{path} has expired: {until}", _RENEW)
     if last - now < SOON:
         return warn(what, f"{path} is {until}, {(last - now).days} days", _RENEW)
+    return ok(what, until)
+
+
+def _crl(what: str, path: Path, now: datetime) -> Look:
+    try:
+        end = first_end(crls_in(path))
+    except OSError as why:
+        raise _Unusable(f"{path}: {why.strerror}") from None
+    except ValueError as why:
+        raise _Unusable(f"{path}: {why}") from None
+    if end is None:
+        return ok(what, f"{path} does not expire")
+    until = f"valid until {end:%Y-%m-%d %H:%M} UTC"
+    if end <= now:
+        return fail(what, f"{path} has expired: {until}", _NEW_CRL)
+    if end - now < _CRL_SOON:
+        return warn(what, f"{path} is {until}, {(end - now).days} days", _NEW_CRL)
     return ok(what, until)
 
 

@@ -33,6 +33,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from gateway import config
+from gateway.config.revocation import CrlEnd
 from gateway.net.admission import Admission
 from gateway.net.bind import CannotListen, bind, listen, share
 from gateway.net.common import Common
@@ -148,6 +149,11 @@ class Listener:
     def certificate_ends(self) -> datetime | None:
         """When the certificate in use does (UTC); None without TLS."""
         return None if self.tls is None else self.tls.ends
+
+    @property
+    def crl_end(self) -> CrlEnd | None:
+        """When the CRLs in use do; None without, or if they never end."""
+        return None if self.tls is None else self.tls.crl_end
 
     @property
     def rejected(self) -> Counter[str]:

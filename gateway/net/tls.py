@@ -9,7 +9,8 @@ A client that comes again may bring a ticket for the session that it had, and is
 costly part of the handshake.  A ticket has the client's certificate, whose authority was
 asked when it was given; so tickets are good for one listener and one load of its files, and
 for a short time.  Their keys are the context's, and OpenSSL never changes those: a new
-context is made every few hours.
+context is made every few hours, and when a CRL ends, in which OpenSSL looks up certificates only in
+the whole handshake.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import define
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from OpenSSL import SSL
+from OpenSSL.crypto import X509StoreFlags
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator, IReactorTime
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.ssl import CertificateOptions, TLSVersion
@@ -33,6 +36,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from zope.interface import implementer
 
 from gateway.config.listener import Tls
+from gateway.config.revocation import CrlEnd, CrlList, crls_in, first_end, has_crl
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import end_of, error_text
 
@@ -47,10 +51,16 @@ _VERIFY = {
 }
 
 #: OpenSSL's codes, X509_V_ERR_….
+_NO_CRL = 3
+_CRL_EXPIRED = 12
 _UNVERIFIED: Mapping[int, str] = {
+    _NO_CRL: "is of an authority that has no CRL in tls.client_crl",
+    8: "is of an authority whose CRL in tls.client_crl is signed by another",
     **dict.fromkeys((2, 18, 19, 20, 21), "is signed by no authority of tls.client_ca"),
     9: "is not valid yet",
     10: "has expired",
+    11: "is of an authority whose CRL in tls.client_crl is not valid yet",
+    _CRL_EXPIRED: "is of an authority whose CRL in tls.client_crl has expired",
     23: "is revoked",
     26: "is not for TLS clients",
 }
@@ -60,6 +70,9 @@ _TICKET_SECONDS = 2 * 3600
 _KEYS_SECONDS = 4 * 3600.0
 """Tickets are made with the same keys for so long."""
 
+_CRL_CHECK = X509StoreFlags.CRL_CHECK | X509StoreFlags.CRL_CHECK_ALL
+
+_T = TypeVar("_T")
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -102,7 +115,7 @@ class ServerTls:
         """Reload if any of the files changed; take new keys for tickets now and then."""
         if self._stat() != self._stamp:
             self.reload()
-        elif self._clock.seconds() - self._loaded_at >= _KEYS_SECONDS:
+        elif self._clock.seconds() >= self._load_again_at:
             with contextlib.suppress(UnusableCertificate):  # `reload` has said so
                 self._context = self._load()
 
@@ -153,7 +166,7 @@ class ServerTls:
         settings = self._settings
         paths = [settings.certificate, settings.private_key]
         if settings.client_auth != "none" and settings.client_ca is not None:
-            paths.append(settings.client_ca)
+            paths += [settings.client_ca, *settings.crl_files]
         return paths
 
     def _stat(self) -> _Stamp:
@@ -176,11 +189,45 @@ class ServerTls:
             authority = str(settings.client_ca)
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
-        context.set_verify(_VERIFY[settings.client_auth], _note_why)
+            if has_crl(Path(authority).read_bytes()):
+                why = "has a CRL, which is looked at in tls.client_crl only"
+                raise UnusableCertificate(f"client_ca: {authority}: {why}")
+        crls = self._load_crls(context)
+        context.set_verify(_VERIFY[settings.client_auth], self._verified)
         self.ends = end_of(Path(certificate))
         """When it does; UTC.  None if that can not be read."""
-        self._loaded_at = self._clock.seconds()
+        refuses = settings.client_crl_expired == "refuse"
+        crl_end, now = first_end(crls), self._clock.seconds()
+        self.crl_end = CrlEnd(crl_end, refuses) if crl_end is not None else None
+        """None: without CRLs, or if they never end."""
+        self._load_again_at = now + _KEYS_SECONDS
+        if crl_end is not None and now < crl_end.timestamp():
+            self._load_again_at = min(self._load_again_at, crl_end.timestamp())
         return context
+
+    def _load_crls(self, context: SSL.Context) -> CrlList:
+        """Have OpenSSL look certificates up in those that there are."""
+        found: CrlList = []
+        if self._settings.client_auth == "none":
+            return found
+        for path in self._settings.crl_files:
+            found += _try(f"client_crl: {path}", partial(crls_in, path))
+        store = context.get_cert_store()
+        if found and store is not None:
+            for each in found:
+                store.add_crl(each)
+            store.set_flags(_CRL_CHECK)
+        return found
+
+    def _verified(
+        self, connection: SSL.Connection, found: Any, error: int, depth: int, good: int
+    ) -> bool:
+        """Whether a certificate is good enough: that of an authority may have no CRL."""
+        if error == _NO_CRL and depth > 0:
+            return True
+        if error == _CRL_EXPIRED and self._settings.client_crl_expired == "accept":
+            return True
+        return _note_why(connection, found, error, depth, good)
 
     def _choose(self, _: SSL.Connection, offered: list[bytes]) -> Any:
         """ALPN: ours if offered; a client that offers none of ours is accepted."""
@@ -218,9 +265,9 @@ def _key(path: str) -> Any:
     return load_pem_private_key(Path(path).read_bytes(), password=None)
 
 
-def _try(what: str, load: Callable[[], object]) -> None:
+def _try(what: str, load: Callable[[], _T]) -> _T:
     try:
-        load()
+        return load()
     except (SSL.Error, OSError, ValueError, TypeError, UnsupportedAlgorithm) as why:
         raise UnusableCertificate(f"{what}: {error_text(why)}") from None
 

@@ -83,6 +83,14 @@ HEALTHY: dict[str, str | tuple[float, float]] = {
     "gateway_spool_bytes": (1e6, 0),
     "gateway_spool_limit_bytes": (2e10, 0),
     'gateway_certificate_valid_seconds{listener="beats"}': (60 * 86400, -15),
+    'gateway_client_crl_valid_seconds{listener="beats",expired="refuse"}': (
+        20 * 86400,
+        -15,
+    ),
+    'gateway_client_crl_valid_seconds{listener="lax",expired="accept"}': (
+        20 * 86400,
+        -15,
+    ),
     "gateway_config_last_reload_successful": (1, 0),
     "gateway_bucket_away": (0, 0),
     "gateway_forward_connected": (1, 0),
@@ -128,6 +136,13 @@ def lagging(seconds: float) -> dict[str, tuple[float, float]]:
 def certificate(seconds: float) -> dict[str, tuple[float, float]]:
     """It is valid for so long."""
     return {'gateway_certificate_valid_seconds{listener="beats"}': (seconds, -15)}
+
+
+def crl(seconds: float, expired: str = "refuse") -> dict[str, tuple[float, float]]:
+    """It is valid for so long."""
+    listener = "beats" if expired == "refuse" else "lax"
+    labels = f'listener="{listener}",expired="{expired}"'
+    return {f"gateway_client_crl_valid_seconds{{{labels}}}": (seconds, -15)}
 
 
 WAITING = {"gateway_journal_oldest_wait_seconds": (15.0, 15.0)}
@@ -286,6 +301,12 @@ FAULTS = {
     "certificate that ends soon": Fault(
         "GatewayCertificateEnds", 62, certificate(13 * 86400), 55
     ),
+    "CRL that ends tonight": Fault("GatewayCrlEnded", 6, crl(4 * 3600 - 1), 4.5),
+    "CRL that ended": Fault("GatewayCrlEnded", 6, crl(-1)),
+    "CRL that ends soon": Fault("GatewayCrlEnds", 62, crl(6 * 86400), 55),
+    "CRL that ended and is accepted": Fault(
+        "GatewayCrlEnds", 62, crl(-1, "accept"), 55
+    ),
     "bucket that is away": Fault(
         "GatewayBucketAway", 3, {"gateway_bucket_away": (1, 0)}, 1.5
     ),
@@ -372,7 +393,7 @@ def restarted() -> dict[str, str]:
             found[_named(name)] = f"{start}+{step}x460"
         elif name == 'process_start_time_seconds{job="gateway"}':
             found[_named(name)] = f"{before} _x6 {start + 800}+0x400"
-        elif step and not name.startswith("gateway_certificate"):
+        elif step and "_valid_seconds" not in name:
             found[_named(name)] = f"{before} _x6 0+{step}x400".replace("+-", "-")
         else:
             found[_named(name)] = f"{before} _x6 {start}+{step}x400".replace("+-", "-")

@@ -11,6 +11,7 @@ from deadlines import ROOT
 from gateway.admin.freshness import (
     Audit,
     Consumer,
+    Crl,
     Facts,
     Freshness,
     Holder,
@@ -400,6 +401,33 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "bad",
         "listeners",
     ),
+    "a CRL ends": (
+        {"crls": {"beats": Crl(6 * 86400.0), "other": Crl(8 * 86400.0)}},
+        (
+            "The CRL of listener beats ends in 6 d: put its authority's new one in its "
+            "place, it is read by itself."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "a CRL has ended, and others than it has are accepted": (
+        {"crls": {"beats": Crl(-7200.0, refuses=False)}},
+        (
+            "The CRL of listener beats ended 2 h ago: put its authority's new one in its "
+            "place, it is read by itself."
+        ),
+        "warning",
+        "listeners",
+    ),
+    "a CRL has ended": (
+        {"crls": {"beats": Crl(-7200.0)}, "job": SILENT, "uncommitted": 300},
+        (
+            "The CRL of listener beats ended 2 h ago, and clients with certificates are "
+            "refused: put its authority's new one in its place, it is read by itself."
+        ),
+        "bad",
+        "listeners",
+    ),
     "a spool file is damaged": (
         {"job": Job(up=True, state="running", holes=2)},
         (
@@ -570,8 +598,10 @@ def test_what_stops_senders_comes_first() -> None:
     del all_of_it["reasons"]["disk"]
     assert "can not be written" in judged(**all_of_it).sentence
     all_of_it |= {"reasons": {}, "disk_wait": 0.0}
-    assert "certificate" in judged(**all_of_it).sentence
-    all_of_it |= {"certificates": {}, "unpublished": 90}
+    assert "certificate of" in judged(**all_of_it).sentence
+    all_of_it |= {"certificates": {}}
+    assert "The CRL of" in judged(**all_of_it).sentence
+    all_of_it |= {"crls": {}, "unpublished": 90}
     assert "The bucket takes no files" in judged(**all_of_it).sentence
     all_of_it |= {"bucket_error": None}
     assert "Spool files are late" in judged(**all_of_it).sentence

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 
-from gateway.admin.freshness import Facts, Job, judge
+from gateway.admin.freshness import Crl, Facts, Job, judge
 from gateway.admin.metrics import Metrics
 from gateway.daemon import statistics
 from gateway.daemon.lake import LakeWatch
@@ -66,6 +66,7 @@ FRESHNESS = judge(
         growth=10.0,
         reasons={"disk": "it is full"},
         certificates={"beats": 86400.0},
+        crls={"beats": Crl(7200.0, refuses=False)},
     )
 )
 
@@ -295,6 +296,8 @@ def test_freshness(metrics: Metrics, daemon: Any) -> None:
     assert (
         value(metrics, "gateway_certificate_valid_seconds", listener="beats") == 86400
     )
+    name = "gateway_client_crl_valid_seconds"
+    assert value(metrics, name, listener="beats", expired="accept") == 7200
     daemon.change(freshness=None)
     assert value(metrics, "gateway_freshness_seconds", node="gw-1") is None
 

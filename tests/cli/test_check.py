@@ -13,7 +13,7 @@ import yaml
 
 from gateway.cli import main
 from gateway.daemon.start import Options
-from gateway_testkit.certificates import Pair
+from gateway_testkit.certificates import Authority, Pair
 from pomelo_shapes import SHAPES, Shape
 
 GOOD = """
@@ -459,3 +459,41 @@ def test_a_message_that_never_fits(
     assert main(["check", str(file)]) == 0
     said = capsys.readouterr().out
     assert ("raise journal.memory_bytes" in said) is warns
+
+
+@pytest.mark.parametrize("where", ["listener", "admin"])
+def test_a_crl_has_a_key_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], where: str
+) -> None:
+    """Among the authorities it would not be looked at; a start would say the same."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("gw")
+    (tmp_path / "crl.pem").write_bytes(authority.revoke())
+    both = tmp_path / "both.pem"
+    both.write_bytes(authority.ca.read_bytes() + authority.revoke())
+
+    def checked(client: str) -> int:
+        tls = (
+            f"{{certificate: {pair.certificate}, private_key: {pair.key}, "
+            f"client_auth: required, {client}}}"
+        )
+        listener = f", tls: {tls}" if where == "listener" else ""
+        admin = f", tls: {tls}" if where == "admin" else ""
+        path = tmp_path / "gateway.yaml"
+        path.write_text(
+            "node: gw\ndata_dir: /tmp/x\nlisteners:\n"
+            f"  - {{name: beats, protocol: lumberjack, listen: 'tcp:5044'{listener}}}\n"
+            f"admin: {{listen: 'tcp:127.0.0.1:0'{admin}}}\n"
+        )
+        return main(["check", str(path)])
+
+    assert checked(f"client_ca: {both}") == 1
+    said = capsys.readouterr().err
+    assert f"client_ca: {both}: has a CRL" in said
+    assert "tls.client_crl" in said
+    assert checked(f"client_ca: {authority.ca}, client_crl: {authority.ca}") == 1
+    assert f"client_crl: {authority.ca}: no CRL in PEM" in capsys.readouterr().err
+    assert checked(f"client_ca: {authority.ca}, client_crl: [crl.pem]") == 0
+    assert (
+        "client certificates required, revoked ones refused" in capsys.readouterr().out
+    )

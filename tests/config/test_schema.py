@@ -77,7 +77,7 @@ def test_the_example_shows_the_defaults(tmp_path: Path) -> None:
 
 def test_the_whole_example_loads(tmp_path: Path) -> None:
     """With every setting uncommented it is one, too."""
-    for name in ("cert.pem", "key.pem", "ca.pem"):
+    for name in ("cert.pem", "key.pem", "ca.pem", "crl.pem"):
         (tmp_path / name).touch()
     path = tmp_path / "gateway.yaml"
     text = re.sub(r"\$\{file:[^}]*\}", "secret", uncommented())

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.admin.freshness import Consumer, Refused, Reload
+from gateway.admin.freshness import Consumer, Crl, Refused, Reload
 from gateway.admin.status import ReloadStatus
+from gateway.config.revocation import CrlEnd
 from gateway.daemon.facts import Flawed, Growth, Visits, collect
 from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
@@ -88,9 +89,14 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
             address="tcp:1",
             connections=2,
             certificate_ends=NOW + timedelta(days=3),
+            crl_end=CrlEnd(NOW + timedelta(days=2), refuses=True),
         ),
         SimpleNamespace(
-            name="games", address="tcp:2", connections=1, certificate_ends=None
+            name="games",
+            address="tcp:2",
+            connections=1,
+            certificate_ends=None,
+            crl_end=None,
         ),
     ]
     return collect(
@@ -99,7 +105,11 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         lost_events=3, flawed=(1, 2),
         refused={"beats": Refused(3, 300, "10.0.0.7:1", "version 9")},
         sections=[Statistics("game", "", [], ["http://game does not answer"])],
-        admin=SimpleNamespace(name="admin", certificate_ends=NOW + timedelta(days=9)),  # type: ignore[arg-type]
+        admin=SimpleNamespace(  # type: ignore[arg-type]
+            name="admin",
+            certificate_ends=NOW + timedelta(days=9),
+            crl_end=CrlEnd(NOW, refuses=False),
+        ),
     )  # fmt: skip
 
 
@@ -121,6 +131,10 @@ def test_with_a_job(tmp_path: Path) -> None:
     assert (facts.connections, facts.reasons) == (3, {"disk": "full"})
     assert facts.addresses == {"beats": "tcp:1", "games": "tcp:2"}
     assert facts.certificates == {"beats": 3 * 86400, "admin": 9 * 86400}
+    assert facts.crls == {
+        "beats": Crl(2 * 86400),
+        "admin": Crl(0.0, refuses=False),
+    }
     assert "admin" not in facts.listeners
 
 

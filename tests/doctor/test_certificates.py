@@ -93,6 +93,25 @@ def test_a_certificate_of_tomorrow(authority: Authority, looks: Looks) -> None:
     assert "clock" in look.advice
 
 
+@pytest.mark.parametrize(
+    ("valid", "state", "word"),
+    [(-1 / 48, "fail", "expired"), (5, "warn", "4 days"), (8, "ok", "valid until")],
+)
+def test_how_long_a_crl_is_valid(
+    authority: Authority, looks: Looks, valid: float, state: str, word: str
+) -> None:
+    """Without a new one clients are refused; and one that is none is told."""
+    crl = authority.ca.with_name("crl.pem")
+    crl.write_bytes(authority.revoke(valid=dt.timedelta(days=valid)))
+    more = f", client_auth: required, client_ca: {authority.ca}, client_crl: {crl}"
+    pair = authority.issue("gw", valid=YEAR)
+    look = the(looks(pair, more), f"{WHAT}, client_crl")
+    assert look.state == state
+    assert word in look.detail
+    crl.write_bytes(b"")
+    assert "no CRL in PEM" in looks(pair, more)[-1].detail
+
+
 def test_an_intermediate_and_an_authority_that_expire(
     authority: Authority, looks: Looks
 ) -> None:

@@ -307,6 +307,8 @@ def make_tls(authority: Authority) -> MakeTls:
             "private_key": key,
             "client_auth": "none",
             "client_ca": None,
+            "crl_files": [],
+            "client_crl_expired": "refuse",
             "allowed_names": [],
             "minimum_version": "TLSv1.2",
         }
@@ -413,6 +415,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from twisted.internet import reactor
 from twisted.internet.threads import deferToThread
+from gateway.config.listener import Tls
 from gateway.sdk.endpoint import parse_endpoint
 from gateway.net import Common, Listener, CannotListen, raise_descriptor_limit
 from gateway.sdk.limits import Limits

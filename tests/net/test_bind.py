@@ -161,9 +161,8 @@ def test_a_bad_certificate_is_an_error_with_its_file(with_reactor: Run) -> None:
     """At the start, before anybody connects."""
     result = with_reactor("""
         def talk():
-            tls = SimpleNamespace(certificate=Path("/no/cert.pem"),
-                                  private_key=Path("/no/key.pem"), client_auth="none", client_ca=None, allowed_names=[],
-                                  minimum_version="TLSv1.2")
+            tls = Tls.model_construct(certificate=Path("/no/cert.pem"),
+                                      private_key=Path("/no/key.pem"))
             try:
                 in_reactor(make(tls=tls).bind)
             except CannotListen as why:

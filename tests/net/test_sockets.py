@@ -194,9 +194,8 @@ def test_a_real_tls_client_is_served_over_a_renewal(
         """
         def talk():
             env = os.environ
-            tls = SimpleNamespace(certificate=Path(env["CERT"]),
-                                  private_key=Path(env["KEY"]), client_auth="none", client_ca=None, allowed_names=[],
-                                  minimum_version="TLSv1.2")
+            tls = Tls.model_construct(certificate=Path(env["CERT"]),
+                                      private_key=Path(env["KEY"]))
             listener = serve(tls=tls)
             context = ssl.create_default_context(cafile=env["CA"])
             context.set_alpn_protocols(["h2"])

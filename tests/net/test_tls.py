@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,6 +155,17 @@ def test_twisted_itself_still_kills_a_client_that_offers_h2(
 
 # Clients' certificates
 
+VERSIONS = pytest.mark.parametrize(
+    "newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
+)
+
+
+def resumed(net: Any, client: Any) -> Any:
+    """The same client again; whether it was spared a handshake is `tls.session_reused`."""
+    again = client.again(net.peer())
+    again.shake_hands()
+    return again
+
 
 def admitted(net: Any, client: Any) -> bool:
     """Whether the handshake and everything after it went well."""
@@ -295,6 +307,200 @@ def test_a_certificate_without_common_name_has_a_subject(
     certificate = authority.issue("web-1", subject=TEST, dns=["web-1.example"])
     assert admitted(net, tls_peer(net.peer(), cert=certificate))
     assert net.server.connection.origin.principal == "O=Test"
+
+
+# Revoked certificates
+
+
+@pytest.fixture
+def crl(tmp_path: Path) -> Path:
+    """The file of `client_crl`."""
+    return tmp_path / "crl.pem"
+
+
+@pytest.fixture
+def revoking(make_net: Make, make_tls: Make, authority: Any, crl: Path) -> Make:
+    """A listener that wants certificates, and looks them up in a file."""
+
+    def make(expired: str = "refuse", client_ca: Any = None) -> Any:
+        tls = make_tls(
+            client_auth="required",
+            client_ca=client_ca or authority.ca,
+            crl_files=[crl],
+            client_crl_expired=expired,
+        )
+        return make_net(tls=tls)
+
+    return make
+
+
+@VERSIONS
+def test_a_revoked_certificate_is_refused(
+    revoking: Make,
+    tls_peer: Make,
+    authority: Any,
+    crl: Path,
+    warnings: Texts,
+    newest: Any,
+) -> None:
+    """In the handshake; another one of its authority is let in."""
+    bad, good = authority.issue("web-1"), authority.issue("web-2")
+    crl.write_bytes(authority.revoke(bad.certificate))
+    net = revoking()
+    client = tls_peer(net.peer(), cert=bad, newest=newest)
+    assert not admitted(net, client)
+    assert net.servers == []
+    client.peer.lose()
+    [line] = warnings()
+    assert line.endswith("client certificate 'CN=web-1' is revoked")
+    assert admitted(net, tls_peer(net.peer(), cert=good, newest=newest))
+
+
+@VERSIONS
+def test_a_ticket_of_before_the_revocation_is_worth_nothing(
+    revoking: Make, tls_peer: Make, authority: Any, crl: Path, newest: Any
+) -> None:
+    """A CRL that changes is read again, and is looked at by who comes again, too."""
+    pair = authority.issue("web-1")
+    crl.write_bytes(authority.revoke())
+    net = revoking()
+    client = tls_peer(net.peer(), cert=pair, newest=newest)
+    assert admitted(net, client)
+    client = resumed(net, client)
+    assert client.tls.session_reused
+    crl.write_bytes(authority.revoke(pair.certificate))
+    net.pass_time(6)
+    served = len(net.servers)
+    admitted(net, client.again(net.peer()))
+    assert len(net.servers) == served
+
+
+def test_a_ticket_ends_with_the_crl(
+    revoking: Make, tls_peer: Make, authority: Any, crl: Path
+) -> None:
+    """From then on the whole handshake says who may come in."""
+    crl.write_bytes(authority.revoke(valid=timedelta(hours=1)))
+    net = revoking()
+    net.clock.advance(time.time() - net.clock.seconds())
+    net.listener.reload()
+    client = tls_peer(net.peer(), cert=authority.issue("web-1"))
+    assert admitted(net, client)
+    net.pass_time(60)
+    client = resumed(net, client)
+    assert client.tls.session_reused
+    net.clock.advance(3600)
+    net.pass_time(6)
+    client = resumed(net, client)
+    assert not client.tls.session_reused
+    assert resumed(net, client).tls.session_reused
+
+
+@pytest.mark.parametrize("expired", ["refuse", "accept"])
+def test_a_crl_that_has_expired(
+    revoking: Make,
+    tls_peer: Make,
+    authority: Any,
+    crl: Path,
+    warnings: Texts,
+    expired: str,
+) -> None:
+    """It refuses all of its authority, or those that it has."""
+    bad, good = authority.issue("web-1"), authority.issue("web-2")
+    crl.write_bytes(authority.revoke(bad.certificate, valid=timedelta(minutes=-5)))
+    net = revoking(expired)
+    assert net.listener.crl_end.refuses == (expired == "refuse")
+    client = tls_peer(net.peer(), cert=good)
+    assert admitted(net, client) == (expired == "accept")
+    client.peer.lose()
+    if expired == "refuse":
+        end = "'CN=web-2' is of an authority whose CRL in tls.client_crl has expired"
+        assert warnings()[0].endswith(end)
+    served = len(net.servers)
+    admitted(net, tls_peer(net.peer(), cert=bad))
+    assert len(net.servers) == served
+
+
+def test_an_authority_without_a_crl(
+    revoking: Make,
+    tls_peer: Make,
+    authority: Any,
+    crl: Path,
+    warnings: Texts,
+    tmp_path: Any,
+) -> None:
+    """Nobody knows what it has revoked; nor by a CRL that another has signed for it."""
+    other = Authority(tmp_path / "other", "other")
+    both = tmp_path / "both.pem"
+    both.write_bytes(authority.ca.read_bytes() + other.ca.read_bytes())
+    crl.write_bytes(authority.revoke())
+    net = revoking(client_ca=both)
+    pair = other.issue("web-1")
+    client = tls_peer(net.peer(), cert=pair)
+    assert not admitted(net, client)
+    client.peer.lose()
+    assert "has no CRL in tls.client_crl" in warnings()[0]
+    forged = Authority(tmp_path / "forged", "other").revoke()
+    crl.write_bytes(authority.revoke() + forged)
+    net.pass_time(6)
+    client = tls_peer(net.peer("192.0.2.2"), cert=pair)
+    assert not admitted(net, client)
+    client.peer.lose()
+    assert "tls.client_crl" in warnings()[1]
+    crl.write_bytes(authority.revoke() + other.revoke())
+    net.pass_time(6)
+    assert admitted(net, tls_peer(net.peer(), cert=pair))
+
+
+def test_an_intermediate_is_looked_up_where_its_crl_is(
+    revoking: Make,
+    tls_peer: Make,
+    authority: Any,
+    crl: Path,
+    warnings: Texts,
+    tmp_path: Any,
+) -> None:
+    """Its own CRL is enough; with that of the root it may be revoked itself."""
+    below = Authority(tmp_path / "below", "below", authority)
+    pair = below.issue("web-1")
+    with pair.certificate.open("ab") as file:
+        file.write(below.ca.read_bytes())
+    crl.write_bytes(below.revoke())
+    net = revoking()
+    assert admitted(net, tls_peer(net.peer(), cert=pair))
+    crl.write_bytes(below.revoke() + authority.revoke())
+    net.pass_time(6)
+    assert admitted(net, tls_peer(net.peer(), cert=pair))
+    crl.write_bytes(below.revoke() + authority.revoke(below.ca))
+    net.pass_time(6)
+    client = tls_peer(net.peer(), cert=pair)
+    assert not admitted(net, client)
+    client.peer.lose()
+    assert warnings()[0].endswith("authority 'CN=below' is revoked")
+
+
+def test_a_broken_crl_is_not_used(
+    revoking: Make, tls_peer: Make, authority: Any, crl: Path, warnings: Texts
+) -> None:
+    """What was in force stays, and the line has the file."""
+    pair = authority.issue("web-1")
+    crl.write_bytes(authority.revoke(pair.certificate))
+    net = revoking()
+    for content in (b"", crl.read_bytes()[:200], crl.read_bytes().replace(b"M", b"!")):
+        crl.write_bytes(content)
+        net.pass_time(6)
+        assert not admitted(net, tls_peer(net.peer(), cert=pair))
+    lines = [line for line in warnings() if "old one stays" in line]
+    assert len(lines) == 3
+    assert all(f"client_crl: {crl}: " in line for line in lines)
+
+
+def test_a_crl_among_the_authorities_is_refused(make_tls: Make, authority: Any) -> None:
+    """There it would not be looked at."""
+    with authority.ca.open("ab") as file:
+        file.write(authority.revoke())
+    tls = make_tls(client_auth="required", client_ca=authority.ca)
+    with pytest.raises(UnusableCertificate, match=r"client_ca: .*tls\.client_crl"):
+        ServerTls("beats", tls, Clock())
 
 
 # What goes wrong
@@ -539,17 +745,6 @@ def test_a_probe_that_shakes_hands_leaves_no_line(
 
 
 # Sessions that are resumed
-
-VERSIONS = pytest.mark.parametrize(
-    "newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
-)
-
-
-def resumed(net: Any, client: Any) -> Any:
-    """The same client again; whether it was spared a handshake is `tls.session_reused`."""
-    again = client.again(net.peer())
-    again.shake_hands()
-    return again
 
 
 @VERSIONS

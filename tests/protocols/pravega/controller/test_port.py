@@ -18,6 +18,7 @@ from h2.events import ResponseReceived
 from twisted.internet.address import IPv4Address
 from twisted.internet.testing import StringTransport
 
+from gateway.config.listener import Tls
 from gateway.net.common import Common
 from gateway.net.listen import Listener
 from gateway.sdk.endpoint import parse_endpoint
@@ -123,14 +124,7 @@ def test_tls(service: Any, tmp_path: Path) -> None:
     """ALPN agrees on h2, as gRPC's clients insist."""
     authority = Authority(tmp_path)
     pair = authority.issue("server")
-    tls = SimpleNamespace(
-        certificate=pair.certificate,
-        private_key=pair.key,
-        client_auth="none",
-        client_ca=None,
-        allowed_names=(),
-        minimum_version="TLSv1.2",
-    )
+    tls = Tls.model_construct(certificate=pair.certificate, private_key=pair.key)
     link, wire = open_port(service, tls, prefixes=[b"PRI "], alpn=[b"h2"])
     context = ssl.create_default_context(cafile=str(authority.ca))
     context.set_alpn_protocols(["h2"])
