@@ -53,6 +53,10 @@ class ProxyProtocol(Section):
         min_length=1,
         description="Networks whose PROXY header is believed; others are refused",
     )
+    names: Switch = Field(
+        default=False,
+        description="Believe them, too, whose certificate their client has shown (v2, TLV SSL, CN)",
+    )
 
 
 class Tls(Section):

@@ -332,9 +332,14 @@ class Admin(Section):
     )
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """A key is one of a certificate."""
+        """A key is one of a certificate; who comes has no name."""
         if self.peers_private_key is not None and self.peers_certificate is None:
             yield ("peers_certificate",), "is needed too: peers_private_key is its key"
+        if self.proxy_protocol is not None and self.proxy_protocol.names:
+            yield (
+                ("proxy_protocol", "names"),
+                "has no effect here: the token says who may",
+            )
 
 
 class Logging(Section):

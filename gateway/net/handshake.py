@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from gateway.event import Origin
 from gateway.net.detect import Expected, ForeignProtocol, detect, mismatch, undecided
 from gateway.net.life import Life
-from gateway.net.proxy import ProxyHeaderParser
+from gateway.net.proxy import ProxyHeader, ProxyHeaderParser
 from gateway.net.tls_connection import TlsConnection
 from gateway.net.transport import address_text
 from gateway.net.websocket_frames import FrameDecoder
@@ -34,18 +34,20 @@ _T = TypeVar("_T")
 class SetUp:
     """The steps of one connection, and what they hold back of its first bytes."""
 
-    __slots__ = ("_connection", "_listener", "_partial")
+    __slots__ = ("_connection", "_header", "_listener", "_partial")
 
     def __init__(self, connection: AcceptedConnection, listener: Listener) -> None:
         self._connection = connection
         self._listener = listener
         self._partial: ProxyHeaderParser | UpgradeParser | bytes = b""
         """What the step knows so far: a parser of its own, or bytes."""
+        self._header: ProxyHeader | None = None
+        """What a balancer has said of its client."""
 
     def begin(self) -> None:
         """Nothing has come yet."""
         if self._listener.admission.expects_header(self._connection.host):
-            self._partial = ProxyHeaderParser()
+            self._partial = ProxyHeaderParser(names=self._listener.proxy_names)
             self._connection.become(Life.PROXY_HEADER)
         else:
             self._peer_known()
@@ -88,6 +90,9 @@ class SetUp:
             connection.origin.attributes = {"proxy": connection.origin.peer}
             connection.origin.peer = address_text(*header.peer)
             connection.host = header.peer[0]
+        self._header = header
+        if header.client is not None:
+            connection.origin.principal = header.client.rfc4514_string()
         if not self._listener.admit_real_peer(connection):
             connection.end()
             return
@@ -114,9 +119,12 @@ class SetUp:
 
     def tls_established(self, tls: TlsConnection) -> None:
         """The handshake is done."""
-        origin = self._connection.origin
+        origin, header = self._connection.origin, self._header
         try:
-            origin.principal = tls.principal()
+            if header is not None and header.behind_tls:
+                tls.allow(header.client)
+            else:
+                origin.principal = tls.principal()
         except Refusal as why:
             self._connection.reject(why, "tls")
             return

@@ -104,7 +104,10 @@ class Listener:
         self.http2 = port.http2
         """The content type that it takes over HTTP/2; empty: none."""
         self.prefixes = (*port.prefixes, *([PREFACE] if self.http2 else ()))
-        self.proxied = settings.proxy_protocol is not None
+        proxy = settings.proxy_protocol
+        self.proxied = proxy is not None
+        self.proxy_names = proxy is not None and proxy.names
+        """Balancers say who their clients are."""
         self.tls: ServerTls | None = None
         """Loaded by `bind`."""
         self.unread_bytes = max(port.unread_bytes, READ_BYTES)

@@ -2,8 +2,14 @@ r"""Parser of the PROXY header that a load balancer puts before a connection; no
 
 Version 1 is a line, `PROXY TCP4 192.0.2.1 192.0.2.9 40000 5044\r\n`; version 2 is a
 signature, a version and command byte, a family byte, a length, addresses and
-type-length-values (TLVs), of which the checksum is verified and others are skipped.  What a
-header of command LOCAL, or of no known family, has behind its head is for nobody.
+type-length-values (TLVs), of which the checksum is verified, and that of TLS read if the
+balancer's word is taken for who its client is:
+
+    0x20  length  client bits  verify, 0 = the certificate is good
+                  0x22  length  common name of the client's certificate
+
+Others are skipped.  What a header of command LOCAL, or of no known family, has behind its
+head is for nobody.
 Specification: haproxy.org, proxy-protocol.txt.
 
 Twisted has a parser too, but it drops a connection whose first read is shorter than
@@ -18,6 +24,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
 import google_crc32c
+from cryptography import x509
 
 from gateway.sdk.interfaces import Refusal
 
@@ -39,6 +46,11 @@ _UNIX_BYTES_V2 = 216
 _TLV = struct.Struct("!BH")
 _CRC32C = 0x03
 """The type of the checksum: of the whole header, with zeros in this one's place."""
+_TLS = 0x20
+_TLS_HEAD = struct.Struct("!BL")
+_CLIENT_TLS, _CLIENT_CERTIFICATE = 0x01, 0x02 | 0x04
+"""Bits: the client speaks TLS; it has shown a certificate, now or when the session began."""
+_COMMON_NAME = 0x22
 
 
 class ProxyHeader(NamedTuple):
@@ -48,21 +60,29 @@ class ProxyHeader(NamedTuple):
     """Address and port of the real peer; None: the connection's own is the real one."""
     rest: bytes
     """What followed the header."""
+    behind_tls: bool = False
+    """The client speaks TLS with the balancer, whose word for it is asked for."""
+    client: x509.Name | None = None
+    """The name in the certificate that it has shown there."""
 
 
 class ProxyHeaderParser:
-    """Feed it any slicing of a connection's first bytes until the header is whole."""
+    """Feed it any slicing of a connection's first bytes until the header is whole.
 
-    __slots__ = ("_head",)
+    With *names* it reads who the client is.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_head", "_names")
+
+    def __init__(self, *, names: bool = False) -> None:
         self._head = b""
+        self._names = names
 
     def feed(self, data: bytes) -> ProxyHeader | None:
         """The header, or None if it needs more.  Raises `Refusal`."""
         head = self._head = self._head + data
         if head.startswith(SIGNATURE_V2):
-            return _version_2(head)
+            return _version_2(head, names=self._names)
         if head.startswith(SIGNATURE_V1):
             return _version_1(head)
         if SIGNATURE_V1.startswith(head) or SIGNATURE_V2.startswith(head):
@@ -99,7 +119,7 @@ def _port(word: bytes) -> int:
     return int(word)
 
 
-def _version_2(head: bytes) -> ProxyHeader | None:
+def _version_2(head: bytes, *, names: bool) -> ProxyHeader | None:
     if len(head) < _PARTS_V2.size:
         return None
     _, command, family, length = _PARTS_V2.unpack_from(head)
@@ -114,10 +134,13 @@ def _version_2(head: bytes) -> ProxyHeader | None:
     if command & 15 == 0 or family == 0x00:  # LOCAL; unspecified
         return ProxyHeader(None, rest)
     peer, at = _peer_v2(family, head[:end])
+    header = ProxyHeader(peer, rest)
     for kind, begin, size in _tlvs(head, at, end):
         if kind == _CRC32C:
             _verify(head[:end], begin, size)
-    return ProxyHeader(peer, rest)
+        elif kind == _TLS and names:
+            header = ProxyHeader(peer, rest, *_client(head, begin, begin + size))
+    return header
 
 
 def _peer_v2(family: int, header: bytes) -> tuple[tuple[str, int] | None, int]:
@@ -151,6 +174,28 @@ def _tlvs(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
             raise Refusal(f"PROXY v2 header with {what}")
         yield kind, at, size
         at += size
+
+
+def _client(data: bytes, at: int, end: int) -> tuple[bool, x509.Name | None]:
+    """Of a TLV of TLS: whether the client speaks it, and who it is by a good certificate."""
+    if end - at < _TLS_HEAD.size:
+        raise Refusal(f"PROXY v2 header with a TLV of TLS of {end - at} bytes")
+    client, unverified = _TLS_HEAD.unpack_from(data, at)
+    name = None
+    for kind, begin, size in _tlvs(data, at + _TLS_HEAD.size, end):
+        if kind == _COMMON_NAME:
+            name = _name(data[begin : begin + size])
+    behind_tls = bool(client & _CLIENT_TLS)
+    proved = behind_tls and client & _CLIENT_CERTIFICATE and not unverified
+    return behind_tls, name if proved else None
+
+
+def _name(common: bytes) -> x509.Name:
+    try:
+        part = x509.NameAttribute(x509.NameOID.COMMON_NAME, common.decode())
+    except ValueError:
+        raise Refusal(f"PROXY v2 header with a common name {common[:100]!r}") from None
+    return x509.Name([part])
 
 
 def _verify(header: bytes, begin: int, size: int) -> None:

@@ -16,7 +16,7 @@ the whole handshake.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -154,13 +154,30 @@ class ServerTls:
         now = datetime.fromtimestamp(self._clock.seconds(), UTC)
         if certificate.not_valid_after_utc < now:
             raise Refusal(f"client certificate {subject[:200]!r} has expired")
-        names = {subject, *_names(certificate)}
+        self._allow(certificate.subject, _alternative_names(certificate))
+        return subject
+
+    def allow(self, client: x509.Name | None) -> None:
+        """Raise `Refusal` unless a balancer's client may come in, whose TLS ends there.
+
+        *client*: in the certificate that it has shown.
+        """
+        if client is not None:
+            self._allow(client)
+        elif self._settings.client_auth == "required":
+            raise Refusal(
+                "no client certificate at its balancer", key="tls.client_auth"
+            )
+
+    def _allow(self, subject: x509.Name, others: Iterable[str] = ()) -> None:
+        common = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        whole = subject.rfc4514_string()
+        names = {whole, *(str(each.value) for each in common), *others}
         if self._allowed and self._allowed.isdisjoint(name.lower() for name in names):
             raise Refusal(
-                f"certificate of {subject[:200]!r} is not an allowed one",
+                f"certificate of {whole[:200]!r} is not an allowed one",
                 key="tls.allowed_names",
             )
-        return subject
 
     def _paths(self) -> list[Path]:
         settings = self._settings
@@ -272,19 +289,14 @@ def _try(what: str, load: Callable[[], _T]) -> _T:
         raise UnusableCertificate(f"{what}: {error_text(why)}") from None
 
 
-def _names(certificate: x509.Certificate) -> list[str]:
-    """Common names and alternative names."""
-    oid = x509.NameOID.COMMON_NAME
-    names = [
-        str(each.value) for each in certificate.subject.get_attributes_for_oid(oid)
-    ]
+def _alternative_names(certificate: x509.Certificate) -> list[str]:
     try:
         extension = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
         )
     except (x509.ExtensionNotFound, ValueError):
-        return names
-    return names + [
+        return []
+    return [
         str(each.value)
         for each in extension.value
         if isinstance(each.value, str) or isinstance(each, x509.IPAddress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from cryptography import x509
 from OpenSSL import SSL
 from twisted.internet.interfaces import IHandshakeListener, IProtocol, ITransport
 from twisted.python.failure import Failure
@@ -97,6 +98,10 @@ class TlsConnection:
         if certificate is None:
             return None
         return self._tls.principal(certificate.to_cryptography())
+
+    def allow(self, client: x509.Name | None) -> None:
+        """See `ServerTls.allow`."""
+        self._tls.allow(client)
 
     @property
     def version(self) -> str:

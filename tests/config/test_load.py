@@ -405,6 +405,9 @@ def test_where_pravega_clients_are_sent(
          "machines can reach tcp:0.0.0.0:80 (line 1)")),
         ("admin: {listen: systemd:admin}", ("admin.listen: must be tcp: or unix:, not "
          "systemd:admin (line 1)")),
+        ("admin: {token: a, proxy_protocol: {trusted: [10.0.0.1], names: true}}",
+         ("admin.proxy_protocol.names: has no effect here: the token says who may "
+         "(line 1)")),
         ("admin: {token: ''}", ("admin.token: must be text of at least one character, or "
          "null (line 1)")),
         ("admin: {token: 12345}", ("admin.token: must be text of at least one character, "
@@ -436,7 +439,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
         ("websocket: {origins: [example.org]}", ("must be like https://app.example.org, "
          "not 'example.org'")),
         ("websocket: {origins: https://a}", "must be a list, not 'https://a'"),
-        ("proxy_protocol: true", "must be false or a mapping of trusted, not true"),
+        ("proxy_protocol: true", "must be false or a mapping of trusted, names, not true"),
         ("proxy_protocol: {}", "is required: Networks whose PROXY header is believed"),
         ("proxy_protocol: {trusted: []}", "must have at least one entry"),
         ("proxy_protocol: {trusted: [10.0.0.1/8]}", "must be a network such as"),

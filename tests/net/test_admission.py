@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address
+
+from gateway.config.listener import ProxyProtocol
 
 Make = Callable[..., Any]
 Run = Callable[..., dict[str, Any]]
@@ -67,7 +68,7 @@ def test_an_ipv6_peer_is_its_network(make_net: Make) -> None:
 def test_behind_a_proxy_the_real_peer_counts(make_net: Make) -> None:
     """All connections come from the load balancer; the limit is not for it."""
     net = make_net(
-        proxy_protocol=SimpleNamespace(trusted=["10.0.0.1"]),
+        proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"]),
         limits={"connections_per_peer": 2},
     )
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import Request
 
+from gateway.config.listener import ProxyProtocol
+
 Make = Callable[..., Any]
 Texts = Callable[[], list[str]]
 WEBSOCKET = SimpleNamespace(path="/ws", origins=[])
-PROXY = SimpleNamespace(trusted=["10.0.0.0/8"])
+PROXY = ProxyProtocol(trusted=["10.0.0.0/8"])
 HEADER = b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 5044\r\n"
 HTTP = b"GET / HTTP/1.1\r\nHost: gw\r\n\r\n"
 
@@ -110,6 +112,26 @@ def test_a_header_names_the_real_peer(make_net: Make) -> None:
         assert origin.peer == "192.0.2.7:40000"
         assert origin.attributes["proxy"] == "10.0.0.1:4000"
         assert net.server.data == b"2W"
+
+
+NAMED = bytes.fromhex(  # HAProxy's: 127.0.0.1, TLS 1.3, a certificate of web-1
+    "0d0a0d0a000d0a515549540a2111 0026 7f0000017f00000199c84424"
+    "20 0017 07 00000000 21 0007 544c5376312e33 22 0005 7765622d31"
+)
+
+
+@pytest.mark.parametrize(("names", "principal"), [(True, "CN=web-1"), (False, None)])
+def test_a_header_names_the_client(
+    make_net: Make, names: bool, principal: str | None
+) -> None:
+    """Where `proxy_protocol.names` says that this balancer may."""
+    proxy = ProxyProtocol(trusted=["10.0.0.0/8"], names=names)
+    net = make_net(proxy_protocol=proxy)
+    net.peer("10.0.0.1").send(NAMED + b"2W")
+    assert net.server.connection.origin.principal == principal
+    stranger = net.peer("192.0.2.7")
+    stranger.send(NAMED + b"2W")
+    assert net.server.connection.origin.principal is None
 
 
 def test_a_header_for_nobody_leaves_the_peer(make_net: Make) -> None:

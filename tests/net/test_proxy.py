@@ -67,7 +67,7 @@ def parsed(pieces: list[bytes]) -> ProxyHeader | None:
     for at, piece in enumerate(pieces):
         found = header.feed(piece)
         if found is not None:
-            return ProxyHeader(found.peer, found.rest + b"".join(pieces[at + 1 :]))
+            return found._replace(rest=found.rest + b"".join(pieces[at + 1 :]))
     return None
 
 
@@ -130,6 +130,79 @@ def test_a_header_that_was_changed_on_its_way_is_refused() -> None:
         changed = SUMMED[:at] + bytes([SUMMED[at] ^ 1]) + SUMMED[at + 1 :]
         with pytest.raises(Refusal):
             ProxyHeaderParser().feed(changed)
+
+
+# Who the client is
+
+
+def said(tlvs: str) -> bytes:
+    """With these, in hex, behind the addresses."""
+    return v2(1, 0x11, V4 + PORTS + bytes.fromhex(tlvs))
+
+
+CERTIFIED = "20 000d {:02x} {:08x} 22 0005 7765622d31"
+CLIENTS = {
+    # HAProxy 2.6.12 sent the first three: `mode tcp`, and a `bind` with `verify optional`
+    "a certificate": (
+        bytes.fromhex(
+            "0d0a0d0a000d0a515549540a211100267f0000017f00000199c844242000170700000000"
+            "210007544c5376312e332200057765622d31"
+        ),
+        (True, "CN=web-1"),
+    ),
+    "none": (
+        bytes.fromhex(
+            "0d0a0d0a000d0a515549540a2111001e7f0000017f00000199ce442420000f0100000000"
+            "210007544c5376312e33"
+        ),
+        (True, None),
+    ),
+    "one that is not good": (
+        bytes.fromhex(
+            "0d0a0d0a000d0a515549540a2111002c7f0000017f00000185544425030004449d1dab20"
+            "00160700000015210007544c5376312e332200046576696c"
+        ),
+        (True, None),
+    ),
+    "a session that had one": (said(CERTIFIED.format(5, 0)), (True, "CN=web-1")),
+    "no TLS": (said(CERTIFIED.format(6, 0)), (False, None)),
+    "a name without a certificate": (said(CERTIFIED.format(1, 0)), (True, None)),
+    "a name that looks like more": (
+        said(f"20 0012 07 00000000 22 000a {b'a,O=b+c=d '.hex()}"),
+        (True, r"CN=a\,O=b\+c=d\ "),
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_balancer_says_who_its_client_is(client: str) -> None:
+    """By a certificate that is good; nobody is asked where its word does not count."""
+    header, (behind_tls, name) = CLIENTS[client]
+    found = ProxyHeaderParser(names=True).feed(header + b"2W")
+    assert found is not None
+    assert found.behind_tls == behind_tls
+    assert (found.client and found.client.rfc4514_string()) == name
+    assert found.rest == b"2W"
+    unread = ProxyHeaderParser().feed(header)
+    assert unread is not None
+    assert (unread.behind_tls, unread.client) == (False, None)
+
+
+@pytest.mark.parametrize(
+    "tlvs",
+    [
+        "20 0004 07 000000",
+        "20 0007 07 00000000 22 00",
+        "20 000c 07 00000000 22 0005 7765622d",
+        "20 0009 07 00000000 22 0001 ff",
+        "20 0008 07 00000000 22 0000",
+        f"20 0049 07 00000000 22 0041 {65 * '61'}",
+    ],
+)
+def test_a_client_that_can_not_be_read_is_refused(tlvs: str) -> None:
+    """Cut off, not UTF-8, empty, or longer than a common name may be."""
+    with pytest.raises(Refusal, match="PROXY v2 header with a"):
+        ProxyHeaderParser(names=True).feed(said(tlvs))
 
 
 def test_a_long_version_1_header_is_refused() -> None:

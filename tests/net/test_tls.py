@@ -21,7 +21,9 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
+from gateway.config.listener import ProxyProtocol
 from gateway.net import connection
+from gateway.net.proxy import SIGNATURE_V2
 from gateway.net.reading import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
 from gateway_testkit.certificates import Authority
@@ -82,7 +84,7 @@ def test_a_proxy_header_comes_before_tls(
     make_net: Make, make_tls: Make, tls_peer: Make
 ) -> None:
     """As HAProxy and ELB send it in TCP mode, in one segment with the ClientHello."""
-    net = make_net(tls=make_tls(), proxy_protocol=SimpleNamespace(trusted=["10.0.0.1"]))
+    net = make_net(tls=make_tls(), proxy_protocol=ProxyProtocol(trusted=["10.0.0.1"]))
     peer = net.peer("10.0.0.1")
     peer.send(b"PROXY TCP4 192.0.2.7 198.51.100.1 40000 ")
     send = peer.connection.dataReceived
@@ -297,6 +299,57 @@ def test_only_allowed_names_may_connect(
     if not welcome:
         [line] = warnings()
         assert "'CN=web-1,O=Test' is not an allowed one (tls.allowed_names)" in line
+
+
+@pytest.mark.parametrize(
+    ("client_auth", "allowed", "client", "principal"),
+    [
+        ("required", ["web-1"], WEB_1, "CN=web-1"),
+        ("required", [], WEB_1, "CN=web-1"),
+        (
+            "required",
+            ["balancer"],
+            WEB_1,
+            "certificate of 'CN=web-1' is not an allowed",
+        ),
+        ("required", [], "", "no client certificate at its balancer (tls.client_auth)"),
+        ("optional", ["web-1"], "", None),
+        ("required", [], None, "CN=balancer"),
+    ],
+)
+def test_behind_a_balancer_the_name_is_its_clients(
+    make_net: Make,
+    make_tls: Make,
+    tls_peer: Make,
+    authority: Any,
+    warnings: Texts,
+    client_auth: str,
+    allowed: list[str],
+    client: Any,
+    principal: str | None,
+) -> None:
+    """It ends their TLS, says who they are, and speaks TLS with us; its own certificate
+    is the client's where it ends none.
+    """
+    tls = make_tls(
+        client_auth=client_auth, client_ca=authority.ca, allowed_names=allowed
+    )
+    proxy = ProxyProtocol(trusted=["10.0.0.1"], names=True)
+    net = make_net(tls=tls, proxy_protocol=proxy)
+    peer = net.peer("10.0.0.1")
+    said = b"" if client is None else b"\x20\0\5\1\0\0\0\0"
+    if client == WEB_1:
+        said = b"\x20\0\x0d\7\0\0\0\0\x22\0\5web-1"
+    body = bytes(12) + said
+    peer.send(SIGNATURE_V2 + b"\x21\x11" + len(body).to_bytes(2) + body)
+    assert admitted(net, tls_peer(peer, cert=authority.issue("balancer"))) == (
+        principal is None or principal.startswith("CN=")
+    )
+    if net.servers:
+        assert net.server.connection.origin.principal == principal
+    else:
+        assert principal is not None
+        assert principal in warnings()[0]
 
 
 def test_a_certificate_without_common_name_has_a_subject(
