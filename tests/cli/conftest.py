@@ -191,6 +191,7 @@ class Port(threading.Thread):
         super().__init__(daemon=True)
         self._talk = talk
         self._tls = tls
+        self._talking: list[threading.Thread] = []
         self._port = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._port.getsockname()[1]}"
 
@@ -200,7 +201,9 @@ class Port(threading.Thread):
                 peer, _ = self._port.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=[peer], daemon=True).start()
+            talking = threading.Thread(target=self._serve, args=[peer], daemon=True)
+            self._talking.append(talking)
+            talking.start()
 
     def _serve(self, peer: socket.socket) -> None:
         if self._tls is not None:
@@ -212,7 +215,14 @@ class Port(threading.Thread):
             self._talk(peer)
 
     def close(self) -> None:
+        """Nobody is left who would go on while other tests run."""
+        self._port.shutdown(socket.SHUT_RDWR)
+        self.join()
         self._port.close()
+        eventually(
+            lambda: not any(each.is_alive() for each in self._talking),
+            "the end of all connections",
+        )
 
 
 @pytest.fixture

@@ -198,7 +198,9 @@ def answering(**said: Any) -> Callable[[socket.socket], None]:
     def talk(peer: socket.socket) -> None:
         request = b""
         while b"\r\n\r\n" not in request:
-            request += peer.recv(1 << 16)
+            if not (data := peer.recv(1 << 16)):
+                return
+            request += data
         refused = b"401 Unauthorized" if b"Bearer secret" not in request else b"200 OK"
         peer.sendall(
             b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (refused, len(body))

@@ -85,7 +85,9 @@ def answering(body: bytes, asked: list[bytes], code: str = "200 OK") -> Any:
     def talk(peer: socket.socket) -> None:
         request = b""
         while b"\r\n\r\n" not in request:
-            request += peer.recv(1 << 16)
+            if not (data := peer.recv(1 << 16)):
+                return  # who refuses our certificate asks for nothing
+            request += data
         asked.append(request)
         head = f"HTTP/1.1 {code}\r\nContent-Length: {len(body)}\r\n\r\n"
         peer.sendall(head.encode() + body)
