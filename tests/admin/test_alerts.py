@@ -470,7 +470,7 @@ def _case(fault: Fault) -> dict[str, Any]:
     return {"interval": "15s", "input_series": series, "promql_expr_test": told}
 
 
-def _judge(tests: list[dict[str, Any]], path: Path, every: str = "15s") -> None:
+def _judge(tests: list[dict[str, Any]], path: Path, every: str) -> None:
     """Promtool does, with rules that are evaluated so often."""
     written = {
         "rule_files": [str(CONF / "alerts.yml")],
@@ -489,15 +489,19 @@ def _judge(tests: list[dict[str, Any]], path: Path, every: str = "15s") -> None:
 
 
 @needs_promtool
-def test_each_fault_has_its_alert_and_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("long", "every"), [(False, "1m"), (True, "3m")])
+def test_each_fault_has_its_alert_and_no_other(
+    tmp_path: Path, long: bool, every: str
+) -> None:
     """After minutes of health it fires, not at once where it has time, and alone."""
     assert {fault.alert for fault in FAULTS.values()} == set(RULES)
-    long: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
-    for name, fault in FAULTS.items():
-        assert set(fault.series) <= set(HEALTHY)
-        long[fault.minutes > _LONG].append({"name": name, **_case(fault)})
-    _judge(long[False], tmp_path / "alerts_test.yml", "30s")
-    _judge(long[True], tmp_path / "long_test.yml", "3m")
+    assert all(set(fault.series) <= set(HEALTHY) for fault in FAULTS.values())
+    cases = [
+        {"name": name, **_case(fault)}
+        for name, fault in FAULTS.items()
+        if (fault.minutes > _LONG) is long
+    ]
+    _judge(cases, tmp_path / "alerts_test.yml", every)
 
 
 @needs_promtool
@@ -517,6 +521,7 @@ def test_nobody_hears_of_what_is_no_fault(name: str, tmp_path: Path) -> None:
     _judge(
         [{"interval": "15s", "input_series": series, "promql_expr_test": [heard]}],
         tmp_path / "silence_test.yml",
+        "30s",
     )
 
 
