@@ -6,6 +6,7 @@ installed protocol names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,6 +24,7 @@ from gateway import plugins
 from gateway.config.fields import OneOrSeveral
 from gateway.sdk.endpoint import Systemd, Tcp, Unix
 from gateway.sdk.fields import (
+    TEXT_SCHEMA,
     FilePath,
     Listen,
     Name,
@@ -31,6 +33,7 @@ from gateway.sdk.fields import (
     Text,
     UrlPath,
     WebOrigin,
+    matching,
 )
 from gateway.sdk.limits import Limits
 from gateway.sdk.section import NEW_CONNECTIONS, Place, Section
@@ -59,6 +62,17 @@ class ProxyProtocol(Section):
     )
 
 
+AllowedName = Annotated[
+    str,
+    matching(
+        re.compile(r"[^*]+|\*(\.[^*.,=\s]+)+"),
+        "be whole, or begin with *. for any first label, as *.example.org (others: each "
+        "name, or an authority of their own as client_ca)",
+    ),
+    TEXT_SCHEMA,
+]
+
+
 class Tls(Section):
     """Certificates; files that change are read again, and on SIGHUP."""
 
@@ -80,9 +94,9 @@ class Tls(Section):
         default="refuse",
         description="Client certificates whose authority's CRL has expired: refuse or accept",
     )
-    allowed_names: list[Text] = Field(
+    allowed_names: list[AllowedName] = Field(
         default=[],
-        description="Subjects or alternative names that may connect; [] = any signed",
+        description="Subjects, alternative names, *.example.org that may connect; [] = any signed",
     )
     minimum_version: Literal["TLSv1.2", "TLSv1.3"] = Field(
         default="TLSv1.2", description="The oldest TLS version to accept"

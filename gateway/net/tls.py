@@ -16,6 +16,7 @@ the whole handshake.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -72,6 +73,9 @@ _KEYS_SECONDS = 4 * 3600.0
 
 _CRL_CHECK = X509StoreFlags.CRL_CHECK | X509StoreFlags.CRL_CHECK_ALL
 
+_LABEL = re.compile(r"[\w-]+", re.ASCII)
+"""What `*` stands for: part of a host's name, not of a subject or a mail address."""
+
 _T = TypeVar("_T")
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
@@ -102,6 +106,7 @@ class ServerTls:
         self._context = self._load()
         allowed = self._settings.allowed_names
         self._allowed = frozenset(name.lower() for name in allowed)
+        self._domains = {each[1:] for each in self._allowed if each[0] == "*"}
         self.factory = TLSMemoryBIOFactory(self, False, ServerFactory(), self._clock)
         # Not the buffering one: servers join their small writes themselves, and its
         # timer for each would cost more than a record.
@@ -172,12 +177,17 @@ class ServerTls:
     def _allow(self, subject: x509.Name, others: Iterable[str] = ()) -> None:
         common = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         whole = subject.rfc4514_string()
-        names = {whole, *(str(each.value) for each in common), *others}
-        if self._allowed and self._allowed.isdisjoint(name.lower() for name in names):
+        names = (whole, *(str(each.value) for each in common), *others)
+        if self._allowed and not any(self._is_allowed(name.lower()) for name in names):
             raise Refusal(
                 f"certificate of {whole[:200]!r} is not an allowed one",
                 key="tls.allowed_names",
             )
+
+    def _is_allowed(self, name: str) -> bool:
+        label, dot, domain = name.partition(".")
+        is_below = dot + domain in self._domains and _LABEL.fullmatch(label)
+        return name in self._allowed or bool(is_below)
 
     def _paths(self) -> list[Path]:
         settings = self._settings

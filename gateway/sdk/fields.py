@@ -51,6 +51,7 @@ _PORT = r":(?:[0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0
 WEB = rf"https?://(?:[^/\s?#@:\[\]]+|\[[0-9A-Za-z:.%]+\])(?:{_PORT})?"
 """A server's scheme, host and port, as a pattern."""
 ORIGIN = re.compile(WEB, re.ASCII)
+_WEB_ORIGIN = re.compile(rf"(?!.*\*){WEB}", re.ASCII)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
 _HOST_AND_PORT = re.compile(rf"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]){_PORT}")
 _ADMIN_PORT = re.compile(rf"{WEB}/?|unix:/[!-9;-~]+")
@@ -236,7 +237,9 @@ Listen = Annotated[
 ]
 Network = Annotated[str, PlainValidator(_network), TEXT_SCHEMA]
 WebOrigin = Annotated[
-    str, matching(ORIGIN, "be like https://app.example.org"), TEXT_SCHEMA
+    str,
+    matching(_WEB_ORIGIN, "be like https://app.example.org (no *)"),
+    TEXT_SCHEMA,
 ]
 UrlPath = Annotated[
     str, matching(_URL_PATH, "start with / and have no query"), TEXT_SCHEMA

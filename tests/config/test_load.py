@@ -436,7 +436,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),
         ("websocket: {path: rs}", "must start with / and have no query, not 'rs'"),
-        ("websocket: {origins: [example.org]}", ("must be like https://app.example.org, "
+        ("websocket: {origins: [example.org]}", ("must be like https://app.example.org (no *), "
          "not 'example.org'")),
         ("websocket: {origins: https://a}", "must be a list, not 'https://a'"),
         ("proxy_protocol: true", "must be false or a mapping of trusted, names, not true"),
@@ -455,6 +455,13 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
          "client_crl[1]: no such file: "),
         ("tls: {certificate: c.pem, private_key: c.pem, client_crl_expired: accept}",
          "client_crl_expired: has no effect without client_crl"),
+        ("tls: {certificate: c.pem, private_key: c.pem, allowed_names: [a, 'web-*']}",
+         ("allowed_names[1]: must be whole, or begin with *. for any first label, as "
+         "*.example.org (others: each name, or an authority of their own as client_ca), "
+         "not 'web-*'")),
+        ("tls: {certificate: c.pem, private_key: c.pem, allowed_names: ['CN=*.a']}",
+         "must be whole"),
+        ("websocket: {origins: ['https://*.example.org']}", "(no *)"),
         ("tls: {certificate: c.pem, private_key: c.pem, allowed_names: [a]}",
          "needs client_auth: required or optional"),
         ("tls: {certificate: c.pem, private_key: c.pem, minimum_version: TLSv1.1}",

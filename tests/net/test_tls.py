@@ -281,6 +281,9 @@ def test_a_client_that_does_not_trust_us_says_so(
         ("WEB-1.example", True),
         ("web-2", False),
         ("web", False),
+        ("*.example", True),
+        ("*.other", False),
+        ("*.1.example", False),
     ],
 )
 def test_only_allowed_names_may_connect(
@@ -350,6 +353,28 @@ def test_behind_a_balancer_the_name_is_its_clients(
     else:
         assert principal is not None
         assert principal in warnings()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "welcome"),
+    [
+        ("web-1.shop.example", True),
+        ("WEB_2.Shop.example", True),
+        ("*.shop.example", True),
+        ("shop.example", False),
+        (".shop.example", False),
+        ("a.b.shop.example", False),
+        ("web-1.shop.example.org", False),
+        ("eve@web-1.shop.example", False),
+        ("O=x,CN=web-1.shop.example", False),
+    ],
+)
+def test_a_star_is_one_label(
+    mutual: Make, tls_peer: Make, authority: Any, name: str, welcome: bool
+) -> None:
+    """As in a certificate: the first, and all of it."""
+    net = mutual("required", "*.shop.example")
+    assert admitted(net, tls_peer(net.peer(), cert=authority.issue(name))) == welcome
 
 
 def test_a_certificate_without_common_name_has_a_subject(
