@@ -424,13 +424,28 @@ class AcceptedConnection:
             self.input.unread &= ~Unread.STALLED
 
     def drain(self) -> None:
-        """The daemon stops."""
+        """The daemon stops.
+
+        The server is told once it has used what is here of its peer by now, which is looked
+        for (`looks`), or when it did not for long: it takes nothing.
+        """
         self.ended_by = self.ended_by or "stopping"
         if self._server is None:
             self.end()
             return
-        with self._calling("drain()"):
-            self._server.drain()
+        self.input.read_last()
+        self.drain_if_used()
+
+    def drain_if_used(self, *, late: bool = False) -> None:
+        """Tell the server that the daemon stops, if that was put off and need not be, or if
+        it is too *late* to put it off any more.
+        """
+        if self.input.last_bytes is None or not (late or self.input.is_used):
+            return
+        self.input.last_is_over()
+        if self._server is not None:
+            with self._calling("drain()"):
+                self._server.drain()
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gateway.net.life import Life
 from gateway.net.read_ahead import STEP, ReadAhead
 from gateway.net.reading import READ_BYTES, Input, Unread
-from gateway.net.transport import has_input
+from gateway.net.transport import unread_bytes
 
 if TYPE_CHECKING:
     from gateway.net.connection import AcceptedConnection
@@ -41,6 +41,10 @@ class Intake(Input):
 
     def arrived(self, data: bytes) -> None:
         """The socket has brought it: serve it, now or later."""
+        if self.last_bytes is not None:
+            self.last_bytes = max(0, self.last_bytes - len(data))
+            if not self.last_bytes:
+                self.add(Unread.STOPPING)
         turns = self._listener.turns
         if self.put_off or (turns.crowded and self._connection.life < _CLOSING):
             self.put_off_more(data)
@@ -139,7 +143,29 @@ class Intake(Input):
         """There is input that the server has not had."""
         ahead = self.ahead is not None and self.ahead.size > 0
         transport = self._connection.transport
-        return ahead or bool(self.put_off) or has_input(transport)
+        return ahead or bool(self.put_off) or unread_bytes(transport) > 0
+
+    # The daemon stops
+
+    def read_last(self) -> None:
+        """Read what the socket has by now, and no more until `last_is_over`."""
+        self.last_bytes = unread_bytes(self._connection.transport)
+        if not (self.last_bytes or self.is_used):
+            self.add(Unread.STOPPING)
+
+    @property
+    def is_used(self) -> bool:
+        """The server has had, and used, all that was here when `read_last` was called."""
+        if self._connection.life >= _ANSWERING:
+            return True
+        ahead = self.ahead is not None and self.ahead.size > 0
+        return not (self.last_bytes or ahead or self.unread & Unread.UNUSED)
+
+    def last_is_over(self) -> None:
+        """The server is told that the daemon stops: it says what else is read."""
+        self.last_bytes = None
+        if self.unread & Unread.STOPPING:
+            self.remove(Unread.STOPPING)
 
     # Room
 
@@ -168,6 +194,8 @@ class Intake(Input):
     def room(self) -> int:
         """As many bytes may be read now; 0: none, and it is not read for a while."""
         most, turns = self._room_in_memory(), self._listener.turns
+        if self.last_bytes is not None:
+            most = min(most, self.last_bytes)
         return min(most, turns.room) if turns.crowded else most
 
     def _room_in_memory(self) -> int:

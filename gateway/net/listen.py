@@ -56,6 +56,8 @@ __all__ = ["CannotListen", "Listener"]
 _LINGER_SECONDS = 5.0
 _DRAINING_LINGER_SECONDS = 1.0
 _DRAINING_LOOK_SECONDS = 0.1
+_TO_USE = 5
+"""That part of a drain's time is for what is here of a peer whose server takes nothing."""
 _TLS_CHECK_SECONDS = 5.0
 
 
@@ -133,6 +135,8 @@ class Listener:
         self._ended: Deferred[None] | None = None
         self._draining = False
         self._drain_deadline: IDelayedCall | None = None
+        self.used_by = 0.0
+        """While draining: when servers are to have used what was here when that began."""
 
     @property
     def endpoint(self) -> config.Endpoint:
@@ -256,6 +260,7 @@ class Listener:
         if not self._draining and not self.ended().called:
             self._draining = True
             self.linger = _DRAINING_LINGER_SECONDS
+            self.used_by = self.clock.seconds() + seconds / _TO_USE
             self._loops.stop()
             self._loops.every(_DRAINING_LOOK_SECONDS, self.looks.look_at_all)
             self._drain_deadline = self.clock.callLater(seconds, self._abort_all)

@@ -93,6 +93,8 @@ class Looks:
         times, stall, held = connection.times, connection.stall, connection.held
         unread = connection.input.unread
         connection.count_output(connection.unsent_bytes)
+        if connection.input.last_bytes is not None:
+            connection.drain_if_used(late=now >= self._listener.used_by)
         if held is not None:
             since = None if stall is None else stall.since
             paused = bool(unread & Unread.PAUSED)

@@ -52,9 +52,13 @@ class Unread:
     """The peer's end is known, and not all input before it is delivered."""
     FIN = 1 << 8
     """The peer has sent its FIN: there is nothing more to read."""
+    STOPPING = 1 << 9
+    """The daemon stops, and all that was here by then is read."""
 
     UNDELIVERED = PAUSED | AHEAD | TURN | PUT_OFF
     """There is, or may be, input that the server has not had or not used."""
+    UNUSED = PAUSED | TURN | PUT_OFF | ROOM
+    """There is input, or may be, that the server will use once it can."""
     HELD = PAUSED | ROOM | STALLED | REFUSED
     """What was read ahead is not delivered, either."""
 
@@ -62,7 +66,7 @@ class Unread:
 class Input:
     """What was received of one connection and is not delivered, and why it is not read."""
 
-    __slots__ = ("ahead", "closed_since", "put_off", "unread")
+    __slots__ = ("ahead", "closed_since", "last_bytes", "put_off", "unread")
 
     def __init__(self) -> None:
         self.unread = 0
@@ -73,6 +77,8 @@ class Input:
         """Input that came while its server was not to have any."""
         self.closed_since: float | None = None
         """Since when its FIN is known, behind input that is undelivered; or None."""
+        self.last_bytes: int | None = None
+        """The daemon stops, and so many bytes are still to be read; None: all that come."""
 
     def is_read(self) -> bool:
         """Whether there is no reason against it.

@@ -145,14 +145,14 @@ def look_at_peer(transport: Transport) -> Peer:
     return Peer.HEARD if found else Peer.THERE
 
 
-def has_input(transport: Transport) -> bool:
-    """Whether the kernel holds bytes of the peer that nobody has read yet."""
+def unread_bytes(transport: Transport) -> int:
+    """How many bytes of the peer the kernel holds that nobody has read yet."""
     waiting = array("i", [0])
     try:
         fcntl.ioctl(transport.fileno(), termios.FIONREAD, waiting)
     except (OSError, ValueError):  # it is no socket any more
-        return False
-    return waiting[0] > 0
+        return 0
+    return waiting[0]
 
 
 def unix_credentials(transport: Transport) -> str:

@@ -228,8 +228,17 @@ class BatchServer(Closing, Yielding):
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
-        if not (self._ending or self._closed):
+        if self._ending or self._closed:
+            return
+        if self._session is not None and not (self._unread or self._valve.paused):
+            for ready in self._whole(self._session):
+                self._submit(ready)
+        if not self._closed:
             self._end()
+
+    def _whole(self, session: Any) -> Iterable[Ready]:
+        """What is whole of a batch that is still arriving, and may be stored by itself."""
+        return ()
 
     # What the listener tells
 

@@ -296,7 +296,11 @@ class Server(Protocol):
         """The peer is gone; nothing can be written any more."""
 
     def drain(self) -> None:
-        """The daemon stops: take no more, answer what is pending, then close."""
+        """The daemon stops: take no more, answer what is pending, then close.
+
+        What was here of the peer by then was delivered, and used, before this is called;
+        unless it is a while that the server takes nothing.
+        """
 
 
 class Publishing:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -22,6 +23,17 @@ from pylogbeat import PyLogBeatClient
 
 from daemons import Daemon, listener, tls
 from deadlines import eventually, run
+from gateway.protocols.pomelo import wire as pomelo
+from gateway.protocols.pravega.codec import encode
+from gateway.protocols.pravega.wire import (
+    AppendBlockEnd,
+    DataAppended,
+    Hello,
+    SetupAppend,
+)
+from gateway.protocols.pravega.wire_segments import CreateSegment
+from gateway.protocols.rsio import wire as rsio
+from gateway.protocols.rsio.messages import ClientHello, Goodbye, OnSubscribe, Request
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
@@ -402,6 +414,75 @@ def test_sigterm_answers_what_was_taken(
     assert "Stopped: everything acknowledged" in daemon.log
 
 
+def _said_by_pravega() -> tuple[bytes, bytes, bytes]:
+    writer, event = b"w" * 16, struct.pack(">II", 0, 2) + b"{}"
+    opened = (
+        Hello(17, 5),
+        CreateSegment(1, "scope/stream/0", 0, 0),
+        SetupAppend(2, writer, "scope/stream/0"),
+    )
+    block = AppendBlockEnd(writer, len(event), event, 1, 1, 9)
+    return (
+        b"".join(map(encode, opened)),
+        encode(block),
+        encode(DataAppended(writer, 1, -(2**63), 9, len(event))),
+    )
+
+
+_WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
+    "lumberjack": (
+        b"2W" + struct.pack(">I", 1000),
+        b"2J" + struct.pack(">II", 7, 2) + b"{}" + b"2J\0",
+        b"2A" + struct.pack(">I", 7),
+    ),
+    "pomelo": (
+        pomelo.package(pomelo.HANDSHAKE, b'{"sys":{"type":"test","version":"1"}}')
+        + pomelo.package(pomelo.ACK),
+        pomelo.request(1, "chat.room.say", b"{}"),
+        b'{"code":200',
+    ),
+    "pravega": _said_by_pravega(),
+    "rsio": (
+        rsio.encode(ClientHello(0, ())) + rsio.encode(OnSubscribe(1, 0)),
+        rsio.on_next(1, [b"{}"]),
+        rsio.encode(Request(1, 1)) + rsio.encode(Goodbye("E503 stopping")),
+    ),
+}
+"""Of each protocol: how a peer begins, an event that is whole, and its acknowledgement."""
+
+
+def test_what_is_whole_at_sigterm_is_stored_and_answered(
+    start: Callable[..., Any], connect: Callable[..., Any]
+) -> None:
+    """The daemon stands still, a peer of each protocol sends an event, and SIGTERM comes
+    before the daemon has read it.  What comes behind it, and is not whole, is dropped.
+    """
+    listeners = [listener(name, name) for name in _WORDS]
+    listeners[1]["options"] = {"session_events": False}
+    daemon = start(listeners=listeners)
+    peers = {name: connect(daemon.address(name)) for name in _WORDS}
+    for name, (opening, _, _) in _WORDS.items():
+        peers[name].send(opening)
+        eventually(
+            lambda: daemon.listener(name)["bytes"] >= len(opening),  # noqa: B023
+            "it is read",
+        )
+    os.kill(daemon.pid, signal.SIGSTOP)
+    for name, (_, whole, _) in _WORDS.items():
+        peers[name].send(whole)
+    os.kill(daemon.pid, signal.SIGTERM)
+    os.kill(daemon.pid, signal.SIGCONT)
+    for name, (_, _, answer) in _WORDS.items():
+        heard = b""
+        while answer not in heard:
+            heard += (more := peers[name].socket.recv(1 << 16))
+            assert more, (name, heard)
+        peers[name].socket.close()
+    eventually(lambda: daemon.process.poll() in TERMINATED, "it ends")
+    stored = {row["protocol"]: row["payload"] for row in daemon.rows()}
+    assert stored == dict.fromkeys(_WORDS, b"{}")
+
+
 def test_who_is_impatient_does_no_harm(start: Callable[..., Any]) -> None:
     """SIGTERM and ^C, at once and again while it stops: it stops in order all the same."""
     daemon = start(spool={"roll_interval": "1h"})
@@ -438,11 +519,11 @@ def test_what_could_not_be_published_is_told_at_the_end(
 def test_sigterm_does_not_wait_for_who_has_nothing_to_say(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:
-    """Idle and half-sent connections are closed, a half-sent window leaves no trace."""
+    """Idle and half-sent connections are closed, half an event leaves no trace."""
     daemon = start()
     address = daemon.address()
     idle, half = connect(address), connect(address)
-    half.send(half.window(b"{}", b"{}")[:-1])
+    half.send(half.window(b"{}")[:-1])
     whole = connect(address)
     whole.send(whole.window(b"{}"))
     assert whole.ack() == 1

@@ -28,6 +28,82 @@ def test_drain_lets_servers_finish(net: Any) -> None:
     assert net.drained
 
 
+@pytest.fixture
+def in_socket(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """As many bytes lie in every peer's socket."""
+    found = [0]
+    monkeypatch.setattr("gateway.net.intake.unread_bytes", lambda _: found[0])
+    return found
+
+
+def test_what_is_here_is_delivered_before_the_drain(
+    net: Any, in_socket: list[int]
+) -> None:
+    """All that its socket has by then, and nothing behind that, however much comes."""
+    peer = net.peer()
+    in_socket[0] = 5
+    net.drain()
+    assert peer.connection.room() == 5
+    peer.send(b"win")
+    net.pass_time(0.25)
+    assert not net.server.drained
+    assert peer.connection.room() == 2
+    peer.send(b"do")
+    assert peer.transport.producerState == "paused"
+    net.pass_time(0.25)
+    assert net.server.drained
+    assert net.server.data == b"windo"
+    assert peer.transport.producerState == "producing"
+
+
+def test_what_waits_for_its_turn_is_used_before_the_drain(make_net: Make) -> None:
+    """The server has it, and is not done with it."""
+    net = make_net(lambda connection, data: data and connection.again())
+    peer = net.peer()
+    peer.send(b"windows")
+    net.listener.turns.remove(peer.connection.input)  # it is not its turn for long
+    net.drain()
+    net.pass_time(0.75)
+    assert not net.server.drained
+    peer.connection.input.take_turn()
+    net.pass_time(0.25)
+    assert net.server.drained
+
+
+def test_what_was_put_off_is_used_before_the_drain(net: Any) -> None:
+    """It was read, and the server has not seen it."""
+    peer = net.peer()
+    net.listener.turns.crowded = True
+    peer.send(b"window")
+    net.drain()
+    assert net.server.data == b""
+    assert not net.server.drained
+    net.pass_time(0.25)
+    assert net.server.data == b"window"
+    assert net.server.drained
+
+
+@pytest.mark.parametrize("takes", [False, True])
+def test_a_server_that_takes_nothing_is_drained_all_the_same(
+    make_net: Make, in_socket: list[int], takes: bool
+) -> None:
+    """After a fifth of the time: what is left has time to be answered."""
+    net = make_net(lambda connection, data: connection.pause())
+    peer = net.peer()
+    peer.send(b"window")
+    in_socket[0] = 1
+    net.drain()
+    net.pass_time(0.75)
+    assert not net.server.drained
+    if takes:
+        net.server.act = lambda connection, data: None
+        net.server.connection.resume()
+        peer.send(b"s")
+    net.pass_time(0.5)
+    assert net.server.drained
+    assert net.server.data == (b"windows" if takes else b"window")
+
+
 def test_drain_of_nobody_is_done_at_once(net: Any) -> None:
     """Nothing to wait for, nothing left ticking."""
     net.drain()

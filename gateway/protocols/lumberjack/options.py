@@ -35,7 +35,7 @@ class Options(Section):
     )
     window_pause: Annotated[float, Time("100ms", "1h")] = Field(
         default=1.0,
-        description="Acknowledge part of a window after a pause of its writer (time)",
+        description="Acknowledge part of a window that comes frame by frame (time)",
     )
     window_events: Annotated[int, Number(1, 1 << 24)] = Field(
         default=65_536, description="Events in one window (number)"

@@ -8,12 +8,15 @@ A v1 writer would take that for its acknowledgement, so it gets none.  After
 has not taken of it is withdrawn, so that its writer tries another reader.  While the
 journal says why it takes nothing (`Journal.why_full`) nobody is given up.
 
-A window may have less than it was announced with.  So when a writer pauses for
-`options.window_pause`, or has brought frames for ten times as long, and nothing of a frame
-is here, what came is stored in the connection's next turn.
+A window may have less than it was announced with, and its writer may send it frame by frame,
+as events occur.  So part of it is stored `options.window_pause` after its first frame, if for
+half of that time nothing of a frame was here: its writer pauses, or does little else.  A
+window that fills a slow line has half a frame here most of the time, and is no such.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from twisted.internet.interfaces import IReactorTime
 
@@ -22,7 +25,7 @@ from gateway.protocols.lumberjack import wire
 from gateway.protocols.lumberjack.frames import Limits
 from gateway.protocols.lumberjack.options import Options
 from gateway.protocols.lumberjack.session import Figures, Session
-from gateway.sdk.batches import BatchListener, BatchServer
+from gateway.sdk.batches import BatchListener, BatchServer, Ready
 from gateway.sdk.deadlines import Deadlines
 from gateway.sdk.interfaces import Connection, Journal, Refusal
 from gateway.sdk.limits import limits_of
@@ -30,8 +33,8 @@ from gateway.sdk.protocol import Settings
 
 _V2 = b"2"[0]
 _KEEPALIVE = wire.ack(_V2, 0)
-_PAUSES = 10
-"""A part of a window is stored after so many pauses, though its writer makes none."""
+_SILENT = 0.5
+"""So much of `options.window_pause` nothing of a frame is here, if frames come one by one."""
 
 
 class Lumberjack(BatchListener):
@@ -60,7 +63,7 @@ class Lumberjack(BatchListener):
         )
         self.window_pause = options.window_pause
         self.pauses: Deadlines[LumberjackServer] = Deadlines(
-            clock, options.window_pause, LumberjackServer.paused
+            clock, options.window_pause, LumberjackServer.waited
         )
 
     def __call__(self, connection: Connection) -> LumberjackServer:
@@ -71,7 +74,8 @@ class Lumberjack(BatchListener):
 class LumberjackServer(BatchServer):
     """One connection, whose writer is kept waiting as its version allows."""
 
-    __slots__ = ("_part_since", "_pauses", "_progress", "_version")
+    __slots__ = ("_due", "_part", "_pauses", "_progress", "_silence", "_silent_since",
+                 "_version")  # fmt: skip
 
     _listener: Lumberjack
     _session: Session | None
@@ -80,10 +84,16 @@ class LumberjackServer(BatchServer):
         self._progress = 0.0
         self._version: int | None = None
         """That of the connection's first byte: of windows that were not parsed yet."""
-        self._part_since: float | None = None
-        """Since when part of a window is here that its writer may leave so."""
+        self._part = 0
+        """`Session.part` of what waits to be stored; 0: nothing does."""
+        self._silence = 0.0
+        """For so many seconds nothing of a frame was here since that began …"""
+        self._silent_since: float | None = None
+        """… and, if nothing is now, since then."""
+        self._due = False
+        """It is to be stored, once nothing of a frame is here …"""
         self._pauses = False
-        """That part is to be stored in the next turn."""
+        """… in the next turn."""
         super().__init__(listener, connection)
 
     def received(self, data: bytes) -> None:
@@ -98,35 +108,46 @@ class LumberjackServer(BatchServer):
         if self._batches is not None:
             if not self._valve.paused:  # we are at work
                 self._progress = self._listener.clock.seconds()
-        elif self._part_since is not None or (
-            self._session is not None and self._session.may_pause
-        ):
-            self._watch_pause()
+        elif self._part or (self._session is not None and self._session.may_pause):
+            self._watch_part()
 
-    def _watch_pause(self) -> None:
-        """Notice when the writer pauses in the middle of a window."""
+    def _watch_part(self) -> None:
+        """Notice how the frames of a window come that is not complete."""
         session, listener = self._session, self._listener
-        if session is None or not session.may_pause:
-            if self._part_since is not None:
-                self._part_since = None
-                listener.pauses.forget(self)
-            return
+        part = 0 if session is None else session.part
         now = listener.clock.seconds()
-        if self._part_since is None:
-            self._part_since = now
-        elif now - self._part_since >= _PAUSES * listener.window_pause:
-            self.paused()
-            return
-        listener.pauses.watch(self)
+        if part != self._part:
+            self._part, self._silence, self._due = part, 0.0, False
+            if part:
+                listener.pauses.watch(self)
+            else:
+                listener.pauses.forget(self)
+        elif self._silent_since is not None:
+            self._silence += now - self._silent_since
+        between = session is not None and session.may_pause
+        self._silent_since = now if between else None
+        if self._due:
+            self._store_part()
 
-    def paused(self) -> None:
-        """Its writer pauses, unless we have not looked at what it sent."""
+    def waited(self) -> None:
+        """Part of a window is here for `window_pause`, or for that long once more."""
         listener = self._listener
-        if self._unread or self._not_read or self._connection.unread_input:
-            listener.pauses.watch(self)
-            return
-        self._pauses = True
-        self._connection.again()
+        now = listener.clock.seconds()
+        if self._silent_since is not None:
+            self._silence += now - self._silent_since
+            self._silent_since = now
+        self._due = self._due or self._silence >= _SILENT * listener.window_pause
+        self._silence = 0.0
+        listener.pauses.watch(self)
+        if self._due:
+            self._store_part()
+
+    def _store_part(self) -> None:
+        """Unless a frame has begun, or we have not looked at what its writer sent."""
+        looked = not (self._unread or self._not_read or self._connection.unread_input)
+        if looked and self._silent_since is not None:
+            self._pauses = True
+            self._connection.again()
 
     def remind(self) -> None:
         """The peer still waits: send it a keepalive, or give it up as stalled."""
@@ -186,4 +207,8 @@ class LumberjackServer(BatchServer):
         if self._session is not None:
             self._session.end()
         super()._drop_session()
-        self._watch_pause()
+        if self._part:
+            self._watch_part()
+
+    def _whole(self, session: Session) -> Iterator[Ready]:
+        return session.stop()

@@ -9,8 +9,8 @@ In v2 alone it is not 0, which is the keepalive: then it has the last number tha
 or how many events came.
 
 What came of a window that is not complete is stored, and acknowledged by its last number, if
-its writer pauses between two frames (`pause`), or if it is so much that it is not to be held
-(*a part*).  The rest of the window is then as a window of its own.
+its frames come one by one (`pause`), if the reader stops (`stop`), or if it is so much that it
+is not to be held (*a part*).  The rest of the window is then as a window of its own.
 
 A window is one batch.  The contents of a compressed frame that are too many for one are cut
 into batches (`pieces`), the last of which has the acknowledgement.  Windows that are complete with the same compressed frame are one
@@ -205,10 +205,27 @@ class Session:
         """Version of the window that is still arriving; None if there is none."""
         return None if self._window is None else self._window.version
 
+    @property
+    def part(self) -> int:
+        """The number of the window, or of the rest of one, of which frames are here that are
+        not stored; 0: there are none.
+        """
+        window = self._window
+        return window.id if window is not None and window.came else 0
+
     def pause(self) -> Iterator[Ready]:
-        """The writer pauses: yields what `may_pause` says is here."""
+        """Yields what `may_pause` says is here."""
         if self.may_pause:
-            self.may_pause = False
+            yield from self.stop()
+
+    def stop(self) -> Iterator[Ready]:
+        """Yields what is whole of the window, though a frame may have begun.
+
+        Of one that has events in a `C` that is not whole there is nothing.
+        """
+        self.may_pause = False
+        window = self._window
+        if window is not None and window.came and not window.within:
             self._part()
             self._close_tiny()
             yield from self._complete()

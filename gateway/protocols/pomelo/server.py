@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 #: Memory that a message takes beside its body.
 _MESSAGE_BYTES = 128
 _GIVE_UP_SECONDS = 7.0
-"""Into the drain (`daemon.opened.DRAIN_SECONDS`): what a full journal has not taken by
-then is answered as not stored, while there is time to say so."""
+"""Into its drain, which may begin 2 s after the daemon's (`daemon.opened.DRAIN_SECONDS`):
+what a full journal has not taken by then is answered as not stored, while there is time to
+say so."""
 
 _NOBODY = Admitted()
 _NONE: dict[_Pending, None] = {}

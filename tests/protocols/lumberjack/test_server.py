@@ -300,17 +300,37 @@ def test_drain_when_idle(reader: Any) -> None:
 
 
 def test_drain_answers_what_is_pending(reader: Any) -> None:
-    """Complete windows are acknowledged, the open one is dropped, then FIN."""
-    reader.deliver(_window(1) + wire.window(_V2, 2) + wire.json(_V2, 1, b"{}"))
+    """Complete windows are acknowledged, and what is whole of the open one, then FIN."""
+    frames = wire.json(_V2, 5, b"{}") + wire.json(_V2, 6, b"{}")
+    reader.deliver(_window(1) + wire.window(_V2, 3) + frames[:-1])
     reader.server.drain()
     assert reader.connection.paused
     assert not reader.connection.closed
     assert reader.server.held_bytes == 0
     reader.server.received(wire.json(_V2, 2, b"{}"))
     reader.journal.store_all()
-    assert reader.sent == wire.ack(_V2, 1)
+    assert reader.sent == wire.ack(_V2, 1) + wire.ack(_V2, 5)
     assert reader.connection.closed
-    assert len(reader.journal.submitted) == 1
+    assert [batch.count for batch in reader.journal.submitted] == [1, 1]
+
+
+@pytest.mark.parametrize("left", [8, 1])
+def test_drain_leaves_half_a_compressed_frame(reader: Any, left: int) -> None:
+    """Its checksum covers all of it, so nothing of it is whole."""
+    reader.deliver(_window(1, 2)[:-left])
+    reader.server.drain()
+    assert reader.connection.closed
+    assert not reader.journal.submitted
+
+
+def test_drain_while_the_journal_is_full(reader: Any) -> None:
+    """It takes nothing: what came of a window is left to its writer."""
+    reader.deliver(_part(1, 2))
+    reader.journal.full = True
+    reader.deliver(_part(3)[6:])
+    reader.server.drain()
+    assert reader.connection.closed
+    assert not reader.journal.submitted
 
 
 def test_the_peer_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -577,14 +597,45 @@ def test_a_pause_is_answered(reader: Any, version: int) -> None:
     assert reader.sent == wire.ack(version, 2) + wire.ack(version, 3)
 
 
-def test_each_frame_begins_a_pause_anew(reader: Any) -> None:
-    """… but a writer that never pauses is answered after ten times as long."""
+@pytest.mark.parametrize("version", [_V1, _V2])
+def test_a_writer_that_never_pauses_is_answered(reader: Any, version: int) -> None:
+    """Each part a second after its first frame, so that a kill costs a second of them."""
+    reader.deliver(_part(1, version=version))
+    for seq in range(2, 101):
+        reader.clock.advance(0.05)
+        reader.deliver(_part(seq, version=version)[6:])
+        stored = sum(batch.count for batch in reader.journal.submitted)
+        assert seq - stored <= 21
+    assert {batch.count for batch in reader.journal.submitted} == {21}
+    assert len(reader.journal.submitted) == 4
+    reader.journal.store_all()
+    assert reader.sent.endswith(wire.ack(version, stored))
+
+
+def test_frames_that_come_in_pieces_are_answered_too(reader: Any) -> None:
+    """Each has to be whole, but its writer has not to be silent at the right moment."""
     reader.deliver(_part(1))
-    for seq in range(2, 40):
-        reader.clock.advance(0.5)
-        reader.deliver(_part(seq)[6:])
-        assert len(reader.journal.submitted) == (seq >= 21)
-    assert reader.journal.submitted[0].count == 21
+    for seq in range(2, 60):
+        frame = _part(seq)[6:]
+        reader.clock.advance(0.05)
+        reader.deliver(frame[:9])
+        reader.clock.advance(0.04)
+        reader.deliver(frame[9:])
+    assert len(reader.journal.submitted) == 4
+
+
+def test_a_window_that_fills_its_line_is_stored_whole(reader: Any) -> None:
+    """Half a frame is here all the while, but for a moment now and then: a line that is
+    cut doubles nothing of it.
+    """
+    window = wire.window(_V2, 2000) + b"".join(
+        wire.json(_V2, seq, b'{"message":"%s"}' % (b"x" * (seq % 190)))
+        for seq in range(1, 2001)
+    )
+    for at in range(0, len(window), 1448):
+        reader.clock.advance(1448 / 32_000)
+        reader.deliver(window[at : at + 1448])
+    assert [batch.count for batch in reader.journal.submitted] == [2000]
 
 
 @pytest.mark.parametrize("rest", [_part(3)[6:-1], b"2C\0\0\1\0"])
@@ -614,8 +665,8 @@ def test_whoever_is_not_read_makes_no_pause(reader: Any) -> None:
     assert [batch.count for batch in reader.journal.submitted] == [1]
 
 
-def test_who_goes_on_before_its_turn_made_no_pause(reader: Any) -> None:
-    """The pause is over when the next frame is here."""
+def test_who_goes_on_before_its_turn(reader: Any) -> None:
+    """The next frame is stored with what came before it."""
     reader.deliver(_part(1))
     reader.connection.stepwise = True
     reader.clock.advance(1)
@@ -641,18 +692,22 @@ def test_a_pause_waits_for_its_turn(reader: Any) -> None:
         assert len(reader.journal.submitted) == count
 
 
-@pytest.mark.parametrize("how", ["lose", "drain"])
-def test_a_line_that_is_cut_leaves_what_was_acknowledged(reader: Any, how: str) -> None:
-    """Of what came since the last acknowledgement nothing is stored; the rest is counted."""
+@pytest.mark.parametrize(("how", "stored"), [("lose", [2]), ("drain", [2, 1])])
+def test_a_line_that_is_cut_leaves_what_was_acknowledged(
+    reader: Any, how: str, stored: list[int]
+) -> None:
+    """Of what came since the last acknowledgement nothing is stored, unless we stop; what
+    was is counted.
+    """
     figures = reader.figures
     reader.deliver(_part(1, 2))
     reader.clock.advance(1)
     reader.deliver(_part(3)[6:])
     getattr(reader.connection, how)()
     reader.clock.advance(10)
-    assert [batch.count for batch in reader.journal.submitted] == [2]
-    assert figures.cut_events == 2
-    assert figures.parts == 1
+    assert [batch.count for batch in reader.journal.submitted] == stored
+    assert figures.cut_events == sum(stored)
+    assert figures.parts == len(stored)
 
 
 def test_whole_windows_are_no_parts(reader: Any) -> None:
