@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import starmap
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
@@ -121,13 +122,21 @@ def _unknown(place: Place, file: object) -> str:
     key = str(place[-1])
     section = _section_at(place[:-1], file)
     known = list(section.model_fields) if section else []
-    if key in _ELSEWHERE:
-        return f"unknown key; here it is {_ELSEWHERE[key]}"
-    if close := difflib.get_close_matches(key, known, n=1):
-        return f"unknown key; did you mean {close[0]!r}?"
-    if homes := _homes().get(key):
-        return f"unknown key; it belongs in {' or '.join(dict.fromkeys(homes))}"
-    return f"unknown key; allowed: {', '.join(known)}"
+    ours = _ELSEWHERE.get(key, "")
+    if ours and re.split(r"\W", ours)[0] in (*known, *place[-2:-1]):
+        return f"unknown key; here it is {ours}"
+    close = difflib.get_close_matches(key, known, n=1)
+    homes = _homes().get(key, {})
+    told = [f"did you mean {each!r}?" for each in close]
+    if homes:
+        what = repr(key) if close else "it"
+        told.append(f"{what} belongs in {' or '.join(starmap(_home, homes.items()))}")
+    return f"unknown key; {' '.join(told or ['allowed:', ', '.join(known)])}"
+
+
+def _home(place: str, protocols: dict[str, None]) -> str:
+    """Where a key belongs; an option with whose it is."""
+    return f"{place} of {', '.join(protocols)}" if protocols else place
 
 
 def _none_of(value: object, allowed: list[str]) -> str:
@@ -186,19 +195,23 @@ def _sections_in(annotation: Any) -> list[type[Section]]:
 
 
 @cache
-def _homes() -> dict[str, list[str]]:
-    """Every key, and the sections that have it."""
-    homes: dict[str, list[str]] = {}
+def _homes() -> dict[str, dict[str, dict[str, None]]]:
+    """Every key, the sections that have it, and of options the protocols that do."""
+    homes: dict[str, dict[str, dict[str, None]]] = {}
 
-    def visit(section: type[Section], place: Place) -> None:
+    def visit(section: type[Section], place: Place, protocol: str | None) -> None:
         for key, field in section.model_fields.items():
-            homes.setdefault(key, []).append(spell(place) or "the top level")
-            inside = _sections_in(field.annotation)
+            where = homes.setdefault(key, {})
+            whose = where.setdefault(spell(place) or "the top level", {})
+            origin = get_origin(field.annotation)
+            steps = (key + "[]" * (origin is list), *["NAME"] * (origin is dict))
+            inside = [(protocol, kind) for kind in _sections_in(field.annotation)]
+            if protocol is not None:
+                whose[protocol] = None
             if section is Listener and key == "options":
-                inside = [kind for _, kind in options_of_all()]
-            for inner in inside:
-                listed = "[]" if key == "listeners" else ""
-                visit(inner, (*place, key + listed))
+                inside = [*options_of_all()]
+            for of, inner in inside:
+                visit(inner, (*place, *steps), of)
 
-    visit(Config, ())
+    visit(Config, (), None)
     return homes

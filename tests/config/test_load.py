@@ -701,7 +701,7 @@ def test_options_are_those_of_the_protocol(
     [
         ("{heartbeat: 1500ms}", "heartbeat: must be whole seconds, not 1.5s"),
         ("{hartbeat: 3s}", "unknown key; did you mean 'heartbeat'?"),
-        ("{pairs: 3}", "unknown key; it belongs in listeners[].options"),
+        ("{pairs: 3}", "unknown key; it belongs in listeners[].options of lumberjack"),
         ("{push_policy: kik}", "must be drop or kick, not 'kik'; did you mean kick?"),
         ("{profiles: {a: java}}", "profiles.a: must be one of js, pinus, c, c2, py"),
         ("{routes: no.json}", "routes: no such file"),
