@@ -2,7 +2,7 @@
 
 Writers are `gateway send`: they reconnect, send again what was not acknowledged, and
 write down the ids that were.  The daemon is killed at instants drawn from a seed, in
-the middle of its start too; so is the Spark job.  What must be true is asked of `gateway audit` and of the
+the middle of its start too.  What must be true is asked of `gateway audit` and of the
 files themselves.
 """
 
@@ -14,13 +14,11 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow.dataset import dataset
 
 from daemons import ROLLING, listener, spawn
 from deadlines import eventually, finish
@@ -28,8 +26,6 @@ from samples import some_of
 
 SEED = int(os.environ.get("GATEWAY_KILL_SEED", "20261121"))
 KILLS = some_of(20, 3)
-DEATHS = 3
-"""Of the job."""
 
 Ports = tuple[int, int]
 
@@ -188,108 +184,3 @@ def test_kill_the_daemon(
     # Who waits longer and longer between attempts may have met the last life only.
     assert sum(each["connections"] - 1 for each in totals) > 1
     assert sum(each["resent"] for each in totals)
-
-
-def lsns(data: Path) -> list[int]:
-    """Those in the table, as any reader finds them."""
-    table = data / "lake" / "events"
-    if not any(table.rglob("*.parquet")):
-        return []
-    lake = dataset(table, partitioning="hive", format="parquet")
-    return sorted(lake.to_table(columns=["lsn"])["lsn"].to_pylist())
-
-
-class SparkJob:
-    """A `gateway spark` that is killed in the middle of its work, again and again."""
-
-    def __init__(self, home: Path, daemon: Any, chance: random.Random) -> None:
-        self.kills = 0
-        self._log = home / "spark.log"
-        self._config, self._data = daemon.config, daemon.data
-        self._chance = chance
-        self._start()
-
-    def _start(self) -> None:
-        command = ["gateway.cli", "spark", "--config", str(self._config), "--json"]
-        self._log.touch()
-        self._from = self._log.stat().st_size
-        self._due: float | None = None
-        self._process = spawn([sys.executable, "-m", *command], self._log, session=True)
-
-    @property
-    def said(self) -> str:
-        """All that its lives have."""
-        return self._log.read_text(errors="replace")
-
-    def has_said(self, sign: bytes) -> bool:
-        """This life has."""
-        return sign in self._log.read_bytes()[self._from :]
-
-    def look(self) -> None:
-        """Kill it when its time has come, and start it again."""
-        assert self._process.poll() is None, self.said[-5000:]
-        # Once when it has committed something, else early: it repairs, begins a batch.
-        sign = b'"running"' if self.kills else b'"rows_total"'
-        if self._due is None and self.has_said(sign):
-            self._due = time.monotonic() + self._chance.uniform(0.0, 4.0)
-        if self._due is not None and time.monotonic() > self._due:
-            # Java sees that Python is gone, or goes with it.
-            java = self.kills % 2 == 0
-            self.kill(java=java)
-            self.kills += 1
-            if java:  # else it may still be at work
-                found = lsns(self._data)
-                assert len(found) == len(set(found)), "a reader sees an event twice"
-            self._start()
-
-    def kill(self, *, java: bool = True) -> None:
-        if java:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.wait()
-
-    def stop(self) -> int:
-        """As a user would; its exit status."""
-        self._process.terminate()
-        finish(self._process, seconds=120)
-        return self._process.returncode
-
-
-@pytest.mark.long
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_kill_the_daemon_and_the_spark_job(
-    tmp_path: Path, daemon: Any, ports: Ports, gateway_command: Callable[..., Any]
-) -> None:
-    """Kills of the daemon, and of the job meanwhile: after a kill of Java the
-    tables have no lsn twice, and in the end each once, with all that was acknowledged.
-    """
-    chance = random.Random(SEED)
-    job = SparkJob(tmp_path, daemon, chance)
-
-    def killed() -> bool:
-        job.look()
-        return job.kills >= DEATHS
-
-    try:
-        with writing(tmp_path, ports, 750) as writers:
-            daemon.kill_again_and_again(5, chance, lambda: heard(writers), job.look)
-            daemon.start()
-            eventually(killed, "enough kills of the job", 300)
-            everyone_is_heard(writers)
-        assert daemon.terminate() in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        eventually(lambda: job.has_said(b'"running"'), "its last life runs", 300)
-        eventually(lambda: not [*daemon.spool.glob("events-*")], "it takes all", 300)
-        assert job.stop() == 0, job.said[-5000:]
-    finally:
-        job.kill()
-        print(job.said[-5000:])
-
-    report = audited(gateway_command, daemon, writers)
-    (node,) = report["nodes"]
-    assert node["in_lake"] == node["last"] == report["events"]
-    rows = daemon.rows()  # the archive
-    assert len(rows) == report["events"]
-    assert acknowledged(writers) <= {event_id(row) for row in rows}
-    assert lsns(daemon.data) == list(range(1, len(rows) + 1))

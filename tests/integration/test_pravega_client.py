@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from daemons import archiving
-from deadlines import Deadline, rest
+from deadlines import rest
 
 pytestmark = pytest.mark.needs_pravega
 
@@ -128,43 +127,6 @@ def test_several_readers_of_one_group(
     assert Counter(found) == Counter(events)
 
 
-def test_readers_side_by_side(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
-    """Two readers of a group at once: what they read together is each event once."""
-    streams = serve()
-    clients = [pravega_client(streams.controller) for _ in range(2)]
-    manager = clients[0].manager
-    manager.create_scope("s")
-    manager.create_stream("s", "t", 4)
-    groups = [each.manager.create_reader_group("g", "s", "t") for each in clients]
-    readers = [group.create_reader(f"r{n}") for n, group in enumerate(groups)]
-    events = numbered("event", 1000)
-    clients[0].whole.write(manager.create_writer("s", "t", 100), keyed(events))
-
-    found: list[bytes] = []
-    slices: list[Any] = [None, None]
-    deadline = Deadline()
-    for client, reader in zip(clients, readers, strict=True):
-        client.begin(reader._number, "get_segment_slice_async")
-    readings = [0, 0]
-    while len(found) < len(events):
-        assert deadline.left() > 0, f"{len(found)} of {len(events)} events"
-        for n, (client, reader) in enumerate(zip(clients, readers, strict=True)):
-            if client.waits:
-                time.sleep(0.01)
-                continue
-            slices[n] = client.finish()
-            if slices[n] is not None:
-                got = [event for _, event in client.whole.slice(slices[n])]
-                readings[n] += len(got)
-                found += got
-                reader.release_segment(slices[n])
-            client.begin(reader._number, "get_segment_slice_async")
-    assert Counter(found) == Counter(events)
-    print("read by each:", readings)
-
-
 def test_a_reader_waits_at_the_tail(
     begun: Callable[[int], tuple[Any, Any]], pravega_client: Callable[..., Any]
 ) -> None:
@@ -229,33 +191,6 @@ def test_transactions(
     assert Counter(streams.payloads()) == Counter(everything)
     assert streams.daemon.listener("streams")["events"] == 0
     assert streams.daemon.listener("streams.controller")["events"] == 105
-
-
-@pytest.mark.slow
-def test_a_lease_runs_out(
-    begun: Callable[[int], tuple[Any, Any]],
-    pravega_client: Callable[..., Any],
-    eventually: Callable[..., Any],
-) -> None:
-    """A transaction whose client is gone is aborted when its lease is over, a minute
-    and a half: nobody can commit it, and none of its events is ever in the table.
-    """
-    streams, gone = begun(2)
-    client = pravega_client(streams.controller)
-    left = gone.manager.create_transaction_writer("s", "t", 1).begin_txn()
-    gone.whole.write(left, keyed(numbered("left", 10)))
-    identity = left.get_txn_id()
-    gone.kill()
-    writer = client.manager.create_transaction_writer("s", "t", 2)
-    found = writer.get_txn(identity)
-    assert found.is_open()
-    eventually(lambda: not found.is_open(), "the lease is over", 150)
-    with pytest.raises(client.Failed):
-        found.commit()
-    other = writer.begin_txn()
-    client.whole.write(other, keyed(numbered("other", 10)))
-    other.commit()
-    assert Counter(streams.payloads()) == Counter(numbered("other", 10))
 
 
 def test_byte_streams(
@@ -614,53 +549,3 @@ def test_what_streams_let_go_of_leaves_the_disk(
             found += whole.read(reader, 1)
         assert found == [*events[name], b"new"][-len(found) :]
         assert len(found) <= least_left + 20
-
-
-def test_who_may_do_what(
-    serve: Callable[..., Any], pravega_client: Callable[..., Any]
-) -> None:
-    """Three users with different rights: each does what the rules say, with a reader group
-    and a transaction; what they do not say the controller denies, with the reason.
-    """
-    rules = [
-        {"principals": ["boss"], "manage": ["s/*"]},
-        {"principals": ["writer"], "write": ["s/orders"]},
-        {"principals": ["billing"], "read": ["s/orders"], "groups": ["s/billing"]},
-    ]
-    users = dict.fromkeys(("boss", "writer", "billing"), "secret")
-    streams = serve(options={"users": users, "access": rules})
-
-    def login(name: str) -> Any:
-        return pravega_client(
-            streams.controller,
-            pravega_client_auth_method="Basic",
-            pravega_client_auth_username=name,
-            pravega_client_auth_password="secret",
-        )
-
-    boss, writer, billing = map(login, users)
-    assert boss.manager.create_scope("s")
-    for stream in ("orders", "returns"):
-        assert boss.manager.create_stream("s", stream, 2)
-
-    events = numbered("order", 100)
-    orders = writer.manager.create_writer("s", "orders")
-    writer.whole.write(orders, keyed(events))
-    transaction = writer.manager.create_transaction_writer("s", "orders", 1).begin_txn()
-    transaction.write_event("last", "key")
-    transaction.commit()
-    reader = billing.manager.create_reader_group("billing", "s", "orders")
-    read = billing.whole.read(reader.create_reader("r"), 101)
-    assert Counter(read) == Counter([*events, b"last"])
-
-    for client, call, *arguments in (
-        (writer, "create_scope", "other"),
-        (writer, "create_stream", "s", "mine", 1),
-        (writer, "create_reader_group", "writer", "s", "orders"),
-        (billing, "seal_stream", "s", "orders"),
-        (billing, "create_reader_group", "billing-2", "s", "orders"),
-    ):
-        with pytest.raises(client.Failed) as why:
-            getattr(client.manager, call)(*arguments)
-        assert "PermissionDenied" in str(why.value), call
-    assert len(streams.payloads()) == 101

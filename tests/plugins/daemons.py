@@ -105,14 +105,12 @@ class Daemon(daemon.Daemon):
         times: int,
         chance: random.Random,
         heard: Callable[[], object],
-        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """So many lives; one in five ends before it is ready, the others under load.
 
         *heard* changes whenever a client is acknowledged something.
         """
         for _ in range(times):
-            meanwhile()
             before = heard()
             if chance.random() < 0.2:
                 self.launch()

@@ -135,41 +135,6 @@ def forget_incarnations(lake: Path) -> None:
 
 
 @pytest.mark.long
-def test_tables_of_an_earlier_version_go_on(
-    run_once: RunOnce,
-    spool: Any,
-    config: SimpleNamespace,
-    table_rows: Rows,
-    lake_events: LakeEvents,
-) -> None:
-    """What is in them under no incarnation is told by the event itself: one that is there
-    is left out, and one of a node that was rebuilt meanwhile is a new one.
-    """
-    lake = config.data_dir / "lake"
-    again = spool.put(
-        "gw", 1, lines(1, 10, "old"), incarnation="aaaa", received_at=1_000
-    )
-    kept = again.read_bytes()
-    spool.put("gw", 11, lines(11, 5, "old"), incarnation="aaaa", received_at=2_000)
-    run_once()
-    forget_incarnations(lake)
-    shutil.rmtree(config.data_dir / "checkpoint")
-    again.write_bytes(kept)
-    spool.put("gw", 16, lines(16, 5, "old"), incarnation="aaaa", received_at=3_000)
-    run_once()
-    assert lake_events() == spool.produced
-    assert committed(lake) == {"gw": {"": Lsns([(1, 15)]), "aaaa": Lsns([(16, 20)])}}
-    spool.put("gw", 1, lines(1, 10, "new"), incarnation="bbbb", received_at=4_000)
-    spool.put("gw", 11, lines(11, 15, "new"), incarnation="bbbb", received_at=5_000)
-    run_once()
-    assert lake_events() == spool.produced
-    assert committed(lake) == {
-        "gw": {"": Lsns([(1, 15)]), "aaaa": Lsns([(16, 20)]), "bbbb": Lsns([(1, 25)])}
-    }
-    assert spool.names() == []
-
-
-@pytest.mark.long
 def test_what_an_earlier_version_dropped_can_be_put_back(
     run_once: RunOnce, spool: Any, config: SimpleNamespace, lake_events: LakeEvents
 ) -> None:

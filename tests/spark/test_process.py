@@ -1,6 +1,6 @@
 """The Spark job as a process: stopped by SIGTERM, started twice, by spark-submit.
 
-It is killed in test_watched.py, and at random in crash/test_kill.py.
+It is killed in test_watched.py.
 """
 
 from __future__ import annotations
