@@ -1,7 +1,8 @@
 """Seconds of CPU of the tests by group, beside what each group may take (`cpu.toml`).
 
-A test's CPU is what its process and all processes below that used while it ran.  The
-table stands at the end of each run; a group over its budget is red there, and no failure.
+A test's CPU is what its process and all processes below that used while it ran, but for the
+fixtures of the whole session.  The table stands at the end of each run; a group over its
+budget is red there, and no failure.
 `CPU_SECONDS=FILE` writes what each test took, as JSON.
 """
 
@@ -26,7 +27,9 @@ _BRIEF_SECONDS = 0.05
 """After a shorter test nobody looks at other processes: what they used is the next one's."""
 _MOST_SECONDS = 5.0
 """Of CPU that a single test may take."""
-_OVERHEAD = "collection"
+_COLLECTION = "collection"
+_SESSIONS = "sessions"
+"""What is made once for all tests of a process, as Spark's session is, is no test's."""
 
 BUDGETS: dict[str, int] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 """Seconds of CPU by group: a folder of tests, or `.` for what lies beside the folders."""
@@ -66,6 +69,7 @@ class _Clock:
     def __init__(self) -> None:
         self.seen = 0.0
         self.own = 0.0
+        self.test = _COLLECTION
 
     def since(self, *, brief: bool) -> float:
         """Seconds since the last call; where *brief*, of this process alone."""
@@ -85,6 +89,7 @@ _clock = _Clock()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     begun = time.monotonic()
+    _clock.test = item.nodeid
     try:
         return (yield)
     finally:
@@ -92,9 +97,22 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         _send(item.config, item.nodeid, _clock.since(brief=brief))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Iterator[None]:
+    if fixturedef.scope != "session":
+        return (yield)
+    _send(request.config, _clock.test, _clock.since(brief=False))
+    try:
+        return (yield)
+    finally:
+        _send(request.config, _SESSIONS, _clock.since(brief=False))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
-    _send(session.config, _OVERHEAD, _clock.since(brief=False))
+    _send(session.config, _COLLECTION, _clock.since(brief=False))
 
 
 def _send(config: pytest.Config, test: str, seconds: float) -> None:
@@ -128,9 +146,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     total = Counter[str]()
     tests = Counter[str]()
     for test, seconds in by_test.items():
-        group = test if test == _OVERHEAD else group_of(test)
+        group = group_of(test) if "::" in test else test
         total[group] += seconds
-        tests[group] += test != _OVERHEAD
+        tests[group] += "::" in test
     terminalreporter.section("seconds of CPU by group")
     for group, seconds in total.most_common():
         over = seconds > BUDGETS[group]
@@ -145,5 +163,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         red=sum(total.values()) > sum(BUDGETS.values()),
     )
     for test, seconds in sorted(by_test.items(), key=lambda one: -one[1]):
-        if seconds > _MOST_SECONDS and test != _OVERHEAD:
+        if seconds > _MOST_SECONDS and "::" in test:
             terminalreporter.write_line(f"{seconds:6.1f} s  {test}", red=True)

@@ -118,7 +118,7 @@ def test_columns_that_came_later_are_made_out_of_the_body(
     over, wrong, looks = threading.Event(), list[Any](), list[int]()
 
     def look() -> None:
-        while not over.wait(0.05):
+        while not over.wait(0.25):
             report = audit(Directories.under(config.data_dir))
             if not report.complete:
                 wrong.append(report)

@@ -127,7 +127,7 @@ with (home / "done").open("a", 1) as said, (home / "rounds").open("a", 1) as rou
         except Busy:
             pass
         print(file=rounds)
-        time.sleep(0.01)
+        time.sleep(0.05)
 """
 
 

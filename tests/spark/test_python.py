@@ -41,6 +41,7 @@ def test_who_says_which(
     assert (found.get(_WORKERS), found[_DRIVER]) == (workers, driver)
 
 
+@pytest.mark.spark
 def test_a_function_in_python(spark: Any) -> None:
     """Ours runs it, whatever the `python3` of the PATH is."""
     version = f.udf(lambda _: sys.version)
