@@ -136,7 +136,7 @@ class Reload:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What a listener turned away lately that took no event."""
+    """What a listener turned away lately: whoever came, or those of one address."""
 
     count: int
     """Connections …"""
@@ -145,6 +145,8 @@ class Refused:
     peer: str
     """The last one."""
     why: str
+    events: int = 0
+    """That it took meanwhile, of others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -549,8 +551,9 @@ def _warnings(facts: Facts) -> Iterator[_Finding]:
     if facts.reload is not None:
         yield _reload(facts.reload)
     for name, one in facts.refused.items():
+        took = "" if one.events else "took no event and "
         text = (
-            f"Listener {name} took no event and turned away {one.count} connections in "
+            f"Listener {name} {took}turned away {one.count} connections in "
             f"{duration(one.seconds)}; the last was {one.peer}: {_short(one.why)}."
         )
         yield _warning("listeners", "GatewayTurnsAway", text)

@@ -38,6 +38,7 @@ _LATE_AUDITS = 2
 """So many times `spark.audit.every` without one; the alert GatewayAuditLate has the same."""
 _FEW_SECONDS = 30.0
 _FEW_VISITS = 3
+_CROWD = "connections_per_peer"
 _LATELY_FILES = 300
 
 
@@ -64,22 +65,31 @@ class Growth:
 
 
 class Visits:
-    """Which listeners took nothing in the last minutes, and turned away who came."""
+    """Which listeners turned away who came in the last minutes: all of them, or those of an
+    address that has too many.
+    """
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, Mapping[str, tuple[int, int]]]] = deque()
-        """When, and the events and rejections of each listener until then."""
+        self._seen: deque[tuple[float, Mapping[str, tuple[int, int, int]]]] = deque()
+        """When, and until then of each listener: events, rejections, and those of them that
+        were for `limits.connections_per_peer`.
+        """
 
     def note(self, now: float, listeners: Iterable[Source]) -> None:
         """By a monotonic clock; call it every few seconds."""
         seen = self._seen
         events: Counter[str] = Counter()
         rejections: Counter[str] = Counter()
+        crowds: Counter[str] = Counter()
         for one in listeners:  # two ports of one listener are one
             events[one.name] += one.traffic.events
             # Who was idle is not turned away: it had nothing to say.
             rejections[one.name] += sum(one.rejected.values()) - one.rejected["idle"]
-        seen.append((now, {each: (events[each], rejections[each]) for each in events}))
+            crowds[one.name] += one.rejected[_CROWD]
+        figures = {
+            name: (events[name], rejections[name], crowds[name]) for name in events
+        }
+        seen.append((now, figures))
         while len(seen) > 2 and seen[1][0] <= now - _LATELY_SECONDS:
             seen.popleft()
 
@@ -95,11 +105,16 @@ class Visits:
             name = last.listener
             if name in found or not (name in now and name in before):
                 continue
-            events, count = (
+            events, count, crowd = (
                 new - old for new, old in zip(now[name], before[name], strict=True)
             )
-            if not events and count >= _FEW_VISITS:
-                found[name] = Refused(count, ended - begun, last.peer, last.why)
+            if events and last.key == f"limits.{_CROWD}":
+                count = crowd
+            elif events:
+                continue
+            if count >= _FEW_VISITS:
+                seconds = ended - begun
+                found[name] = Refused(count, seconds, last.peer, last.why, events)
         return found
 
 

@@ -1,29 +1,55 @@
-"""Admission: which new connections a listener accepts, by its limits and their host.
+"""Admission: which new connections a listener accepts, by its limits and their peer.
 
 `Admission` turns new ones away, `GivingWay` lets others give way to them.
+
+What an open connection counts as is its `Standing`, and only `Admission` changes it:
+
+    (not counted) ─► STRANGER ─► PEER          of its address
+                         └─────────┴─► NAMED   of its principal
+
+A new one is let in if its address has fewer than `connections_per_peer`.  It is let in
+beyond that, too, if so many *strangers* are not there, and half of all places are free: so a
+site behind one address gets in as its senders bring their messages, and whoever brings
+nothing takes no more places than before.  One that has a principal counts for that, as long
+as that has fewer than `connections_per_peer`, and leaves its place to others of its address.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from enum import Enum
 from typing import Any, Protocol
 
 from gateway.config.listener import ProxyProtocol
-from gateway.event import network_of
+from gateway.event import Origin, network_of
 from gateway.net.descriptors import descriptor_ceiling, next_descriptor
 from gateway.net.proxy import TrustedNetworks
-from gateway.net.traffic import ConnectionCounts
+from gateway.net.traffic import Peers
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.limits import Limits
 
 _OF_ONE_ADDRESS = 4
 """So many parts of all places are the most of one address."""
+_PER_PEER = "connections_per_peer"
+
+
+class Standing(Enum):
+    """What an open connection counts as."""
+
+    UNCOUNTED = "nothing: it is not known whose it is"
+    STRANGER = "one of its address that has brought nothing yet"
+    PEER = "one of its address that has brought a message"
+    NAMED = "one of its principal"
 
 
 class Visitor(Protocol):
     """A connection, as far as this module knows it."""
 
     host: str
+    origin: Origin
+    standing: Standing
+    counted: str
+    """The address or principal that it counts for, if it does."""
 
     def abort(self) -> None:
         """Drop it at once."""
@@ -32,24 +58,30 @@ class Visitor(Protocol):
 class Admission:
     """That of one listener.
 
-    Behind a load balancer, which sends PROXY headers, `connections_per_peer` is about
-    the hosts that those name.  An IPv6 host counts as its /64.
+    Behind a load balancer, which sends PROXY headers, the address is that of the hosts
+    which those name.  An IPv6 host counts as its /64.
     """
 
     def __init__(
         self,
         limits: Limits,
         proxy: ProxyProtocol | None,
-        hosts: ConnectionCounts | None = None,
+        peers: Peers | None = None,
+        *,
+        certificates: bool = False,
     ) -> None:
-        """*hosts* has the connections that are open already."""
+        """*peers* has the connections that are open already; *certificates*: clients are
+        asked for theirs, so that those of an address may be told apart.
+        """
         self._limits = limits
-        self._per_host = ConnectionCounts() if hosts is None else hosts
+        self._peers = Peers() if peers is None else peers
+        self._certificates = certificates
         self.believe(proxy)
 
     def believe(self, proxy: ProxyProtocol | None) -> None:
         """From now on, PROXY headers of these."""
         self._proxied = proxy is not None
+        self._believes_names = proxy is not None and proxy.names
         self._trusted = TrustedNetworks(proxy.trusted if proxy else ())
 
     def expects_header(self, host: str) -> bool:
@@ -71,24 +103,84 @@ class Admission:
         ceiling = descriptor_ceiling()
         if next_descriptor() > ceiling:
             return Refusal("too many open files", limit=ceiling), "descriptors"
-        return None if self.expects_header(host) else self.check_host(host)
-
-    def check_host(self, host: str) -> tuple[Refusal, str] | None:
-        """As `check`, for a *host* that a PROXY header named."""
-        limit = self._limits.connections_per_peer
-        if self._per_host[network_of(host)] < limit:
+        if self.expects_header(host):
             return None
-        key = "limits.connections_per_peer"
-        why = Refusal("too many connections from one peer", limit=limit, key=key)
-        return why, "connections_per_peer"
+        return self.check_host(host, connections)
+
+    def check_host(self, host: str, connections: int) -> tuple[Refusal, str] | None:
+        """As `check`, for a *host* that a PROXY header named."""
+        address, limit = network_of(host), self._limits.connections_per_peer
+        if self._peers.addresses[address] < limit:
+            return None
+        if self._peers.strangers[address] >= limit:
+            return self._too_many("from one peer that have brought nothing yet")
+        # Who is asked for a certificate may be somebody else: `known` looks again.
+        may_be_named = self._certificates or self._believes_names
+        return None if may_be_named else self._check_places(connections)
+
+    def _check_places(self, connections: int) -> tuple[Refusal, str] | None:
+        """For one of an address that has all that it may have, beside strangers."""
+        if 2 * connections <= self._limits.connections:
+            return None
+        return self._too_many("from one peer, half of limits.connections being taken")
+
+    def _too_many(self, whose: str) -> tuple[Refusal, str]:
+        limit, key = self._limits.connections_per_peer, f"limits.{_PER_PEER}"
+        return Refusal(f"too many connections {whose}", limit=limit, key=key), _PER_PEER
 
     def add(self, connection: Visitor) -> None:
         """Count an open connection, whose host is known."""
-        self._per_host.add(network_of(connection.host))
+        peers = self._peers
+        connection.standing = Standing.STRANGER
+        connection.counted = address = network_of(connection.host)
+        peers.addresses.add(address)
+        peers.strangers.add(address)
+
+    def known(
+        self, connection: Visitor, connections: int
+    ) -> tuple[Refusal, str] | None:
+        """Its handshake is done, and it has a principal or none: why it is rejected, if it
+        is.
+        """
+        address = connection.counted
+        if connection.standing is not Standing.STRANGER or self._count_by_name(
+            connection
+        ):
+            return None
+        if self._peers.addresses[address] <= self._limits.connections_per_peer:
+            return None
+        return self._check_places(connections)
+
+    def proven(self, connection: Visitor) -> None:
+        """It has brought its first message."""
+        if connection.standing is not Standing.STRANGER:
+            return
+        if not self._count_by_name(connection):
+            connection.standing = Standing.PEER
+            self._peers.strangers.remove(connection.counted)
+
+    def _count_by_name(self, connection: Visitor) -> bool:
+        """Count a stranger for its principal from now on, if it has one and that has room."""
+        name, peers = connection.origin.principal, self._peers
+        if name is None or peers.names[name] >= self._limits.connections_per_peer:
+            return False
+        self.remove(connection)
+        connection.standing, connection.counted = Standing.NAMED, name
+        peers.names.add(name)
+        return True
 
     def remove(self, connection: Visitor) -> None:
-        """It is closed."""
-        self._per_host.remove(network_of(connection.host))
+        """It is closed, or counts for something else."""
+        peers, counted = self._peers, connection.counted
+        match connection.standing:
+            case Standing.NAMED:
+                peers.names.remove(counted)
+            case Standing.PEER:
+                peers.addresses.remove(counted)
+            case Standing.STRANGER:
+                peers.addresses.remove(counted)
+                peers.strangers.remove(counted)
+        connection.standing = Standing.UNCOUNTED
 
 
 class GivingWay(Admission):
@@ -116,9 +208,11 @@ class GivingWay(Admission):
         limit = self._places + (self._places + 1) // 2
         if connections >= limit:
             return Refusal("too many connections", limit=limit), "connections"
-        return None if self.expects_header(host) else self.check_host(host)
+        if self.expects_header(host):
+            return None
+        return self.check_host(host, connections)
 
-    def check_host(self, host: str) -> tuple[Refusal, str] | None:
+    def check_host(self, host: str, connections: int) -> tuple[Refusal, str] | None:
         """See `Admission`."""
         address = network_of(host)
         of_each = Counter(network_of(one.host) for one in self._there)
@@ -138,6 +232,15 @@ class GivingWay(Admission):
     def add(self, connection: Visitor) -> None:
         """See `Admission`."""
         self._there[connection] = False
+
+    def known(
+        self, connection: Visitor, connections: int
+    ) -> tuple[Refusal, str] | None:
+        """See `Admission`: others give way."""
+        return None
+
+    def proven(self, connection: Visitor) -> None:
+        """See `Admission`: nobody is a stranger."""
 
     def remove(self, connection: Visitor) -> None:
         """See `Admission`."""

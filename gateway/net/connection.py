@@ -35,6 +35,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gateway.event import Origin
+from gateway.net.admission import Standing
 from gateway.net.connection_log import Seen
 from gateway.net.handshake import SetUp
 from gateway.net.holding import Holding
@@ -77,7 +78,7 @@ class AcceptedConnection:
     __slots__ = (
         "__weakref__", "_events", "_failed", "_frames", "_last_error", "_listener",
         "_rejected", "_server", "_setup", "_tls", "_writing", "counted", "ended_by", "held",
-        "host", "input", "life", "origin", "received", "stall", "times",
+        "host", "input", "life", "origin", "received", "stall", "standing", "times",
         "transport",
     )  # fmt: skip
 
@@ -86,8 +87,9 @@ class AcceptedConnection:
         """Whom rejections and `connections_per_peer` are about."""
         self.ended_by = ""
         """Why it ends, once that is known: `peer`, `stopping`, a reason of rejections."""
-        self.counted = False
-        """Whether the listener counts it for `connections_per_peer`."""
+        self.standing = Standing.UNCOUNTED
+        self.counted = ""
+        """The address or principal that it counts for: see `admission`."""
         self.origin = Origin(
             listener.protocol, listener.name, listener.next_session(), peer
         )
@@ -686,9 +688,15 @@ class AcceptedConnection:
 
     # What it did
 
+    def introduced(self) -> None:
+        """See `interfaces.Connection`."""
+        self._listener.admission.proven(self)
+
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""
         self._listener.traffic.events += events
+        if not self._events:
+            self.introduced()
         self._events += events
         if self.held is not None:
             self.held.account.served()

@@ -93,7 +93,11 @@ class SetUp:
         self._header = header
         if header.client is not None:
             connection.origin.principal = header.client.rfc4514_string()
-        if not self._listener.admit_real_peer(connection):
+        listener = self._listener
+        if not (
+            listener.admit_real_peer(connection)
+            and (listener.tls or listener.admit_known_peer(connection))
+        ):
             connection.end()
             return
         self._partial = b""
@@ -129,6 +133,9 @@ class SetUp:
             self._connection.reject(why, "tls")
             return
         _add_attribute(origin, "tls", tls.version)
+        if not self._listener.admit_known_peer(self._connection):
+            self._connection.end()
+            return
         self._begin_plain()
 
     def _begin_plain(self) -> None:

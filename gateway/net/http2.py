@@ -80,6 +80,7 @@ class Carrier(Publishing, Yielding):
     def __init__(self, below: AcceptedConnection, listener: Listener) -> None:
         self.origin = below.origin
         self.report, self.count = below.report, below.count
+        self.introduced = below.introduced
         self._below = below
         self._listener = listener
         self._type = listener.http2.encode()

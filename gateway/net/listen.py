@@ -96,7 +96,11 @@ class Listener:
         self.connection_log = common.connection_log
         self.limits = settings.limits
         self.admission = admission or Admission(
-            settings.limits, settings.proxy_protocol, self.traffic.hosts
+            settings.limits,
+            settings.proxy_protocol,
+            self.traffic.peers,
+            certificates=settings.tls is not None
+            and settings.tls.client_auth != "none",
         )
         self.websocket = settings.websocket
         self.upgrades = self.websocket is not None and not port.mixed
@@ -311,29 +315,30 @@ class Listener:
         self.traffic.open += 1
         self.traffic.accepted += 1
         if not self.admission.expects_header(connection.host):
-            self._count(connection)
+            self.admission.add(connection)
 
     def admit_real_peer(self, connection: AcceptedConnection) -> bool:
         """A PROXY header named the peer; false: it has too many, and is rejected."""
-        rejection = self.admission.check_host(connection.host)
+        rejection = self.admission.check_host(connection.host, self.traffic.open - 1)
         if rejection is not None:
             connection.broke(*rejection)
             return False
-        self._count(connection)
+        self.admission.add(connection)
         return True
 
-    def _count(self, connection: AcceptedConnection) -> None:
-        self.admission.add(connection)
-        connection.counted = True
+    def admit_known_peer(self, connection: AcceptedConnection) -> bool:
+        """Its handshake is done, it has a principal or none; false: as above."""
+        rejection = self.admission.known(connection, self.traffic.open - 1)
+        if rejection is not None:
+            connection.broke(*rejection)
+        return rejection is None
 
     def closed(self, connection: AcceptedConnection) -> None:
         """Forget one that is lost."""
         if connection in self._connections:
             del self._connections[connection]
             self.traffic.open -= 1
-        if connection.counted:
-            connection.counted = False
-            self.admission.remove(connection)
+        self.admission.remove(connection)
         self._maybe_ended()
 
     def upgrade_parser(self) -> UpgradeParser:

@@ -13,17 +13,29 @@ from gateway.net.rejections import Rejections
 
 
 class ConnectionCounts(Counter[str]):
-    """How many connections are open from each host; one with none is forgotten."""
+    """How many connections are open of each peer; one with none is forgotten."""
 
-    def add(self, host: str) -> None:
+    def add(self, peer: str) -> None:
         """One more."""
-        self[host] += 1
+        self[peer] += 1
 
-    def remove(self, host: str) -> None:
+    def remove(self, peer: str) -> None:
         """One less."""
-        self[host] -= 1
-        if self[host] <= 0:
-            del self[host]
+        self[peer] -= 1
+        if self[peer] <= 0:
+            del self[peer]
+
+
+@dataclass(slots=True)
+class Peers:
+    """Whose the open connections are: see `admission.Standing`."""
+
+    addresses: ConnectionCounts = field(default_factory=ConnectionCounts)
+    """Those that count for their address, strangers too."""
+    strangers: ConnectionCounts = field(default_factory=ConnectionCounts)
+    """Those of an address that have brought nothing yet."""
+    names: ConnectionCounts = field(default_factory=ConnectionCounts)
+    """Those that count for their principal."""
 
 
 @dataclass(slots=True)
@@ -31,8 +43,7 @@ class Traffic:
     """Connections, events and bytes."""
 
     rejections: Rejections
-    hosts: ConnectionCounts = field(default_factory=ConnectionCounts)
-    """Open connections by host."""
+    peers: Peers = field(default_factory=Peers)
     open: int = 0
     """Connections that are open."""
     accepted: int = 0

@@ -273,6 +273,11 @@ class Connection(Protocol):
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """While true the idle timer rests: the peer waits for us, not we for it."""
 
+    def introduced(self) -> None:
+        """Its peer has said whole what a protocol begins with, and what a stranger has no
+        use for, so that it is none to `limits.connections_per_peer`; `count` says that, too.
+        """
+
     def count(self, *, events: int) -> None:
         """Count events that became durable on this connection's listener."""
 

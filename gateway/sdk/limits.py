@@ -29,7 +29,7 @@ class Limits(Section):
     )
     connections_per_peer: Count = Field(
         default=1000,
-        description="Open connections of one address, or of an IPv6 /64 (number)",
+        description="Open connections of one address or IPv6 /64 (number), or principal",
     )
     idle: Seconds = Field(
         default=900.0, description="Close a connection silent this long (time)"

@@ -234,6 +234,9 @@ class FakeConnection:
         """See `interfaces.Connection`."""
         self.waiting = waiting
 
+    def introduced(self) -> None:
+        """See `interfaces.Connection`."""
+
     def count(self, *, events: int) -> None:
         """See `interfaces.Connection`."""
         self.counted += events

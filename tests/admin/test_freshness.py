@@ -346,6 +346,22 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning",
         "listeners",
     ),
+    "a listener turns an address away": (
+        {
+            "newest": 900,
+            "refused": {
+                "beats": Refused(
+                    60, 300, "10.0.0.7:4000", "too many connections, limit 1000", 9
+                )
+            },
+        },
+        (
+            "Listener beats turned away 60 connections in 5 min; the last was "
+            "10.0.0.7:4000: too many connections, limit 1000."
+        ),
+        "warning",
+        "listeners",
+    ),
     "most events are in quarantine": (
         {"flawed": (900, 1000)},
         (

@@ -237,6 +237,27 @@ def test_who_turns_all_away() -> None:
     assert visits.refused([]) == {}
 
 
+def test_an_address_that_has_too_many_is_told_of() -> None:
+    """Though the listener takes events, of others and of those that got in."""
+    key = "limits.connections_per_peer"
+    last = [
+        Recent("beats", "10.0.0.9:1", "version 9", None, 0, 1),
+        Recent("beats", "10.0.0.7:1", "too many connections", key, 0, 1),
+        Recent("games", "10.0.0.7:1", "too many connections", key, 0, 1),
+    ]
+    visits = Visits()
+    for second in range(0, 65, 5):
+        visits.note(
+            second,
+            [
+                visit("beats", second, connections_per_peer=second, protocol=9),
+                visit("games", second, connections_per_peer=9, protocol=second),
+            ],
+        )
+    told = visits.refused(last)
+    assert told == {"beats": Refused(60, 60, "10.0.0.7:1", "too many connections", 60)}
+
+
 def test_flawed_events_are_counted_for_some_minutes() -> None:
     """Those that the disk lost are none of the senders'."""
 

@@ -313,6 +313,7 @@ class PomeloServer(Closing, Yielding):
         listener = self._listener
         self.since = listener.clock.seconds()
         self.number = listener.registry.join(self)
+        self._connection.introduced()
         listener.stand(self)
         if listener.sessions is None:
             return

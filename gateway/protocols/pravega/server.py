@@ -308,6 +308,7 @@ class PravegaServer(Closing, Yielding):
         limits = self._listener.limits
         if len(self._reads) >= limits.reads:
             raise limits.over("reads", f"{len(self._reads)} reads wait and one more")
+        self._connection.introduced()
         pending = self._container.read(read, self._respond, self.give_up)
         if pending.container is not None and not self._closed:
             self._reads[pending] = None

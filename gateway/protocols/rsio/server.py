@@ -309,6 +309,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
     def _begin(self) -> None:
         """The peer is identified: subscribe to its publishers, or to what it announces."""
         self._listener.greetings.forget(self)
+        self._connection.introduced()
         if not (self._draining or Extension.INSTANCES in self._session.extensions):
             for name in self._listener.options.subscribe:
                 self._ingest.subscribe(name)

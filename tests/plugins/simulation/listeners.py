@@ -354,8 +354,9 @@ class Listeners:
         if leaving := self._opened.leaving:
             yield f"{len(leaving)} listeners that were replaced"
         for listener in self.all.values():
-            if hosts := listener.admission._per_host:
-                yield f"{listener.name} counts {dict(hosts)}"
+            peers = listener.traffic.peers
+            if counted := peers.addresses | peers.strangers | peers.names:
+                yield f"{listener.name} counts {dict(counted)}"
         for way, names in self._certificates.items():
             if names[-1] != self._world.files.name:
                 yield f"{way.name} has certificate {names[-1]}"
