@@ -76,6 +76,7 @@ class Running:
         eventually(lambda: self.failed or look(), what, 2 * PATIENCE)
 
 
+@pytest.mark.lowest
 def test_from_spool_to_tables(
     run_once: Callable[[], list[Mapping[str, Any]]],
     spark: Any,
@@ -326,6 +327,7 @@ def test_tables_behind_the_checkpoint_are_refused(
     run_once()
 
 
+@pytest.mark.lowest
 def test_a_column_keeps_its_type(
     run_once: Callable[[], object], spool: Any, config: SimpleNamespace
 ) -> None:

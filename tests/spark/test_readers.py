@@ -203,6 +203,7 @@ def of_spark(lake: Path, spark: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("reader", READERS)
+@pytest.mark.lowest
 def test_every_reader_sees_every_column(
     reader: str, lake: Path, spark: Any, of_spark: dict[str, list[dict[str, Any]]]
 ) -> None:

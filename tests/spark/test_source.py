@@ -144,6 +144,7 @@ def test_spark_submit_has_its_say() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.lowest
 def test_a_file_is_found_whatever_its_time(
     spark: Any, spool: Any, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_body_is_what_was_sent(make_rows: Callable[..., list[Any]]) -> None:
         assert row.payload_bytes == len(sent), name
 
 
+@pytest.mark.lowest
 def test_no_payload_is_lost(make_rows: Callable[..., list[Any]]) -> None:
     """With VARIANT, too, every event gets a row: as a value, or as the bytes that were
     sent, never both."""
@@ -320,6 +321,7 @@ def test_when_it_happened(make_rows: Callable[..., list[Any]]) -> None:
     ]
 
 
+@pytest.mark.lowest
 def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
     """Paths nested or flat, fallbacks, types, defaults, other names; what does not fit
     is null, named, and stops nothing."""

@@ -28,6 +28,8 @@ from gateway.store.spool import columns
 from .conftest import W
 from .places import OTHER, Places, events, fill
 
+pytestmark = pytest.mark.lowest
+
 
 @pytest.mark.parametrize("published", [0, 1, 2])
 def test_wherever_it_lies(places: Places, published: int) -> None:

@@ -37,6 +37,7 @@ from small_s3 import SmallS3
 pytestmark = MARKS
 
 
+@pytest.mark.lowest
 def test_the_whole_job(world: World, tmp_path: Path) -> None:
     """Spark's own stream, killed checkpoints and new columns included."""
     world.spool.put("gw", 31, [b'{"status": 200}', b"{"], flaws={1: "invalid-json"})
@@ -217,6 +218,7 @@ def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
     world.check_complete()
 
 
+@pytest.mark.lowest
 def test_the_audit_reads_the_table(world: World) -> None:
     """Without Spark: from the files that the format names, compacted ones too."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[

@@ -22,6 +22,7 @@ from gateway.spark.ledger import Broken, Hole, Ranges
 pytestmark = MARKS
 
 
+@pytest.mark.lowest
 def test_a_compaction_carries_the_ledger_on(world: World) -> None:
     """So that the next start knows it, with no checkpoint; the job goes on meanwhile, under
     the settings that its session had."""

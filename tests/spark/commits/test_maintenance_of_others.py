@@ -66,6 +66,7 @@ def test_others_may_look_after_the_table_while_the_job_runs(world: World) -> Non
     assert found == world.spool.produced - Counter([("gw", 5)])
 
 
+@pytest.mark.lowest
 def test_rows_that_others_delete_are_said_by_the_audit(world: World) -> None:
     """Merged on read, they are in the files still: no false word that all is there."""
     pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[

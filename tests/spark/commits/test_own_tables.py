@@ -39,6 +39,7 @@ def test_columns_of_ones_own(world: World) -> None:
     assert "host" not in row.asDict()
 
 
+@pytest.mark.lowest
 def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
     """A day a commit, while the job goes on; what else is in these rows stays, the ledger
     is carried on, and the audit is complete.  Columns must be named, and keep their type."""

@@ -165,6 +165,7 @@ def test_rows_are_deleted_on_purpose(world: World, cut: str | None) -> None:
         assert report.deleted == 2
 
 
+@pytest.mark.lowest
 def test_what_is_not_counted_yet_is_not_deleted(world: World) -> None:
     """Or counts would be taken back that are none: the next start counts first."""
     world.config.spool.s3 = None

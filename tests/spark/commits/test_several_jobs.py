@@ -25,6 +25,7 @@ from played_spark import PowerCut
 pytestmark = MARKS
 
 
+@pytest.mark.lowest
 def test_of_two_jobs_one_commits(world: World) -> None:
     """The other is told, stops, and finds nothing left to do when it starts again."""
     one, other = world.sink(), world.sink()

@@ -16,6 +16,8 @@ from gateway.store.journal.segment import UNKNOWN
 from gateway.store.spool.columns import GROUP_ROWS, Columns
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
+pytestmark = pytest.mark.lowest
+
 
 def fail(body: bytes) -> Rows:
     raise RuntimeError("a bug")

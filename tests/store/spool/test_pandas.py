@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.lowest
+
 _SCRIPT = """
 import sys
 from gateway.store.spool.columns import leave_pandas_out

@@ -20,6 +20,8 @@ from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 from gateway.store.spool.parquet import write
 
+pytestmark = pytest.mark.lowest
+
 ORIGIN = Origin("rsio", "rs", "s-1", "127.0.0.1:9")
 
 

@@ -87,6 +87,7 @@ def is_there(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.lowest
 def test_the_file_is_the_one_that_the_daemon_would_write(
     place: Any, make: Callable[..., Processes], sealed: Callable[..., Segment]
 ) -> None:
@@ -423,6 +424,7 @@ def test_the_event_loop_has_a_core_for_itself() -> None:
     assert 1 <= usual_number() <= max(1, len(os.sched_getaffinity(0)) - 1)
 
 
+@pytest.mark.lowest
 def test_one_that_has_nothing_to_do_gives_its_memory_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

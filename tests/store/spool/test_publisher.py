@@ -17,6 +17,8 @@ from gateway.store.shared import SharedDict
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog_lines import entries
 
+pytestmark = pytest.mark.lowest
+
 FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
 
 
