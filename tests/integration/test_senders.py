@@ -109,7 +109,7 @@ def test_a_program_that_connects_again(
     free_port: Callable[[], int],
 ) -> None:
     """The loop of docs/rsio.md: the daemon is killed twice, each reading is there once."""
-    port, count = free_port(), 6000
+    port, count = free_port(), 4000
     fixed = {**REACTIVE, "listen": f"tcp:127.0.0.1:{port}"}
     daemon = prepare(listeners=[fixed]).start()
     readings = iter([b'{"n":%d}' % number for number in range(count)])

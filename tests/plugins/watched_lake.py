@@ -78,7 +78,7 @@ with (home / "looks").open("a", 1) as looks, (home / "wrong").open("a", 1) as wr
         for what, which in judge_counts():
             print(json.dumps(["whole", "stats", what, which]), file=wrong)
         print(len(before.get((whole, "events"), ())), file=looks)
-        time.sleep(0.05)
+        time.sleep(0.1)
 """
 
 

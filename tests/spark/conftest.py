@@ -178,5 +178,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{none.parent}{os.pathsep}{os.environ['PATH']}")
         running = session.start(settings, tmp_path_factory.mktemp("warehouse"))
+    running.range(1).selectExpr("count(*)").collect()  # what every first query compiles
     yield running
     running.stop()

@@ -699,26 +699,10 @@ def test_by_a_condition(
     run_once: Callable[[], list[Mapping[str, Any]]],
     lake_events: Callable[..., Counter[tuple[str, int]]],
 ) -> None:
-    """Found in the tables and in the spool; a dry run counts and changes nothing; what waits
-    is left out when it comes; a checkpoint and a ledger that are lost bring nothing back."""
-    config.spool.s3 = None
-    texts = [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"zoe", b"eve")]
-    config.spark.columns = {}
-    spool.put("gw", 1, texts, flaws={2: "odd"})
-    run_once()
-    spool.put("gw", 5, texts)
-    asked = Asked("coalesce(body, cast(payload AS string)) LIKE '%zoe%'", "case 1")
-    [(text, data)] = delete(config, spark, Lake(), asked, dry_run=True)
-    assert data == {
-        "events": 4,
-        "counts": {"lake/events": 1, "lake/quarantine": 1, "spool": 2, "archive": 2},
-        "dry_run": True,
-    }
-    assert text.startswith("4 events: 1 in lake/events")
-    assert len(lake_events()) == 4
-    only = Asked(asked.where, "case 0", ("quarantine",))
-    [(_, data)] = delete(config, spark, Lake(), only, dry_run=True)
-    assert data["counts"] == {"lake/quarantine": 1, "archive": 1}
+    """Found in the tables and in the spool; what waits is left out when it comes; a checkpoint
+    and a ledger that are lost bring nothing back."""
+    put_twice(config, spool, run_once)
+    asked = Asked(OF_ZOE, "case 1")
     [(text, data)] = delete(config, spark, Lake(), asked)
     assert "some wait in the spool" in text
     run_once()
@@ -737,6 +721,43 @@ def test_by_a_condition(
     [*_, (text, _)] = delete(config, spark, Lake(), asked)
     assert "nothing to delete" in text
     assert unfinished(config.data_dir / "lake") == []
+
+
+OF_ZOE = "coalesce(body, cast(payload AS string)) LIKE '%zoe%'"
+
+
+def put_twice(config: SimpleNamespace, spool: Any, run_once: Callable[[], Any]) -> None:
+    """Four events of two users are in the tables, one of them flawed, and four wait."""
+    config.spool.s3 = None
+    texts = [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"zoe", b"eve")]
+    config.spark.columns = {}
+    spool.put("gw", 1, texts, flaws={2: "odd"})
+    run_once()
+    spool.put("gw", 5, texts)
+
+
+@pytest.mark.spark
+def test_a_dry_run_counts_and_changes_nothing(
+    spark: Any,
+    spool: Any,
+    config: SimpleNamespace,
+    run_once: Callable[[], list[Mapping[str, Any]]],
+    lake_events: Callable[..., Counter[tuple[str, int]]],
+) -> None:
+    """In the tables, in the spool and in the archive, or only where it is asked to look."""
+    put_twice(config, spool, run_once)
+    asked = Asked(OF_ZOE, "case 1")
+    [(text, data)] = delete(config, spark, Lake(), asked, dry_run=True)
+    assert data == {
+        "events": 4,
+        "counts": {"lake/events": 1, "lake/quarantine": 1, "spool": 2, "archive": 2},
+        "dry_run": True,
+    }
+    assert text.startswith("4 events: 1 in lake/events")
+    only = Asked(OF_ZOE, "case 0", ("quarantine",))
+    [(_, data)] = delete(config, spark, Lake(), only, dry_run=True)
+    assert data["counts"] == {"lake/quarantine": 1, "archive": 1}
+    assert len(lake_events()) == 4
 
 
 def test_the_command_asks_for_what_it_needs(
