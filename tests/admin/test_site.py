@@ -100,6 +100,7 @@ def test_status_says_how_fresh_the_tables_are(port: Any, daemon: Any) -> None:
         "listeners": {"beats": 90.0, "games": None},
         "reasons": [],
         "certificates": {},
+        "crls": {},
         "condition": "GatewaySparkDown",
         "runbook": "docs/spark.md#when-something-is-wrong",
     }
