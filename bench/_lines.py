@@ -371,6 +371,28 @@ LINES = [
         },
     ),
     Line(
+        "idle-tls",
+        "an idle connection over TLS 1.3",
+        "idle",
+        "{silent} KiB; {spoken} KiB after its first window",
+        [],
+        {
+            "silent": less("tls: never spoke"),
+            "spoken": less("tls: idle after one window"),
+        },
+    ),
+    Line(
+        "idle-mtls",
+        "the same with client certificates",
+        "idle",
+        "{silent} KiB; {spoken} KiB after its first window",
+        [],
+        {
+            "silent": less("mtls: never spoke"),
+            "spoken": less("mtls: idle after one window"),
+        },
+    ),
+    Line(
         "pravega",
         "Pravega, blocks of events of 100 B, ten writers",
         "pravega",

@@ -548,6 +548,8 @@ class AcceptedConnection:
         """Something has happened since the last look, or is for others to do."""
         if self._frames is not None:
             self._frames.tick()
+        if self._tls is not None:
+            self._tls.renew_buffers()
         self.input.ask_again()
 
     def busy(self, waiting: bool) -> None:  # noqa: FBT001 - as the interface

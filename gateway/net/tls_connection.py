@@ -11,6 +11,7 @@ from twisted.internet.interfaces import IHandshakeListener, IProtocol, ITranspor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from gateway.net.openssl_internals import renew_buffers
 from gateway.net.tls import ServerTls
 from gateway.net.transport import Transport
 from gateway.sdk.outgoing import error_text
@@ -82,6 +83,11 @@ class TlsConnection:
     def writeSequence(self, pieces: Iterable[bytes | memoryview]) -> None:
         """Likewise."""
         self.write(b"".join(pieces))
+
+    def renew_buffers(self) -> None:
+        """Let go of what OpenSSL's buffers have grown to."""
+        if self.established and not self.over:
+            renew_buffers(self._above.getHandle())
 
     def close(self) -> None:
         """Send close_notify; the transport is not closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import ssl
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from gateway.config.listener import ProxyProtocol
 from gateway.net import connection
+from gateway.net.openssl_internals import renew_buffers
 from gateway.net.proxy import SIGNATURE_V2
 from gateway.net.reading import LAYERED_READ_BYTES
 from gateway.net.tls import ServerTls, UnusableCertificate, _note_why
@@ -715,6 +717,90 @@ def test_a_large_record_may_come_a_byte_at_a_time(tls_net: Any, tls_peer: Make) 
     for byte in b"".join(slow):
         send(bytes([byte]))
     assert len(tls_net.server.data) == 48_000
+
+
+class _Heap(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"),
+            *("uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def heap_bytes() -> int:
+    """What malloc has given out, OpenSSL's structures and buffers among it."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("no glibc of 2.33 or later")
+    libc.mallinfo2.restype = _Heap
+    gc.collect()
+    found = libc.mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+@pytest.mark.parametrize(
+    ("certified", "said", "most"),
+    [(False, 0, 24), (False, 64_000, 24), (True, 0, 34), (True, 64_000, 34)],
+)
+def test_an_idle_connection_holds_little(
+    make_net: Make,
+    make_tls: Make,
+    tls_peer: Make,
+    authority: Any,
+    certified: bool,
+    said: int,
+    most: int,
+) -> None:
+    """KiB of OpenSSL's: its buffers go with what was in them, however much that was."""
+    section = (
+        {"client_auth": "required", "client_ca": authority.ca} if certified else {}
+    )
+    net = make_net(tls=make_tls(**section))
+    cert = authority.issue("web-1") if certified else None
+
+    def come() -> Any:
+        client = tls_peer(net.peer(), cert=cert)
+        client.shake_hands()
+        client.send(bytes(said))
+        net.server.chunks.clear()
+        net.server.connection.write(bytes(said))
+        client.read()
+        return client.peer
+
+    kept = [come() for _ in range(10)]
+    net.pass_time(3)
+    before = heap_bytes()
+    kept += [come() for _ in range(50)]
+    net.pass_time(3)
+    assert (heap_bytes() - before) / 50 < most * 1024, (
+        (heap_bytes() - before) / 50 / 1024
+    )
+
+
+def test_buffers_are_renewed_between_records(tls_net: Any, tls_peer: Make) -> None:
+    """Nothing is lost of a record that is half here; and nothing where what we use of
+    pyOpenSSL is not there, which is a matter of memory alone.
+    """
+    client = tls_peer(tls_net.peer())
+    client.shake_hands()
+    [connection] = tls_net.listener._connections
+    said = []
+    for at in range(40):
+        client.tls.write(bytes([at]) * 1000)
+        record = client._out.read()
+        for cut in range(0, len(record), 97 + at):
+            client.peer.send(record[cut : cut + 97 + at])
+            assert renew_buffers(connection._tls._above.getHandle())
+        said.append(bytes([at]) * 1000)
+        tls_net.server.connection.write(b"answer")
+        assert client.read() == b"answer"
+    assert tls_net.server.data == b"".join(said)
+    handle = connection._tls._above.getHandle()
+    handle.bio_write(b"\x17")
+    assert not renew_buffers(handle)
+    assert not renew_buffers(SimpleNamespace())
 
 
 def test_little_is_read_at_once(tls_net: Any, tls_peer: Make) -> None:
