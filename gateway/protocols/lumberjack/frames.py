@@ -300,8 +300,7 @@ class Stream:
             # what can be changed on either side.
             raise Refusal(
                 f"compressed frame of {size} bytes, which its writer sends again until it "
-                "is taken, or fewer events go together (Filebeat: slow_start: true, or a "
-                "lower bulk_max_size)",
+                "is taken, or fewer events go together (Filebeat: a lower bulk_max_size)",
                 limit=self._limits.compressed_bytes,
                 key="options.compressed_bytes",
             )

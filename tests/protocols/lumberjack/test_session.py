@@ -159,8 +159,8 @@ def test_limits(stream: bytes, key: str) -> None:
 
 
 def test_a_frame_that_is_too_large_says_what_to_change() -> None:
-    """On both sides, as its writer is told nothing and sends it again; one that sends
-    half as many events after each failure, as Filebeat does with slow_start, gets through.
+    """On both sides, as its writer is told nothing and sends it again; with a half and a
+    quarter as many events it gets through.
     """
     limits = Limits(compressed_bytes=3000)
     chance = random.Random(7)
@@ -182,7 +182,7 @@ def test_a_frame_that_is_too_large_says_what_to_change() -> None:
         taken += sum(ready.count for ready in found)
     assert taken == 16
     assert len(refusals) == 2
-    for said in ("slow_start: true", "bulk_max_size", "limit 3000"):
+    for said in ("a lower bulk_max_size", "limit 3000"):
         assert said in refusals[0]
     assert refusals[0].endswith("(options.compressed_bytes)")
 
