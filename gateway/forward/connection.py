@@ -220,6 +220,9 @@ class Connection:
     _next_byte_at: float = field(default=0.0, init=False)
     """Not before that, by `rate`."""
     _heard_at: float = field(default=0.0, init=False)
+    _silent: bool = field(default=False, init=False)
+    """For too long, at the last look: if we stood still meanwhile, its words are in the socket,
+    and read by the next one."""
     _said_at: float = field(default=0.0, init=False)
 
     # What the network tells
@@ -263,7 +266,9 @@ class Connection:
         now = self._clock.seconds()
         if self._stream is None:
             return
-        if now - self._heard_at > _SILENT_SECONDS:
+        silent = now - self._heard_at > _SILENT_SECONDS
+        was_silent, self._silent = self._silent, silent
+        if silent and was_silent:
             self.end(Lost(f"nothing was heard for {_SILENT_SECONDS:g} s"))
         elif self._welcome is not None and now - self._said_at > _PING_SECONDS:
             self._say(encode(Ping()))

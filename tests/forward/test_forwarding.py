@@ -263,6 +263,18 @@ def test_a_hub_that_says_nothing(pair: Pair) -> None:
     assert pair.archived() == [FILES[0].name]
 
 
+def test_an_edge_that_stood_still(pair: Pair) -> None:
+    """What the hub said meanwhile is here, and was not read yet: it is not given up."""
+    pair.forwarder.start(0)
+    pair.run(70)
+    [line] = pair.lines
+    pair.clock.advance(90)
+    assert not line.cut_off
+    pair.run(70)
+    assert pair.lines == [line]
+    assert not line.cut_off
+
+
 def test_a_sign_of_life(pair: Pair) -> None:
     """An edge with nothing to send is not taken for one that is gone."""
     pair.forwarder.start(0)
