@@ -182,7 +182,15 @@ class Listener(Section):
         return self.tls is not None and self.tls.client_auth == "required"
 
     def misfits(self) -> Iterator[tuple[Place, str]]:
-        """What can be shared is a TCP port, with a number that all know."""
+        """What can be shared is a TCP port, with a number that all know; not all end
+        connections between messages.
+        """
+        if self.limits.connection_age is not None:
+            known = plugins.installed().protocols
+            if not known[self.protocol].ages:
+                those = ", ".join(sorted(name for name in known if known[name].ages))
+                why = f"is not for {self.protocol} ({those} have it)"
+                yield ("limits", "connection_age"), why
         if not self.reuse_port:
             return
         match self.listen:

@@ -25,6 +25,7 @@ reply and FIN, everything else at once.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
@@ -57,7 +58,7 @@ from gateway.net.websocket_frames import (
     close_frame,
 )
 from gateway.net.writing import OUTPUT_BYTES, Stall
-from gateway.sdk.interfaces import Publishing, Refusal, Server, Yielding
+from gateway.sdk.interfaces import Aging, Publishing, Refusal, Server, Yielding
 
 if TYPE_CHECKING:
     from gateway.net.listen import Listener
@@ -67,6 +68,8 @@ _CALLBACK_ERRORS = (Exception, SystemExit)
 _SERVING, _ANSWERING, _REFUSING = Life.SERVING, Life.ANSWERING, Life.REFUSING
 _CLOSING, _LOST = Life.CLOSING, Life.LOST
 # By these names, as a member of an enumeration takes longer to find than to compare.
+_AGE_SPREAD = 0.2
+"""Connections that came together do not end together: each within so much of their age."""
 _BARE_BYTES = 1 << 16
 """Of TLS without data in it, in a row; a record has at most 16 KiB."""
 
@@ -147,6 +150,10 @@ class AcceptedConnection:
         header = listener.admission.expects_header(self.host)
         if header or listener.tls or listener.websocket:
             self.times.deadline = listener.clock.seconds() + listener.limits.handshake
+        age = listener.limits.connection_age
+        if age is not None:
+            spread = random.uniform(0.0, _AGE_SPREAD)  # noqa: S311 - spreads ends
+            self.times.ages_at = self.times.began + age * (1.0 + spread)
         self._setup = SetUp(self, listener)
         self._setup.begin()
 
@@ -448,6 +455,16 @@ class AcceptedConnection:
         if self._server is not None:
             with self._calling("drain()"):
                 self._server.drain()
+
+    def aged(self) -> None:
+        """It is as old as it may be: its server, if it has one yet, ends it when it can."""
+        if self._server is None or self.life >= _ANSWERING:
+            return
+        self.times.ages_at = None
+        if isinstance(self._server, Aging):
+            self.ended_by = self.ended_by or "age"
+            with self._calling("aged()"):
+                self._server.aged()
 
     @contextmanager
     def _calling(self, what: str) -> Iterator[None]:

@@ -41,7 +41,7 @@ from gateway.net.life import Life
 from gateway.net.reading import READ_BYTES
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.http2 import CONTROL_BYTES, FrameCutter, is_open, served
-from gateway.sdk.interfaces import Publishing, Refusal, Server, Yielding
+from gateway.sdk.interfaces import Aging, Publishing, Refusal, Server, Yielding
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall
@@ -74,7 +74,7 @@ class Stage(Enum):
     """Nothing is taken or sent any more."""
 
 
-class Carrier(Publishing, Yielding):
+class Carrier(Publishing, Yielding, Aging):
     """One HTTP/2 connection: an `interfaces.Server`, and the `Connection` of its stream's."""
 
     def __init__(self, below: AcceptedConnection, listener: Listener) -> None:
@@ -149,6 +149,11 @@ class Carrier(Publishing, Yielding):
             self._leave()
         else:
             self._server.drain()
+
+    def aged(self) -> None:
+        """See `interfaces.Aging`."""
+        if isinstance(self._server, Aging):
+            self._server.aged()
 
     def writable(self, ready: bool) -> None:  # noqa: FBT001 - a state, not a mode
         """See `interfaces.Publishing`."""

@@ -36,7 +36,7 @@ _LONGEST_SECONDS, _SHORTEST_SECONDS = 2.5, 0.05
 class Times:
     """Of one connection: when something happened, and what has to happen by when."""
 
-    __slots__ = ("active", "began", "busy", "deadline", "since")
+    __slots__ = ("active", "ages_at", "began", "busy", "deadline", "since")
 
     def __init__(self, now: float) -> None:
         self.began = now
@@ -48,6 +48,8 @@ class Times:
         """Its peer waits for us, says its server."""
         self.deadline: float | None = None
         """When set-up must be done; once closing, when the peer's FIN must be there."""
+        self.ages_at: float | None = None
+        """When it is as old as it may be; None: never, or its server knows."""
 
 
 class Looks:
@@ -67,7 +69,9 @@ class Looks:
     @property
     def seconds(self) -> float:
         """Between two calls of `look_at_all`."""
-        shortest = min(self._limits.handshake, self._limits.idle)
+        limits = self._limits
+        age = limits.idle if limits.connection_age is None else limits.connection_age
+        shortest = min(limits.handshake, limits.idle, age)
         return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, shortest / 4))
 
     def look_at_all(self) -> None:
@@ -95,6 +99,8 @@ class Looks:
         connection.count_output(connection.unsent_bytes)
         if connection.input.last_bytes is not None:
             connection.drain_if_used(late=now >= self._listener.used_by)
+        if times.ages_at is not None and now >= times.ages_at:
+            connection.aged()
         if held is not None:
             since = None if stall is None else stall.since
             paused = bool(unread & Unread.PAUSED)

@@ -31,7 +31,7 @@ from twisted.python.failure import Failure
 from gateway.event import Batch, Stored
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, ControlBudget, Turn
-from gateway.sdk.interfaces import Connection, Journal, Refusal, Yielding
+from gateway.sdk.interfaces import Aging, Connection, Journal, Refusal, Yielding
 from gateway.sdk.pressure import Valve, batch_bytes
 from gateway.sdk.protocol import Settings
 
@@ -130,10 +130,10 @@ class BatchListener:
         return BatchServer(self, connection)
 
 
-class BatchServer(Closing, Yielding):
+class BatchServer(Closing, Yielding, Aging):
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_batches", "_busy", "_control", "_ending", "_input", "_listener",
+    __slots__ = ("_aged", "_batches", "_busy", "_control", "_ending", "_input", "_listener",
                  "_pending", "_session", "_unacknowledged", "_valve")  # fmt: skip
 
     def __init__(self, listener: BatchListener, connection: Connection) -> None:
@@ -151,7 +151,7 @@ class BatchServer(Closing, Yielding):
         )
         self._control: ControlBudget | None = None
         """None: no message that moves no data has come."""
-        self._ending = self._busy = False
+        self._aged = self._ending = self._busy = False
 
     @property
     def held_bytes(self) -> int:
@@ -180,6 +180,8 @@ class BatchServer(Closing, Yielding):
             self._take_turn(self._session)
         except Refusal as why:
             self.give_up(why)
+        if self._aged and not self._unread:
+            self._end_between()
         if self._ending or self._closed:
             return
         self._acknowledge()
@@ -204,6 +206,8 @@ class BatchServer(Closing, Yielding):
             if ready.count or ready.ack:
                 self._submit(ready)
                 self._valve.regulate(self._unacknowledged)
+                if self._aged and self._end_between():
+                    return
             if ready.control or self._control is not None:
                 self._check_control(ready)
             if (ready.count or ready.ack) and not self._connection.may_begin():
@@ -235,6 +239,23 @@ class BatchServer(Closing, Yielding):
                 self._submit(ready)
         if not self._closed:
             self._end()
+
+    def aged(self) -> None:
+        """See `interfaces.Aging`: between two batches."""
+        self._aged = True
+        if not self._unread:
+            self._end_between()
+
+    def _end_between(self) -> bool:
+        """End, if nothing is here of a batch that its sender would have to send again."""
+        session = self._session
+        if not (self._ending or self._closed) and self._is_between(session):
+            self._end()
+        return self._ending
+
+    def _is_between(self, session: Any) -> bool:
+        """No batch has begun and not ended, in what was looked at."""
+        return session is None or not session.held_bytes
 
     def _whole(self, session: Any) -> Iterable[Ready]:
         """What is whole of a batch that is still arriving, and may be stored by itself."""

@@ -18,6 +18,7 @@ from gateway.sdk.refusal import Refusal
 
 __all__ = [
     "Accept",
+    "Aging",
     "Connection",
     "Journal",
     "Memory",
@@ -340,6 +341,20 @@ class Yielding:
         how many bytes there are.
         """
         return ""
+
+
+class Aging:
+    """Base of a server that can end its connection so that its peer only connects again, and
+    nothing is doubled or lost by it: `Protocol.ages` says that all are.
+    """
+
+    __slots__ = ()
+
+    def aged(self) -> None:
+        """The connection is `limits.connection_age` old: answer what is due and close, at
+        the next moment at which that is no more than a pause.
+        """
+        raise NotImplementedError
 
 
 class Accept(Protocol):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from gateway.sdk.fields import ByteCount, Count, Seconds
 from gateway.sdk.section import Section
-from gateway.sdk.units import Size
+from gateway.sdk.units import Size, Time
 
 if TYPE_CHECKING:
     from gateway.sdk.protocol import Settings
@@ -33,6 +33,10 @@ class Limits(Section):
     )
     idle: Seconds = Field(
         default=900.0, description="Close a connection silent this long (time)"
+    )
+    connection_age: Annotated[float, Time("1s", "365d")] | None = Field(
+        default=None,
+        description="End a connection so old (time) and up to a fifth older, between messages",
     )
     handshake: Seconds = Field(
         default=10.0,

@@ -390,6 +390,8 @@ class Protocol:
     limits: ClassVar[Mapping[str, str | int]] = {}
     """Defaults of `listeners[].limits` that its clients need, as in the file:
     `{"idle": "30d"}`."""
+    ages: ClassVar[bool] = False
+    """Its servers are `Aging`, so that `limits.connection_age` is for its listeners."""
     remembers: ClassVar[bool] = False
     """Its services have a `memory`."""
 

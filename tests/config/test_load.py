@@ -190,6 +190,26 @@ def test_only_a_port_that_others_know_is_shared(problems: Problems) -> None:
     ]
 
 
+def test_not_every_protocol_ends_connections_that_are_old(
+    load: Load, problems: Problems
+) -> None:
+    """Players would be thrown out, and Pravega's clients find their streams nowhere else."""
+    text = """
+        listeners:
+        - {name: a, protocol: NAME, listen: tcp:1, limits: {connection_age: 1h}}
+        """
+    for name in ("pomelo", "pravega"):
+        assert problems(text.replace("NAME", name), listeners=False) == [
+            (
+                f"listeners[0].limits.connection_age: is not for {name} "
+                "(lumberjack, rsio have it) (line 3)"
+            )
+        ]
+    for name in ("lumberjack", "rsio"):
+        found = load(text.replace("NAME", name), listeners=False)
+        assert found.listeners[0].limits.connection_age == 3600
+
+
 def test_a_key_of_earlier_versions_is_passed_over(load: Load) -> None:
     """All their files had it, and all with this value."""
     assert not hasattr(load("workers: 1"), "workers")

@@ -31,6 +31,7 @@ __all__ = ["protocol"]
 
 class _Lumberjack(Protocol):
     name = "lumberjack"
+    ages = True
 
     def options(self) -> type[Section]:
         from gateway.protocols.lumberjack.options import Options

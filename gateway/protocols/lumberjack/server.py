@@ -212,3 +212,6 @@ class LumberjackServer(BatchServer):
 
     def _whole(self, session: Session) -> Iterator[Ready]:
         return session.stop()
+
+    def _is_between(self, session: Session | None) -> bool:
+        return session is None or session.between

@@ -206,6 +206,11 @@ class Session:
         return None if self._window is None else self._window.version
 
     @property
+    def between(self) -> bool:
+        """No window, and no `C`, has begun and not ended, in what was looked at."""
+        return self._window is None and not self._decoder.inside
+
+    @property
     def part(self) -> int:
         """The number of the window, or of the rest of one, of which frames are here that are
         not stored; 0: there are none.

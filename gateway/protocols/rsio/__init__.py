@@ -32,6 +32,7 @@ __all__ = ["protocol"]
 
 class _Rsio(Protocol):
     name = "rsio"
+    ages = True
     remembers = True
 
     def options(self) -> type[Section]:

@@ -35,7 +35,7 @@ from gateway.sdk import interfaces
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import ControlBudget, Turn
 from gateway.sdk.deadlines import Deadlines
-from gateway.sdk.interfaces import Connection, Refusal, Yielding
+from gateway.sdk.interfaces import Aging, Connection, Refusal, Yielding
 from gateway.sdk.pressure import Valve
 
 _NAME_BYTES = 255
@@ -47,6 +47,7 @@ not read.  A publisher has no more on its way unless commits fail or take long."
 _GROWTH_KIB = 64
 """KiB that blocks may take on disk, at once, beyond a small multiple of what was sent."""
 _STOPPING = "E503 stopping"
+_AGED = "E503 connect again"
 _ANNOUNCE = 15
 """What announce counts as control messages beside itself: it may be a journal record."""
 _COSTLY = frozenset((SubscribeReceived, Announced))
@@ -73,11 +74,11 @@ class RsioListener(Shared):
         return RsioServer(self, connection)
 
 
-class RsioServer(Closing, interfaces.Publishing, Yielding):
+class RsioServer(Closing, interfaces.Publishing, Yielding, Aging):
     """One connection.  Implements `interfaces.Server`."""
 
-    __slots__ = ("_announces", "_busy", "_control", "_draining", "_growth", "_heard",
-                 "_ingest", "_listener", "_named", "_publishing", "_rejected", "_session",
+    __slots__ = ("_announces", "_busy", "_control", "_growth", "_heard", "_ingest",
+                 "_leaving", "_listener", "_named", "_publishing", "_rejected", "_session",
                  "_valve")  # fmt: skip
 
     _log = Logger()
@@ -114,7 +115,9 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         self._control = ControlBudget(listener.clock.seconds, listener.control_messages)
         self._growth: ControlBudget | None = None
         """None: no batch took much more than was sent."""
-        self._named = self._heard = self._draining = False
+        self._named = self._heard = False
+        self._leaving = ""
+        """Why it says goodbye once what was taken is acknowledged; empty: it does not."""
         self._busy = self._rejected = self._announces = False
         listener.greetings.watch(self)
 
@@ -191,16 +194,24 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
 
     def drain(self) -> None:
         """See `interfaces.Server`."""
-        if self._draining or self._closed:
+        self._leave(_STOPPING)
+
+    def aged(self) -> None:
+        """See `interfaces.Aging`: nothing behind what was taken is, and peers resume there."""
+        self._leave(_AGED)
+
+    def _leave(self, why: str) -> None:
+        """Take no more, acknowledge what was taken, say goodbye."""
+        if self._leaving or self._closed:
             return
-        self._draining = True
+        self._leaving = why
         self._ingest.stop_taking()
         if self._session.state is State.GREETING:
             self._hang_up()
             return
         for stream in list(self._session.producer.streams.values()):
             self._publishing.cancelled(stream)
-            self._session.producer.fail(stream, _STOPPING)
+            self._session.producer.fail(stream, why)
         self._flush()
         self._count_memory()
         self._leave_if_done()
@@ -211,8 +222,8 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         match signal:
             case SubscribeReceived(stream):
                 self._check_identified()
-                if self._draining:
-                    self._session.producer.fail(stream, _STOPPING)
+                if self._leaving:
+                    self._session.producer.fail(stream, self._leaving)
                 else:
                     self._publishing.subscribed(stream)
             case DemandAdded(stream):
@@ -295,7 +306,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         self._session.control += _ANNOUNCE
         self._announces = True
         wanted = announced.publisher in self._listener.options.subscribe
-        if wanted and not self._draining:
+        if wanted and not self._leaving:
             self._ingest.subscribe(announced.publisher, announced)
 
     def _unauthorised(self, why: str, *, given: bool = True) -> Refusal:
@@ -310,7 +321,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         """The peer is identified: subscribe to its publishers, or to what it announces."""
         self._listener.greetings.forget(self)
         self._connection.introduced()
-        if not (self._draining or Extension.INSTANCES in self._session.extensions):
+        if not (self._leaving or Extension.INSTANCES in self._session.extensions):
             for name in self._listener.options.subscribe:
                 self._ingest.subscribe(name)
 
@@ -391,7 +402,7 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
         if self._closed or self._refusal is not None:
             return
         unacknowledged = self._ingest.unacknowledged
-        feeding = unacknowledged >= _FULL_BYTES and not self._draining
+        feeding = unacknowledged >= _FULL_BYTES and not self._leaving
         resumed = self._valve.regulate(unacknowledged, feeding=feeding)
         if resumed and self._session.unread:
             self._connection.again()
@@ -415,8 +426,8 @@ class RsioServer(Closing, interfaces.Publishing, Yielding):
             return
         if self._refusal is not None:
             self._refuse(self._refusal)
-        elif self._draining:
-            self._session.goodbye(_STOPPING)
+        elif self._leaving:
+            self._session.goodbye(self._leaving)
             self._listener.goodbyes.watch(self)
             self._flush()
             self._regulate()

@@ -333,6 +333,64 @@ def test_drain_while_the_journal_is_full(reader: Any) -> None:
     assert not reader.journal.submitted
 
 
+# Age
+
+
+def test_an_old_connection_ends_when_idle(reader: Any) -> None:
+    """Between two windows there is nothing to wait for."""
+    reader.deliver(_window(1))
+    reader.journal.store()
+    reader.server.aged()
+    assert reader.connection.closed
+    assert reader.sent == wire.ack(_V2, 1)
+
+
+@pytest.mark.parametrize("begun", [6, 20, -1])
+def test_an_old_connection_ends_behind_its_window(reader: Any, begun: int) -> None:
+    """However much of that is here, and after its acknowledgement."""
+    whole = _window(1, 2)
+    reader.deliver(whole[:begun])
+    reader.server.aged()
+    reader.clock.advance(30)
+    assert not reader.connection.closed
+    reader.deliver(whole[begun:])
+    assert not reader.connection.closed
+    reader.journal.store()
+    assert reader.sent == wire.ack(_V2, 2)
+    assert reader.connection.closed
+
+
+def test_an_old_connection_in_full_swing(make_reader: Callable[..., Any]) -> None:
+    """There is always a next window: it is not taken, and its writer sends it again."""
+    reader = make_reader(unacknowledged_bytes=64 << 20)
+    reader.connection.stepwise = True
+    reader.deliver(_window(1) * 900 + _window(2, 3)[:-1])
+    reader.server.aged()
+    assert not reader.connection.closed
+    reader.connection.take_turn()
+    assert reader.connection.takes_no_more
+    taken = len(reader.journal.submitted)
+    assert 0 < taken < 900
+    reader.deliver(_window(4))
+    reader.journal.store_all()
+    assert reader.sent == wire.ack(_V2, 1) * taken
+    assert reader.connection.closed
+    assert len(reader.journal.submitted) == taken
+
+
+def test_a_part_does_not_end_an_old_connection(reader: Any) -> None:
+    """Its writer may take an acknowledgement for its whole window."""
+    reader.deliver(_part(1, 2, of=3))
+    reader.clock.advance(1)
+    reader.journal.store()
+    reader.server.aged()
+    assert not reader.connection.closed
+    reader.deliver(_part(3)[6:])
+    reader.journal.store()
+    assert reader.connection.closed
+    assert reader.sent == wire.ack(_V1, 2) + wire.ack(_V1, 3)
+
+
 def test_the_peer_leaves(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the journal has taken becomes durable all the same, and is counted."""
     reader.deliver(_window(1))

@@ -219,6 +219,20 @@ def test_drain(gate: Any) -> None:
     assert gate.heard() == []
 
 
+def test_an_old_connection(gate: Any) -> None:
+    """As when the gateway stops, but for the word: what was taken is acknowledged first."""
+    gate.say(HELLO, OnSubscribe(1, 0), wire.on_next(1, [b"{}"]))
+    gate.say(Subscribe("check/never", 5, 1))
+    gate.heard()
+    gate.server.aged()
+    assert gate.heard() == [OnError(5, "E503 connect again")]
+    gate.journal.store_all()
+    assert gate.heard() == [Request(1, 1), Goodbye("E503 connect again")]
+    assert not gate.connection.closed
+    gate.say(Goodbye(""))
+    assert gate.connection.closed
+
+
 def test_drain_without_an_answer(gate: Any) -> None:
     """We do not wait for ever."""
     gate.say(HELLO)
