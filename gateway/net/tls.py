@@ -27,8 +27,7 @@ from attrs import define
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from OpenSSL import SSL
-from OpenSSL.crypto import X509StoreFlags
+from OpenSSL import SSL, crypto
 from twisted.internet.interfaces import IOpenSSLServerConnectionCreator, IReactorTime
 from twisted.internet.protocol import ServerFactory
 from twisted.internet.ssl import CertificateOptions, TLSVersion
@@ -71,12 +70,16 @@ _TICKET_SECONDS = 2 * 3600
 _KEYS_SECONDS = 4 * 3600.0
 """Tickets are made with the same keys for so long."""
 
-_CRL_CHECK = X509StoreFlags.CRL_CHECK | X509StoreFlags.CRL_CHECK_ALL
+_CRL_CHECK = crypto.X509StoreFlags.CRL_CHECK | crypto.X509StoreFlags.CRL_CHECK_ALL
 
 _LABEL = re.compile(r"[\w-]+", re.ASCII)
 """What `*` stands for: part of a host's name, not of a subject or a mail address."""
 
 _T = TypeVar("_T")
+_UNUSABLE = (
+    *(SSL.Error, crypto.Error, UnsupportedAlgorithm),
+    *(OSError, ValueError, TypeError),
+)
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -216,7 +219,7 @@ class ServerTls:
             authority = str(settings.client_ca)
             _try(authority, lambda: context.load_verify_locations(authority))
             _try(authority, lambda: context.load_client_ca(authority.encode()))
-            if has_crl(Path(authority).read_bytes()):
+            if has_crl(_try(authority, Path(authority).read_bytes)):
                 why = "has a CRL, which is looked at in tls.client_crl only"
                 raise UnusableCertificate(f"client_ca: {authority}: {why}")
         crls = self._load_crls(context)
@@ -238,11 +241,11 @@ class ServerTls:
         if self._settings.client_auth == "none":
             return found
         for path in self._settings.crl_files:
-            found += _try(f"client_crl: {path}", partial(crls_in, path))
-        store = context.get_cert_store()
-        if found and store is not None:
-            for each in found:
-                store.add_crl(each)
+            what, store = f"client_crl: {path}", context.get_cert_store()
+            assert store is not None
+            for each in _try(what, partial(crls_in, path)):
+                _try(what, partial(store.add_crl, each))
+                found.append(each)
             store.set_flags(_CRL_CHECK)
         return found
 
@@ -295,7 +298,7 @@ def _key(path: str) -> Any:
 def _try(what: str, load: Callable[[], _T]) -> _T:
     try:
         return load()
-    except (SSL.Error, OSError, ValueError, TypeError, UnsupportedAlgorithm) as why:
+    except _UNUSABLE as why:
         raise UnusableCertificate(f"{what}: {error_text(why)}") from None
 
 
