@@ -105,13 +105,10 @@ class Looks:
             since = None if stall is None else stall.since
             paused = bool(unread & Unread.PAUSED)
             held.look(now, connection.received, since, paused=paused)
-        if times.deadline is not None and now >= times.deadline:
-            if connection.life < Life.CLOSING and connection.input.waits_for_us:
-                times.deadline = (
-                    now + self._limits.handshake
-                )  # it has yet to hear of us
-            else:
-                self._deadline_passed(connection)
+        if times.deadline is not None and self._has_yet_to_hear(connection):
+            times.deadline = now + self._limits.handshake
+        elif times.deadline is not None and now >= times.deadline:
+            self._deadline_passed(connection)
         elif connection.life >= Life.CLOSING:
             return
         elif stall is not None and _is_stuck(connection, stall, now):
@@ -135,6 +132,10 @@ class Looks:
             connection.ended_by = "idle"
             self._end_quietly(connection, "idle", "{peer} was idle for too long")
             connection.close()
+
+    def _has_yet_to_hear(self, connection: AcceptedConnection) -> bool:
+        """Its set-up waits for us: it has all of its time from then on."""
+        return connection.life < Life.CLOSING and connection.input.waits_for_us
 
     def _deadline_passed(self, connection: AcceptedConnection) -> None:
         if connection.life >= Life.CLOSING:
