@@ -5,6 +5,7 @@ Elastic's readers in Go are made of it.  It decodes each event, and stores nothi
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -27,7 +28,9 @@ def built() -> Path:
     if shutil.which("go") is None:
         raise Lacking("go is not on the PATH")
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    program = cache / "gateway-bench" / f"go-lumber-{VERSION}"
+    sources = b"".join(each.read_bytes() for each in sorted(_SOURCES.iterdir()))
+    of = hashlib.sha256(sources).hexdigest()[:12]
+    program = cache / "gateway-bench" / f"go-lumber-{VERSION}-{of}"
     if not program.exists():
         program.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -45,11 +48,11 @@ def built() -> Path:
 
 
 class GoLumber:
-    """A process of it."""
+    """A process of it; *words* are its arguments."""
 
-    def __init__(self, home: Path, program: Path) -> None:
+    def __init__(self, home: Path, program: Path, *words: object) -> None:
         self._log = home / "go-lumber.log"
-        self._command = [str(program)]
+        self._command = [str(program), *map(str, words)]
 
     def __enter__(self) -> Self:
         self._process = spawn(self._command, self._log)
