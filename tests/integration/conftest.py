@@ -119,7 +119,8 @@ class Peer:
         self.socket.sendall(data)
 
     def acks(self) -> Iterator[int]:
-        """The sequence numbers acknowledged, until the daemon's FIN."""
+        """The sequence numbers acknowledged, until the daemon's FIN; without the zeros by
+        which it says that it lives while a window waits."""
         tail = b""
         while data := self.socket.recv(1 << 16):
             tail += data
@@ -127,7 +128,8 @@ class Peer:
                 kind, number = struct.unpack_from(">2sI", tail)
                 assert kind == b"2A"
                 tail = tail[6:]
-                yield number
+                if number:
+                    yield number
         assert not tail
 
     def ack(self) -> int:

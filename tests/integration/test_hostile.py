@@ -414,7 +414,7 @@ def test_a_few_that_trickle_keep_nobody_out(
     for number in range(1, 5):
         honest = connect(daemon.address(), f"127.0.7.{number}")
         honest.send(honest.window(b"{}"))
-        assert next(ack for ack in honest.acks() if ack) == 1
+        assert honest.ack() == 1
     over.set()
     for thread in threads:
         thread.join()
@@ -458,7 +458,7 @@ def test_open_windows_on_another_listener(
         crowd(daemon.address("others"), 20, frame(b"2W", 100) + piece * 30)
         eventually(lambda: let_go(daemon, "others") >= 19, "most are let go", 300)
         honest.send(window[3 * MiB :])
-        assert next(number for number in honest.acks() if number) == 4
+        assert honest.ack() == 4
     assert daemon.listener("beats")["rejected"] == {}
     assert_bounded(daemon)
 
