@@ -35,7 +35,7 @@ def written(one: Log, out: io.BytesIO) -> str:
 def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Twenty columns."""
     size = os.terminal_size((20, 24))
-    monkeypatch.setattr(log.shutil, "get_terminal_size", lambda: size)
+    monkeypatch.setattr(log.shutil, "get_terminal_size", lambda *_, **__: size)
     return iter(())
 
 

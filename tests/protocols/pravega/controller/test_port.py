@@ -52,6 +52,7 @@ def open_port(service: Any, tls: Any = None, **keywords: Any) -> tuple[Any, Wire
         idle=900.0,
         handshake=10.0,
         message_bytes=1 << 20,
+        connection_age=None,
     )
     settings = SimpleNamespace(
         name="controller",
