@@ -686,13 +686,14 @@ def test_a_window_that_fills_its_line_is_stored_whole(reader: Any) -> None:
     """Half a frame is here all the while, but for a moment now and then: a line that is
     cut doubles nothing of it.
     """
-    window = wire.window(_V2, 2000) + b"".join(
-        wire.json(_V2, seq, b'{"message":"%s"}' % (b"x" * (seq % 190)))
-        for seq in range(1, 2001)
-    )
-    for at in range(0, len(window), 1448):
-        reader.clock.advance(1448 / 32_000)
-        reader.deliver(window[at : at + 1448])
+    bodies = [b'{"message":"%s"}' % (b"x" * (seq % 190)) for seq in range(2000)]
+    frames = [wire.json(_V2, seq, body) for seq, body in enumerate(bodies, 1)]
+    reader.deliver(wire.window(_V2, 2000))
+    for at in range(0, 2000, 100):
+        some = b"".join(frames[at : at + 100])  # whole, for as long as a read takes
+        for begin in range(0, len(some), 1448):
+            reader.clock.advance(1448 / 32_000)
+            reader.deliver(some[begin : begin + 1448])
     assert [batch.count for batch in reader.journal.submitted] == [2000]
 
 
