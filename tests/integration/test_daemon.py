@@ -24,6 +24,7 @@ from pylogbeat import PyLogBeatClient
 
 from daemons import Daemon, listener, tls
 from deadlines import eventually, run
+from forwarded import A, Sent
 from gateway.protocols.pomelo import wire as pomelo
 from gateway.protocols.pravega.codec import encode
 from gateway.protocols.pravega.wire import (
@@ -35,6 +36,7 @@ from gateway.protocols.pravega.wire import (
 from gateway.protocols.pravega.wire_segments import CreateSegment
 from gateway.protocols.rsio import wire as rsio
 from gateway.protocols.rsio.messages import ClientHello, Goodbye, OnSubscribe, Request
+from gateway.sdk import forwarding
 
 TERMINATED = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """twistd ends by the signal that it was sent, or says so as a shell would."""
@@ -431,7 +433,14 @@ def _said_by_pravega() -> tuple[bytes, bytes, bytes]:
     )
 
 
+_FILE = Sent(1)
 _WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
+    "forward": (
+        forwarding.encode(forwarding.Hello(0, "edge"))
+        + forwarding.encode(forwarding.Life("edge", A)),
+        forwarding.encode(_FILE.file) + forwarding.data(_FILE.data),
+        forwarding.encode(forwarding.Stored(_FILE.name, A, 0)),
+    ),
     "lumberjack": (
         b"2W" + struct.pack(">I", 1000),
         b"2J" + struct.pack(">II", 7, 2) + b"{}" + b"2J\0",
@@ -456,11 +465,12 @@ _WORDS: dict[str, tuple[bytes, bytes, bytes]] = {
 def test_what_is_whole_at_sigterm_is_stored_and_answered(
     start: Callable[..., Any], connect: Callable[..., Any]
 ) -> None:
-    """The daemon stands still, a peer of each protocol sends an event, and SIGTERM comes
-    before the daemon has read it.  What comes behind it, and is not whole, is dropped.
+    """The daemon stands still, a peer of each protocol sends an event (an edge a file), and
+    SIGTERM comes before the daemon has read it.  What comes behind it, and is not whole, is
+    dropped.
     """
     listeners = [listener(name, name) for name in _WORDS]
-    listeners[1]["options"] = {"session_events": False}
+    listeners[2]["options"] = {"session_events": False}
     daemon = start(listeners=listeners)
     peers = {name: connect(daemon.address(name)) for name in _WORDS}
     for name, (opening, _, _) in _WORDS.items():
@@ -481,8 +491,9 @@ def test_what_is_whole_at_sigterm_is_stored_and_answered(
             assert more, (name, heard)
         peers[name].socket.close()
     eventually(lambda: daemon.process.poll() in TERMINATED, "it ends")
+    (daemon.spool / _FILE.name).unlink()  # which has lsns of its own
     stored = {row["protocol"]: row["payload"] for row in daemon.rows()}
-    assert stored == dict.fromkeys(_WORDS, b"{}")
+    assert stored == dict.fromkeys(_WORDS.keys() - {"forward"}, b"{}")
 
 
 def test_who_is_impatient_does_no_harm(start: Callable[..., Any]) -> None:
