@@ -132,9 +132,8 @@ long-lowest: .venv-lowest/spark-classes.jsa
 	@.venv-lowest/bin/python -m pytest -n 2 --dist worksteal tests/spark/commits \
 		tests/integration/test_cluster.py tests/spark/test_kafka.py \
 		tests/spark/test_consumer_of_bucket.py \
-		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits \
-		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[delta]' \
-		'tests/spark/test_earlier_tables.py::test_tables_of_an_earlier_version_go_on[iceberg]' $(ARGS)
+		tests/spark/test_lost_executors.py::test_killed_while_a_format_commits $(ARGS)
+
 
 # SEED=… replays one, and prints its history.
 simulate: $(VENV)/.test

@@ -12,9 +12,9 @@ from datetime import date, timedelta
 from pathlib import Path
 
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Life, Ranges
+from gateway.spark.ledger import Hole, Ledger, Ranges
 from gateway.store.lake import INTERNAL
-from gateway.store.names import file_name
+from gateway.store.names import Life, file_name
 
 __all__ = ["many_names", "year"]
 
@@ -37,7 +37,7 @@ def many_names(template: Path, paths: Sequence[Path]) -> None:
 def spool_names(first: int, rows: int, count: int) -> list[str]:
     """Of *count* files with *rows* events each, from lsn *first* on."""
     return [
-        file_name(NODE, lsn, lsn + rows - 1)
+        file_name(NODE, "a" * 10, lsn, lsn + rows - 1)
         for lsn in range(first, first + rows * count, rows)
     ]
 
@@ -71,7 +71,7 @@ def year(data: Path, young: Path, *, rows: int, entries: int, archived: int) -> 
     committed = Ranges()
     for number in range(len(days)):
         first = 1 + number * each * rows
-        name = file_name(NODE, first, first + rows - 1)
+        name = file_name(NODE, "a" * 10, first, first + rows - 1)
         holes.append(Hole(NODE, first, first + rows - 1, name, "cut short", 1.0))
         committed.add(Life(NODE), first + rows, first + each * rows - 1)
     committed.add(Life(NODE), first + rows, entries * rows)

@@ -43,7 +43,7 @@ def spread(spool: Path, other: Path, files: int, nodes: int) -> None:
             part = part.set_column(at, SCHEMA.field(name), values)
         pq.write_table(
             part,
-            other / file_name(f"gw-{of}", first, last[of]),
+            other / file_name(f"gw-{of}", "a" * 10, first, last[of]),
             compression="zstd",
             write_page_checksum=True,
         )

@@ -118,7 +118,7 @@ def acknowledged(batches: list[Batch]) -> int:
 
     directory, disk = Path("/journal"), RecordingDisk()
     disk.make_directory(directory)
-    log, turns = Log(directory, disk, 1), _Turns()
+    log, turns = Log(directory, disk, 1, "a" * 10), _Turns()
     settings = model.Journal(), model.Spool()
     journal = Journal(log, *settings, turns, lambda _: None, print)
     queues, lsn = journal._queues, 1

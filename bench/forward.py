@@ -228,7 +228,7 @@ class Edge:
             rows = [_text(lsn) for lsn in range(first, last + 1)]
             made = spool_file(self.node, first, [Rows(rows)], incarnation=_INCARNATION)
             sha256 = hashlib.sha256(made).hexdigest()
-            name = file_name(self.node, first, last)
+            name = file_name(self.node, "a" * 10, first, last)
             self._files.append((File(name, _INCARNATION, len(made), sha256), made))
 
     async def connect(self, address: str) -> None:

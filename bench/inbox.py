@@ -43,8 +43,8 @@ from _report import Claim, Report, arguments, main, workplace
 from gateway.event import SCHEMA
 from gateway.spark.inbox import REQUESTS, AtOnce, Inbox, by_threads
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
-from gateway.store.names import file_name
+from gateway.spark.ledger import Ledger, Ranges
+from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.spool.parquet import open_writer
 from gateway_testkit.bucket import MemoryBucket
 
@@ -82,7 +82,7 @@ class SlowBucket(MemoryBucket):
 
     def put(self, node: str, lsn: int, data: bytes = b"x" * _FILE_BYTES) -> str:
         """As a gateway does, which takes no time."""
-        name = file_name(node, lsn, lsn)
+        name = file_name(node, "a" * 10, lsn, lsn)
         self.objects[name] = data
         return name
 
@@ -124,7 +124,7 @@ class Job:
         tables.update(self._ledger.committed)
         names = [*names]
         for name in names:
-            file = SpoolFile.parse(name)
+            file = parse_file_name(name)
             assert file is not None
             tables.add(Life(file.node), file.first, file.last)
         self._ledger = Ledger(committed=tables)

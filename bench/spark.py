@@ -61,10 +61,10 @@ from gateway.spark.compact import compact, compact_open
 from gateway.spark.fields import function
 from gateway.spark.formats import Format
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import SpoolFile
 from gateway.spark.partition import visible
 from gateway.spark.sink import Plan
 from gateway.spark.source import SCHEMA_DDL
+from gateway.store.names import parse_file_name
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _FILES = 4
@@ -122,7 +122,7 @@ def publish(spool: Path, events: int) -> int:
             else pa.array([same.get(field.name)] * each).cast(field.type)
             for field in SCHEMA
         ]
-        name = f"events-gw-{first:020d}-{first + each - 1:020d}.parquet"
+        name = f"events-gw_aaaaaaaaaa-{first:020d}-{first + each - 1:020d}.parquet"
         pq.write_table(
             pa.table(arrays, schema=SCHEMA),
             spool / name,
@@ -223,7 +223,7 @@ class Bench:
         """Our rows, written as the job writes a batch."""
         spool, folder = self.home / "spool", self.home / "ours"
         shutil.rmtree(folder, ignore_errors=True)
-        files = [SpoolFile.parse(path.name) for path in sorted(spool.iterdir())]
+        files = [parse_file_name(path.name) for path in sorted(spool.iterdir())]
         found = footers.read(spool, [file for file in files if file is not None])
         rows = tables.events(self.read())
         query.writer(self.spark, spool, lambda _: rows)(rows, folder, Plan(found.files))

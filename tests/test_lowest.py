@@ -9,7 +9,6 @@ ROOT = Path(__file__).parents[1]
 WHOLE = {
     "tests/integration/test_cluster.py",
     "tests/spark/test_consumer_of_bucket.py",
-    "tests/spark/test_earlier_tables.py",
     "tests/spark/test_kafka.py",
     "tests/spark/test_lost_executors.py",
 }

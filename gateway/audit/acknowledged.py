@@ -29,10 +29,11 @@ from gateway.audit.sinks import table_files
 from gateway.audit.sites import Site, Spools, distinct
 from gateway.audit.variant import look_up
 from gateway.event import Decode
-from gateway.store import digests, incarnation
+from gateway.store import incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import scans, spool_files
+from gateway.store.names import parse_file_name
 from gateway.store.spool.decoding import Decoder
 
 _BATCH_ROWS = 1 << 14
@@ -158,9 +159,10 @@ class _Search:
                         self._meet(event_id(payload))
 
     def _file(self, path: Path) -> None:
-        """Of the spool: its footer says who published it."""
-        with contextlib.suppress(FileNotFoundError):
-            self._table(path, digests.incarnation_of(path))
+        """Of the spool: its name says who published it."""
+        if (file := parse_file_name(path.name)) is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self._table(path, file.incarnation)
 
     def _table(self, path: Place, published_by: str = "") -> None:
         try:

@@ -10,6 +10,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.store import word
@@ -38,7 +39,7 @@ class BucketFiles:
                 name = one.name.removeprefix(below)
                 if parsed := parse_file_name(name):
                     file = SpoolFile(self._folder / one.name, *parsed)
-                    found[parsed[0]].append(file)
+                    found[parsed.node].append(file)
         for files in found.values():
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
@@ -87,4 +88,4 @@ class BucketFiles:
                 path.write_bytes(self._bucket.read(key))
             except NotThere:
                 raise FileNotFoundError(str(file.path)) from None
-            yield SpoolFile(path, file.node, file.first, file.last)
+            yield replace(file, path=path)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gateway.audit.incarnations import Line, short
@@ -30,7 +30,7 @@ from gateway.store import digests, mark
 from gateway.store.deleted import deletions, links_before, stamps
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.incarnation import INCARNATION, KEY, Incarnation
+from gateway.store.incarnation import INCARNATION, Incarnation
 from gateway.store.lake import committed
 from gateway.store.lsns import Lsns
 from gateway.store.spool import expired
@@ -83,8 +83,6 @@ class _File:
     """What it says of the file before it."""
     has_digests: bool
     """It says something of itself: no earlier version wrote it."""
-    incarnation: str = ""
-    """Who published it; "" is not known."""
 
 
 @dataclass(slots=True)
@@ -221,11 +219,10 @@ class _Reader:
             link = self._before().get(link, link)
             metadata = digests.metadata_of(path)
             self._read[key] = _File(
-                SpoolFile(path, file.node, file.first, file.last),
+                replace(file, path=path),
                 link,
                 digests.said(metadata, digests.PREVIOUS_KEY),
                 digests.PAYLOADS_KEY in metadata or digests.SHA256_KEY in metadata,
-                digests.said(metadata, KEY) or "",
             )
         return self._read[key]
 
@@ -244,7 +241,7 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         found.setdefault(node, _Known()).line = Line.of(this)
     gone: dict[str, list[Lsns]] = {}
     for node, read in of_nodes(directories.state, expired.NAME, expired.Expired):
-        gone.setdefault(node, []).append(Lsns([(1, read.last)]))
+        gone.setdefault(node, []).extend(read.lsns.values())
     if deleting:
         for node, incarnations in committed(directories.lake).items():
             gone.setdefault(node, []).extend(incarnations.values())
@@ -281,7 +278,7 @@ class _Judge:
     def _is_ours(self, one: _File) -> bool:
         """Whether the journal here published it, as far as is known."""
         line = self.known.line
-        return line is None or not one.incarnation or one.incarnation in line
+        return line is None or one.file.incarnation in line
 
     def _parts(self, files: Iterable[_File]) -> list[list[_File]]:
         """The chains that they are: an incarnation that knows nothing of those before it
@@ -290,12 +287,12 @@ class _Judge:
         parts: list[list[_File]] = []
         of: dict[str, list[_File]] = {}
         for one in files:
-            part = of.get(one.incarnation) or self._followed(one, parts)
+            part = of.get(one.file.incarnation) or self._followed(one, parts)
             if part is None:
                 part = []
                 parts.append(part)
             part.append(one)
-            of[one.incarnation] = part
+            of[one.file.incarnation] = part
         return parts
 
     def _followed(self, one: _File, parts: Sequence[list[_File]]) -> list[_File] | None:
@@ -305,9 +302,8 @@ class _Judge:
                 return part
         for part in reversed(parts):
             before = part[-1]
-            named = one.incarnation and before.incarnation
-            meets = named and one.file.first <= before.file.last
-            if not meets and (not named or self._is_ours(before) == self._is_ours(one)):
+            meets = one.file.first <= before.file.last
+            if not meets and self._is_ours(before) == self._is_ours(one):
                 return part
         return None
 
@@ -334,7 +330,7 @@ class _Judge:
 
     def _note_begin(self, one: _File, chain: Chain) -> None:
         """One that knew nothing of files before it, or not of those that are here."""
-        who = f"incarnation {short(one.incarnation)} begins a chain of its own"
+        who = f"incarnation {short(one.file.incarnation)} begins a chain of its own"
         behind = ""
         if one.previous not in (None, digests.NOTHING):
             assert one.previous is not None

@@ -1,12 +1,12 @@
 """What has left archive or bucket where no job of ours takes files (`spool.after: keep`).
 
 What consumers have read, their marks say (`gateway.store.consumers`); what has left an archive
-for its age, or for want of room, is known up to an lsn.  Both life by life.
+for its age, or for want of room, is known by its lsns.  Both by incarnation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +28,7 @@ class Consumed:
     def __init__(self, sites: Iterable[Site]) -> None:
         self._sites = [site for site in sites if site.keeps]
         self._read: dict[str, dict[str, Lsns]] = {}
-        self._left: dict[str, dict[str, int]] = {}
+        self._left: dict[str, dict[str, Lsns]] = {}
         self.problems: list[Problem] = []
 
     def look(self) -> None:
@@ -41,8 +41,8 @@ class Consumed:
                 of = of_nodes(site.directories.state, expired.NAME, expired.Expired)
                 for node, one in of:
                     left = self._left.setdefault(node, {})
-                    for life, last in one.of.items():
-                        left[life] = max(last, left.get(life, 0))
+                    for by, lsns in one.lsns.items():
+                        left.setdefault(by, Lsns()).update(lsns)
 
     def _add(self, site: Site, name: str) -> None:
         places = site.directories.consumers
@@ -51,8 +51,10 @@ class Consumed:
         except (OSError, msgspec.DecodeError) as why:
             self.problems.append(Problem(f"the mark of consumer {name}", str(why)))
             return
-        for node, life, lsns in mark.seen():
-            self._read.setdefault(node, {}).setdefault(life, Lsns()).update(lsns)
+        for of in (mark.done, mark.in_hand):
+            for key, lsns in of.items():
+                node, _, by = key.partition("_")
+                self._read.setdefault(node, {}).setdefault(by, Lsns()).update(lsns)
 
     @property
     def nodes(self) -> set[str]:
@@ -65,25 +67,22 @@ class Consumed:
 
     def ends(self, node: str) -> Iterator[tuple[str, int]]:
         """How far each of its lives had come at least."""
-        for life, lsns in self._read.get(node, {}).items():
-            yield life, lsns.last
-        yield from self._left.get(node, {}).items()
+        for of in (self._read, self._left):
+            for by, lsns in of.get(node, {}).items():
+                yield by, lsns.last
 
     def read(self, node: str, life: str) -> Lsns:
-        """What a consumer has read of a life of a node, of any if that is ""; what a mark
-        says of no life counts for each.
-        """
-        lives = self._read.get(node, {})
-        return Lsns.joined(lives[each] for each in _meant(lives, life))
+        """What a consumer has read of an incarnation of a node, of any if that is ""."""
+        return _of(self._read, node, life)
 
     def left(self, node: str, life: str) -> Lsns:
-        """Likewise what may have left an archive for good."""
-        ends = self._left.get(node, {})
-        return Lsns((1, ends[each]) for each in _meant(ends, life))
+        """What may have left an archive for good, of an incarnation, or of any."""
+        return _of(self._left, node, life)
 
 
-def _meant(lives: Iterable[str], life: str) -> Iterator[str]:
-    return (each for each in lives if not life or each in ("", life))
+def _of(found: Mapping[str, Mapping[str, Lsns]], node: str, life: str) -> Lsns:
+    lives = found.get(node, {})
+    return Lsns.joined(lsns for by, lsns in lives.items() if life in ("", by))
 
 
 def _names(site: Site) -> Sequence[str]:

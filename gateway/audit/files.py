@@ -98,8 +98,8 @@ def _read_node(directory: Path) -> JournalContent:
     for path in _entries(directory):
         parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
         if parsed and path.suffix == DAMAGED:
-            last = parsed[0] + path.stat().st_size - 1
-            seen.damaged.append((parsed[0], last, path))
+            first = parsed.first_lsn
+            seen.damaged.append((first, first + path.stat().st_size - 1, path))
     return seen
 
 

@@ -11,14 +11,10 @@ that was heard of it nobody knows, unless it was heard that this was all.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gateway.audit.counts import GREATEST
 from gateway.spoken import duration
-from gateway.store import digests
-from gateway.store.finder import SpoolFile
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End
 from gateway.store.lsns import Lsns
@@ -178,25 +174,3 @@ class Lives:
                 since = self.lines[0].since if self.lines else 0
                 found.append(Unknown(node, each, lsn, end, successor or "", since))
         return found
-
-
-@dataclass(slots=True)
-class Footers:
-    """Who published which file: by the catalog's line, or the file's footer, read once."""
-
-    local: Callable[[SpoolFile], AbstractContextManager[SpoolFile]]
-    """The file, or a copy of it, on this machine."""
-    _known: dict[Path, str] = field(default_factory=dict)
-
-    def of(self, file: SpoolFile) -> str | None:
-        """Its incarnation; "" if it says none, None if it is gone.
-
-        Raises PermissionError, `BucketError`.
-        """
-        if file.path not in self._known:
-            try:  # of one that is damaged others tell
-                with self.local(file) as there:
-                    self._known[file.path] = digests.incarnation_of(there.path)
-            except FileNotFoundError:
-                return None
-        return self._known[file.path]

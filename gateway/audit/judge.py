@@ -235,7 +235,7 @@ class _Judge:
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         seen: set[tuple[str, str]] = set()  # one that moves may be met twice
         for file in self._files.spool:
-            life = self._view.incarnation_of(file) or ""
+            life = file.incarnation
             if (life, file.path.name) in seen:
                 continue
             seen.add((life, file.path.name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
-from gateway.audit.incarnations import Footers, Lives
+from gateway.audit.incarnations import Lives
 from gateway.audit.lake import Problem, Unusable, received_at
 from gateway.audit.sites import (
     Ask,
@@ -30,9 +30,6 @@ from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lock import is_locked
 from gateway.store.lsns import Lsns
 
-_NEWEST_FILES = 64
-"""Of a node's archived files, whose footers are always read."""
-
 
 @dataclass(slots=True)
 class Files:
@@ -42,7 +39,7 @@ class Files:
     """What waits for a job; and, where there is none, what is in the archive."""
     archive: list[SpoolFile]
     of: dict[str, list[SpoolFile]] = field(default_factory=dict)
-    """Those whose incarnation was looked at, by it; each name once."""
+    """All of them, by incarnation; each name once."""
 
     def spans(self, incarnation: str) -> list[tuple[int, int]]:
         """The lsns of one's files."""
@@ -69,7 +66,6 @@ class View:
         self.words = Words(self._spools.buckets, node)
         self.ledgers = Ledgers(sites)
         self.consumed = Consumed(sites)
-        self._footers = Footers(self._spools.local)
         self._elsewhere: list[Problem] = []
         self._spool: dict[str, list[SpoolFile]] = {}
         self._archive: dict[str, list[SpoolFile]] = {}
@@ -139,23 +135,11 @@ class View:
                 )
 
     def _sorted_files(self, name: str) -> Files:
-        """Who published which: of what waits, of the newest in the archive, and where two
-        have one lsn.
-        """
         waiting = [*self._spool.get(name, []), *self._kept.get(name, [])]
         found = Files(waiting, self._archive.get(name, []))
-        both = sorted(
-            [*found.spool, *found.archive], key=lambda file: (file.first, file.last)
-        )
-        looked = [*found.spool, *found.archive[-_NEWEST_FILES:], *_meeting(both)]
-        names: set[tuple[str, str]] = set()
-        for file in sorted(dict.fromkeys(looked), key=lambda file: file.first):
-            incarnation = self._footers.of(file)
-            if incarnation is None:  # it has moved, and is met where it is now
-                continue
-            if (incarnation, file.path.name) not in names:
-                names.add((incarnation, file.path.name))
-                found.of.setdefault(incarnation, []).append(file)
+        by_name = {file.path.name: file for file in (*found.archive, *found.spool)}
+        for file in sorted(by_name.values(), key=lambda file: (file.first, file.last)):
+            found.of.setdefault(file.incarnation, []).append(file)
         return found
 
     def unserved(self, name: str) -> Iterable[Problem]:
@@ -183,10 +167,6 @@ class View:
             )
         )
 
-    def incarnation_of(self, file: SpoolFile) -> str | None:
-        """Who published it; None if it is gone."""
-        return self._footers.of(file)
-
     def runs(
         self, file: SpoolFile, journal: JournalContent, problems: list[Problem]
     ) -> list[tuple[int, int]]:
@@ -197,10 +177,7 @@ class View:
         if file in self._runs:
             return self._runs[file]
         name = file.path.name
-        life = self._footers.of(file) or ""
         entry = next((one for one in journal.published if one.name == name), None)
-        if entry is not None and life and entry.incarnation not in ("", life):
-            entry = None
         try:
             with self._spools.local(file) as there:
                 self._runs[file] = runs_in(there, entry)
@@ -225,17 +202,3 @@ class View:
         if self._in_buckets is None:
             self._in_buckets = self._spools.archives()
         return self._in_buckets.get(name, [])
-
-
-def _meeting(files: Sequence[SpoolFile]) -> list[SpoolFile]:
-    """Of files in order of lsn those that have an lsn which another one has, too."""
-    found: list[SpoolFile] = []
-    group: list[SpoolFile] = []
-    reach = 0
-    for file in files:
-        if file.first > reach:
-            found += group if len(group) > 1 else []
-            group = []
-        group.append(file)
-        reach = max(reach, file.last)
-    return [*found, *(group if len(group) > 1 else [])]

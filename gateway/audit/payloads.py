@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ from gateway.audit.files import runs_in
 from gateway.audit.lake import Problem, Unusable, check_columns, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
-from gateway.store import digests, incarnation
+from gateway.store import digests
 from gateway.store.bucket import Bucket
 from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
@@ -83,7 +83,7 @@ def compare_payloads(
     catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
     entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
     known: dict[_Name, digests.Payloads] = {
-        (parsed[0], entry.incarnation, *parsed[1:]): entry.said
+        (*parsed,): entry.said
         for entry in entries.values()
         if entry.said and (parsed := parse_file_name(entry.name))
     }
@@ -99,8 +99,7 @@ def compare_payloads(
             _compare_file(file, there.path, entry, known, found)
     for file in _all(node, spool_files(directories.spool), remote.list()):
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
-            incarnation, said = _said(there.path)
-            known.setdefault((file.node, incarnation, file.first, file.last), said)
+            known.setdefault(_name(file), _said(there.path))
     tables = _Tables(directories.lake, access)
     all_of_them, compared = tables.count(node), 0
     met = _met(known)
@@ -151,26 +150,25 @@ def _compare_file(
     found: Payloads,
 ) -> None:
     """*path* is where it can be read."""
-    incarnation, said = _said(path)
-    if entry is not None and "" not in (entry.incarnation, incarnation):
-        entry = entry if entry.incarnation == incarnation else None
+    said = _said(path)
     try:
-        runs_in(SpoolFile(path, file.node, file.first, file.last), entry)
-        known.setdefault((file.node, incarnation, file.first, file.last), said)
+        runs_in(replace(file, path=path), entry)
+        known.setdefault(_name(file), said)
     except Unusable as why:
         found.problems.append(Problem(str(file.path), str(why)))
     found.archived += 1
 
 
-def _said(path: Path) -> tuple[str, digests.Payloads]:
-    """Who published a file, and what it says of its payloads; of one that is damaged somebody
-    else tells.
+def _name(file: SpoolFile) -> _Name:
+    return file.node, file.incarnation, file.first, file.last
+
+
+def _said(path: Path) -> digests.Payloads:
+    """What a file says of its payloads; of one that is damaged somebody else tells.
 
     Raises FileNotFoundError.
     """
-    metadata = digests.metadata_of(path)
-    by = digests.said(metadata, incarnation.KEY) or ""
-    return by, digests.payloads_said(metadata)
+    return digests.payloads_said(digests.metadata_of(path))
 
 
 def _compare_rows(

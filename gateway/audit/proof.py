@@ -138,10 +138,7 @@ def _overlapping(
         str(file.path)
         for file in files
         if file.overlaps(some.first, some.last)
-        and (
-            not some.incarnation
-            or view.incarnation_of(file) in (None, "", some.incarnation)
-        )
+        and (not some.incarnation or file.incarnation == some.incarnation)
     ]
 
 

@@ -36,7 +36,7 @@ Example:
   gateway spool cat FILE --payload-only | jq .message
   gateway spool verify --data-dir /var/lib/gateway
   gateway spool done alerts --checkpoint /var/lib/alerts/checkpoint
-  gateway spool done reports events-gw-1-00000000000000000001-00000000000000004711.parquet
+  gateway spool done reports events-gw-1_k3v7q2m5xa-00000000000000000001-00000000000000004711.parquet
 
 Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
 """
@@ -328,7 +328,6 @@ def _show(done: Verified) -> None:
 def _done(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.store.consumers import marks_of
-    from gateway.store.lives import lives_of
 
     names = [
         Path(line.strip()).name
@@ -343,15 +342,10 @@ def _done(args: argparse.Namespace) -> int:
     try:
         config = load(args.config or default_config())
         marks = marks_of(config, args.name)
-        files = lives_of(config).of_named(names)
-        marks.change(lambda mark: mark.with_done(files))
+        marks.change(lambda mark: mark.with_done(names))
     except ValueError as why:
         raise WrongUse(str(why)) from None
-    print(f"consumer {args.name} needs {many(len(files), 'file')} no more")
-    if gone := len({*names}) - len(files):
-        print(
-            f"note: {many(gone, 'file')} of those named {'is' if gone == 1 else 'are'} not there"
-        )
+    print(f"consumer {args.name} needs {many(len({*names}), 'file')} no more")
     return 0
 
 

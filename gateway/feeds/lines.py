@@ -1,6 +1,6 @@
 r"""Events as lines of JSON: what `tap` and `events` publish unless asked otherwise.
 
-    {"node":"gw-1","incarnation":"5f0c…","lsn":7,
+    {"node":"gw-1","incarnation":"k3v7q2m5xa","lsn":7,
      "received_at":"2026-01-31T12:00:00.000001Z","protocol":"pomelo","listener":"game","session":"1-9","peer":"192.0.2.1:4000",
      "principal":…,"channel":…,"kind":"data","seq":3,"content_type":"application/json",
      "attributes":{…},"flaw":…,"payload":{"hp":90}}

@@ -22,7 +22,13 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable, Waiting
+from gateway.forward.files import (
+    ForwardedFiles,
+    Outgoing,
+    Unreadable,
+    Waiting,
+    in_order,
+)
 from gateway.sdk import forwarding
 from gateway.sdk.forwarding import (
     DATA_BYTES,
@@ -41,7 +47,7 @@ from gateway.sdk.forwarding import (
 )
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import Stream, why_lost
-from gateway.store.names import Named
+from gateway.store.names import SpoolFile
 
 _AHEAD_FILES = 8
 """So many are sent before the first of them is told to be there, …"""
@@ -96,7 +102,7 @@ class Observer(Protocol):
     def arrived(self, outgoing: Outgoing, waiting: int) -> None:
         """It has a file since now; so many wait there."""
 
-    def has(self, named: Named) -> None:
+    def has(self, named: SpoolFile) -> None:
         """It has a file, since whenever."""
 
     def relayed(self, node: str, last: int) -> None:
@@ -213,10 +219,7 @@ class Connection:
     _leaving: set[Path] = field(factory=set, init=False)
     """Files that are sent, or there and not yet taken away, …"""
     _left: set[Path] = field(factory=set, init=False)
-    """… and that were, since the last look began.  In the archive one of an earlier life may
-    have the same name."""
-    _kept_out: list[Outgoing] = field(factory=list, init=False)
-    """Those that are there, while another file has their name in the archive."""
+    """… and that were, since the last look began."""
     _next_byte_at: float = field(default=0.0, init=False)
     """Not before that, by `rate`."""
     _heard_at: float = field(default=0.0, init=False)
@@ -355,9 +358,6 @@ class Connection:
         nothing since: it may have come back older.
         """
         self._left.clear()
-        again, self._kept_out = self._kept_out, []
-        if again:
-            await self._take_away(again)
         new = [one for one in await self._in_spool() if one.path not in self._leaving]
         if new:
             self._queue.extend(new)
@@ -390,12 +390,12 @@ class Connection:
         """
         if not behind:
             return
-        last = behind[-1].named
+        node, last = behind[-1].named.node, max(one.named.first for one in behind)
         first, rest = behind, deque[Waiting]()
         for one in self._queue:
-            early = one.named.node == last.node and one.named < last
+            early = one.named.node == node and one.named.first < last
             (first if early else rest).append(one)
-        self._queue = deque(sorted(first, key=lambda one: one.named)) + rest
+        self._queue = deque(sorted(first, key=in_order)) + rest
 
     async def _pause(self, seconds: float) -> None:
         timer = self._clock.callLater(seconds, self._wake)
@@ -474,13 +474,10 @@ class Connection:
         waiting = [one.waiting for one in there]
         for each in waiting:
             self._observer.has(each.named)
-        left = await self._in_thread(self._files.have_arrived, waiting)
-        for one, has_left in zip(there, left, strict=True):
-            if has_left:
-                self._leaving.discard(one.waiting.path)
-                self._left.add(one.waiting.path)
-            else:
-                self._kept_out.append(one)
+        await self._in_thread(self._files.have_arrived, waiting)
+        for one in waiting:
+            self._leaving.discard(one.path)
+            self._left.add(one.path)
 
     async def _something(self) -> None:
         """Wait until anything is different.  Raises whatever says why all is over."""

@@ -25,12 +25,11 @@ from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.forwarding import File, Life
-from gateway.store import digests, incarnation
-from gateway.store.archiving import Archiving
+from gateway.store.archiving import to_archive
 from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
-from gateway.store.names import Named, last_lsn, parse_file_name
+from gateway.store.names import SpoolFile, last_lsn, parse_file_name
 
 _CHUNK_BYTES = 1 << 20
 _MOST_EARLIER = 50
@@ -48,7 +47,7 @@ class Waiting:
     """A file that is to be sent, as its name says."""
 
     path: Path
-    named: Named
+    named: SpoolFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,7 @@ class Outgoing:
     @property
     def events(self) -> int:
         """How many it has."""
-        named = self.waiting.named
-        return named.last - named.first + 1
+        return self.waiting.named.events
 
 
 @define(eq=False, slots=False)
@@ -82,13 +80,6 @@ class ForwardedFiles:
     _disk: Disk
     _is_ours: Callable[[str], bool]
     _life_of: Callable[[str], Life | None] = lambda _: None
-
-    def __attrs_post_init__(self) -> None:
-        self._archiving = Archiving(
-            self._directories.archive,
-            self._disk,
-            lambda text: self._log.warn("{text}", text=text),
-        )
 
     def in_spool(self) -> list[Waiting]:
         """Of each node in order of lsn, some of each in turn; our own first.
@@ -117,8 +108,8 @@ class ForwardedFiles:
         return [one for _, one in sorted(turns, key=lambda each: each[0])]
 
     def in_archive(self) -> dict[str, list[str]]:
-        """The names of all that is in the archive, by node and in order.  They may be
-        millions: a region has them listed once for all its edges, and keeps nothing else.
+        """The names of all that is in the archive, by node.  They may be millions: a region
+        has them listed once for all its edges, and keeps nothing else.
         """
         found: dict[str, list[str]] = {}
         for name, named in self._ours(self._directories.archive):
@@ -127,27 +118,13 @@ class ForwardedFiles:
 
     def lacked(self, archived: Iterable[str], last: Mapping[str, int]) -> list[Waiting]:
         """Those of a node's that a hub lacks which has these."""
-        least, archive = min(last.values(), default=0), self._directories.archive
-        found = (
+        archive = self._directories.archive
+        return [
             Waiting(archive / name, named)
             for name in archived
-            if (named := parse_file_name(name)) is not None and named.last > least
-        )
-        return [
-            one
-            for one in found
-            if one.named.last > last.get(self._given_by(one) or "", 0)
+            if (named := parse_file_name(name)) is not None
+            and named.last > last.get(named.incarnation, 0)
         ]
-
-    def _given_by(self, waiting: Waiting) -> str | None:
-        if waiting.named.node == self.node:
-            return self.incarnation.of_lsn(waiting.named.first)
-        with (
-            contextlib.suppress(FileNotFoundError, Unreadable),
-            waiting.path.open("rb") as opened,
-        ):
-            return digests.said(_footer_of(opened, waiting.path), incarnation.KEY)
-        return None
 
     def life_of(self, node: str, by: str) -> Life:
         """What a hub is told before files of a node come, of which incarnation *by* has
@@ -165,10 +142,10 @@ class ForwardedFiles:
         found = [
             Waiting(directory / name, named) for name, named in self._ours(directory)
         ]
-        return sorted(found, key=lambda one: one.named)
+        return sorted(found, key=in_order)
 
-    def _ours(self, directory: Path) -> Iterator[tuple[str, Named]]:
-        """By name, and so those of one node in order of lsn."""
+    def _ours(self, directory: Path) -> Iterator[tuple[str, SpoolFile]]:
+        """By name, and so those of one incarnation in order of lsn."""
         ours: dict[str, bool] = {}
         for name in self._disk.names(directory):
             if (named := parse_file_name(name)) is None:
@@ -188,10 +165,11 @@ class ForwardedFiles:
             while data := opened.read(_CHUNK_BYTES):
                 sha256.update(data)
                 size += len(data)
-            by = digests.said(_footer_of(opened, path), incarnation.KEY) or ""
-            wrong = why_no_spool_file(opened, waiting.named, by) if doubted else None
+            _check_footer(opened, path)
+            wrong = why_no_spool_file(opened, waiting.named) if doubted else None
             if wrong is not None:
                 raise Unreadable(f"{path} is damaged: {wrong}")
+            by = waiting.named.incarnation
             return Outgoing(waiting, File(path.name, by, size, sha256.hexdigest()))
         return None
 
@@ -213,7 +191,7 @@ class ForwardedFiles:
         self._disk.make_directory(aside)
         name = waiting.path.name
         number = 1
-        while self._disk.exists(aside / name):  # one of another life
+        while self._disk.exists(aside / name):  # it came again, and is damaged again
             number += 1
             name = f"{waiting.path.name}.{number}"
         reason = {"file": name, "why": str(why), "at": time.time()}
@@ -221,17 +199,12 @@ class ForwardedFiles:
         replace_file(self._disk, aside / f"{name}.json", [text]).close()
         self._disk.rename(waiting.path, aside / name)
 
-    def have_arrived(self, arrived: Iterable[Waiting]) -> list[bool]:
-        """The hub has them: each goes from the spool to the archive; False: that has another
-        one of its name still.
-        """
-        return [self._leaves_spool(one.path) for one in arrived]
-
-    def _leaves_spool(self, path: Path) -> bool:
-        if path.parent == self._directories.spool:
-            with contextlib.suppress(FileNotFoundError):
-                return self._archiving.move(path)
-        return True
+    def have_arrived(self, arrived: Iterable[Waiting]) -> None:
+        """The hub has them: each goes from the spool to the archive."""
+        for one in arrived:
+            if one.path.parent == self._directories.spool:
+                with contextlib.suppress(FileNotFoundError):
+                    to_archive(one.path, self._directories.archive, self._disk)
 
     def archived(self, waiting: Waiting) -> Waiting:
         """It, when it has arrived somewhere."""
@@ -245,11 +218,17 @@ class ForwardedFiles:
         return before
 
 
-def _footer_of(opened: BinaryIO, path: Path) -> Mapping[bytes, bytes]:
+def in_order(waiting: Waiting) -> tuple[str, int, int, str]:
+    """By which a node's files are in order of lsn: those go on over its incarnations."""
+    node, incarnation, first, last = waiting.named
+    return node, first, last, incarnation
+
+
+def _check_footer(opened: BinaryIO, path: Path) -> None:
+    """Raise `Unreadable` where a file has no footer that can be read."""
     try:
-        said: Mapping[bytes, bytes] | None = pq.read_metadata(opened).metadata
-        if said:
-            return said
+        if pq.read_metadata(opened).metadata:
+            return
         why: object = "it says nothing"
     except Exception as failed:  # a damaged footer makes pyarrow raise anything
         if getattr(failed, "errno", None) or isinstance(failed, MemoryError):

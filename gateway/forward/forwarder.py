@@ -31,7 +31,7 @@ from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
 from gateway.sdk.outgoing import Streams, User, end_of, endpoint, why_lost
-from gateway.store.names import Named
+from gateway.store.names import SpoolFile
 
 _LOOK_SECONDS = 10.0
 _SEE_SECONDS = 60.0
@@ -344,7 +344,7 @@ class Forwarder:
         """See `Observer`."""
         self._word = word.why
 
-    def has(self, named: Named) -> None:
+    def has(self, named: SpoolFile) -> None:
         """See `Observer`."""
         if named.node == self._files.node:
             self.arrived_lsn = max(self.arrived_lsn, named.last)

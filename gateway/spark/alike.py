@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from gateway.spark.ledger import SpoolFile
+from gateway.store.names import SpoolFile
 
 #: More files than this are small, and to read their footers costs more than it saves.
 MOST_FILES = 64

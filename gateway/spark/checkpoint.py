@@ -20,7 +20,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.ledger import Broken
+from gateway.store.names import SpoolFile, parse_file_name
 
 
 class Checkpoint:
@@ -171,7 +172,7 @@ class Checkpoint:
             entry = _parsed(log, line)
             if after < entry["batchId"] <= upto:
                 name = entry["path"].rpartition("/")[2]
-                file = SpoolFile.parse(name)
+                file = parse_file_name(name)
                 if file is None:
                     raise Broken(f"{log}: {name} is not a name of the spool")
                 found[name] = file

@@ -21,9 +21,8 @@ from attrs import define
 
 from gateway.sdk.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.ledger import SpoolFile
-from gateway.store import digests
-from gateway.store.archiving import Archiving
+from gateway.store.archiving import to_archive
+from gateway.store.names import SpoolFile, parse_file_name
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +70,6 @@ class Cleaner:
     _in_tables: Callable[[SpoolFile], bool]
     _disk: Disk
     _before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
-    _may_be_read: bool = False
 
     def __attrs_post_init__(self) -> None:
         self._query = _Progress(self._checkpoint)
@@ -79,11 +77,8 @@ class Cleaner:
         """Files that Spark takes for done, and are in no table; of the last run."""
         self._there: dict[str, SpoolFile | None] = {}
         """What the spool had the last time: of 600,000 names, a week's, few are new."""
-        self._archiving: Archiving | None = None
         if self._archive is not None:
             self._disk.make_directory(self._archive)
-            if self._may_be_read:
-                self._archiving = Archiving(self._archive, self._disk, _log.warning)
 
     def run(self) -> list[str]:
         """Take out what may go; its names.  Raises `Broken`, OSError."""
@@ -100,12 +95,13 @@ class Cleaner:
                 self.overlooked.append(file.name)
         if goes and self._archive is not None:
             self._before(goes)
-        gone = [file.name for file in goes if self._take_out(file.name)]
-        if gone:
+        for file in goes:
+            self._take_out(file.name)
+        if goes:
             if self._archive is not None:
                 self._disk.sync_directory(self._archive)
             self._disk.sync_directory(self._spool)
-        return gone
+        return [file.name for file in goes]
 
     def waiting(self) -> list[SpoolFile]:
         """The files in the spool that Spark is not done with."""
@@ -117,26 +113,13 @@ class Cleaner:
         """The published files that are in the spool now."""
         before = self._there
         self._there = {
-            name: before[name] if name in before else SpoolFile.parse(name)
+            name: before[name] if name in before else parse_file_name(name)
             for name in self._disk.names(self._spool)
         }
         return {name: file for name, file in self._there.items() if file is not None}
 
-    def _take_out(self, name: str) -> bool:
-        """Whether it could go."""
-        path, archive = self._spool / name, self._archive
-        there = None if archive is None else archive / name
-        if there is None or (self._disk.exists(there) and _is_same(path, there)):
-            self._disk.unlink(path)
-        elif self._archiving is not None:
-            return self._archiving.move(path)
+    def _take_out(self, name: str) -> None:
+        if self._archive is None:
+            self._disk.unlink(self._spool / name)
         else:
-            self._disk.rename(path, there)
-        return True
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether one incarnation gave the lsns of two files of one name: then they have the same
-    events, of which some may be blotted out in the archive.
-    """
-    return digests.incarnation_of(one) == digests.incarnation_of(other)
+            to_archive(self._spool / name, self._archive, self._disk)

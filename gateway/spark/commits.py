@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define
@@ -27,7 +27,7 @@ from attrs import define
 from gateway.event import LOST
 from gateway.spark import tables
 from gateway.spark.gone import Gone
-from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
 from gateway.store.lsns import Lsns
@@ -174,8 +174,7 @@ class CommitSink(Sink):
         self._disk.make_directory(self._path.parent)
         self.ledger = opened(self._events, self._kept(), self.gone())
         self._counted = self._open_stats()
-        # One that the newer ledger names no longer is among the unknown ones there.
-        counted = self._counted.committed.named_like(self.ledger.committed)
+        counted = self._counted.committed
         if counted.minus(self.ledger.committed):
             raise Broken(
                 f"{self._stats.name} counts events that {self._events.name} does not"
@@ -184,8 +183,7 @@ class CommitSink(Sink):
             )
         gap = self.ledger.committed.minus(counted)
         if gap:
-            named = self.ledger.committed.lives()
-            self._add_counts(tables.within(self._events.rows(), gap, named), gap)
+            self._add_counts(tables.within(self._events.rows(), gap), gap)
         self._tell()
         self.failure = None
         check_behind(self._events.name, self._checkpoint, self.ledger)
@@ -272,12 +270,10 @@ class CommitSink(Sink):
         numbered = replace(ledger, sequence=ledger.sequence + 1)
         self._commit(self._read(Plan()), numbered, 0)
 
-    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
-        return tables.which_has(self._events.rows(), firsts)
-
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
-        files, found, row_bytes = self.identify(self._checkpoint.batch_files(batch))
+        files = self._checkpoint.batch_files(batch)
+        found, row_bytes = self.looked_at(files)
         took = Ranges.of(files)
         without = self.left_out(took)
         fresh = took.minus(without)
@@ -285,8 +281,7 @@ class CommitSink(Sink):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without, row_bytes=row_bytes)
-            names = [file.name for file in files]
-            after = self.ledger.after(self._checkpoint.query, batch, took, names)
+            after = self.ledger.after(self._checkpoint.query, batch, took)
             types = {**self.ledger.types, **self.types}
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._events.added(), fresh)

@@ -23,14 +23,13 @@ from gateway.config import Config, load
 from gateway.spark.source import gateway_stream
 from gateway.store.consumers import Marks, marks_of
 from gateway.store.directories import Directories
-from gateway.store.lives import LivesOfFiles, lives_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-_FILE = ("file_name", "file_size")
-"""The columns that say which file a row is from; *work* does not see them."""
+_FILE = "file_name"
+"""The column that says which file a row is from; *work* does not see it."""
 
 
 def consume(
@@ -54,8 +53,8 @@ def consume(
     events = gateway_stream(
         spark, source_of(settings), max_files=max_files, max_bytes=max_bytes
     )
-    rows = events.select("*", *(f"_metadata.{column}" for column in _FILE))
-    return rows.writeStream.foreachBatch(_step(marks, lives_of(settings), work))
+    rows = events.select("*", f"_metadata.{_FILE}")
+    return rows.writeStream.foreachBatch(_step(marks, work))
 
 
 def source_of(config: Config) -> str | Path:
@@ -66,16 +65,14 @@ def source_of(config: Config) -> str | Path:
 
 
 def _step(
-    marks: Marks, lives: LivesOfFiles, work: Callable[[DataFrame, int], Any]
+    marks: Marks, work: Callable[[DataFrame, int], Any]
 ) -> Callable[[DataFrame, int], None]:
     """What is done with each batch: nothing is said of it before its work is done."""
 
     def step(rows: DataFrame, batch: int) -> None:
         marks.change(lambda mark: mark.with_begun(batch))
-        sizes: dict[str, int] = dict(rows.select(*_FILE).distinct().collect())
-        # What takes a file's place from here on has not been read.
-        files = lives.of_all(sizes)
-        work(rows.drop(*_FILE), batch)
-        marks.change(lambda mark: mark.with_worked(batch, files))
+        names = [name for (name,) in rows.select(_FILE).distinct().collect()]
+        work(rows.drop(_FILE), batch)
+        marks.change(lambda mark: mark.with_worked(batch, names))
 
     return step

@@ -17,7 +17,7 @@ import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -44,12 +44,13 @@ from gateway.spark.erasure import (
 )
 from gateway.spark.gone import Gone, mask_of, names_of
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.spark.partition import check_finished, files_of, visible
 from gateway.spark.source import SCHEMA_DDL, url
-from gateway.store import deleted, digests
+from gateway.store import deleted
 from gateway.store.deleted import Deletion
 from gateway.store.lake import INTERNAL, somebody
+from gateway.store.names import SpoolFile, parse_file_name
 
 _LITERAL = re.compile(
     r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
@@ -283,11 +284,10 @@ def _unseen(places: Places, committed: Ranges) -> int:
     """How many of the bucket's files are not here and in no table."""
     if places.bucket is None:
         return 0
-    in_tables = committed.nameless()
     here = {one.name for one in _here(places.spool)}
-    there = [SpoolFile.parse(one.name) for one in places.bucket.list("events-")]
+    there = [parse_file_name(one.name) for one in places.bucket.list("events-")]
     return sum(
-        file is not None and file.name not in here and not in_tables.covers(file)
+        file is not None and file.name not in here and not committed.covers(file)
         for file in there
     )
 
@@ -295,8 +295,7 @@ def _unseen(places: Places, committed: Ranges) -> int:
 def _by_incarnation(files: Iterable[Path]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = defaultdict(list)
     for path in files:
-        with contextlib.suppress(FileNotFoundError):
-            found[digests.incarnation_of(path)].append(path)
+        found[_named(path).incarnation].append(path)
     return found
 
 
@@ -311,10 +310,8 @@ def _here(spool: Path) -> list[Path]:
 
 
 def _named(path: Path) -> SpoolFile:
-    file = SpoolFile.parse(path.name)
+    file = parse_file_name(path.name)
     assert file is not None
-    with contextlib.suppress(FileNotFoundError):
-        return replace(file, incarnation=digests.incarnation_of(path))
     return file
 
 

@@ -30,7 +30,7 @@ from gateway.spark import partition
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Ranges, SpoolFile
+from gateway.spark.ledger import Ranges
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import (
     Busy,
@@ -41,10 +41,16 @@ from gateway.spark.partition import (
     restore,
     staged_for,
 )
-from gateway.store import deleted, digests
+from gateway.store import deleted
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.deleted import Deletion, Rewritten
-from gateway.store.names import Named, kept_name, parse_file_name, parse_kept_name
+from gateway.store.names import (
+    Life,
+    SpoolFile,
+    kept_name,
+    parse_file_name,
+    parse_kept_name,
+)
 
 TABLES = ("events", "quarantine")
 NAMES = ("node", "incarnation", "lsn")
@@ -244,7 +250,7 @@ def _from_kept(disk: LakeDisk, path: Path, wanted: Wanted) -> int:
     if parsed is None:
         return 0
     first, last, generation = parsed
-    lsns = wanted.lsns(path.parent.name, None, first, last)
+    lsns = wanted.of_node(path.parent.name, first, last)
     if not len(lsns) or (done := blotted(path, _among(lsns))) is None:
         return 0
     data, count = done
@@ -266,8 +272,7 @@ def _from_bucket(
         with contextlib.suppress(NotThere):
             data = bucket.read(name)
             source = pa.BufferReader(data)
-            by = digests.incarnation_of(pa.BufferReader(data))
-            lsns = wanted.lsns(file.node, by, file.first, file.last)
+            lsns = wanted.lsns(file)
             if (done := blotted(source, _among(lsns))) is None:
                 continue
             new, count = done
@@ -285,11 +290,11 @@ def _with_file(record: Deletion, name: str, was: str, data: bytes) -> Deletion:
     return msgspec.structs.replace(record, files=files)
 
 
-def _archived(bucket: Bucket, wanted: Wanted) -> Iterator[tuple[str, Named]]:
+def _archived(bucket: Bucket, wanted: Wanted) -> Iterator[tuple[str, SpoolFile]]:
     """Objects of the archive whose names have an lsn of these events, and what those say."""
     for one in bucket.list(f"{ARCHIVE}/events-"):
         file = parse_file_name(one.name.removeprefix(f"{ARCHIVE}/"))
-        if file and len(wanted.lsns(file.node, None, file.first, file.last)):
+        if file and len(wanted.lsns(file)):
             yield one.name, file
 
 
@@ -297,10 +302,7 @@ def in_bucket(bucket: Bucket | None, wanted: Wanted) -> int:
     """How many of them its archive may have, by the names of its objects."""
     if bucket is None:
         return 0
-    return sum(
-        len(wanted.lsns(one.node, None, one.first, one.last))
-        for _, one in _archived(bucket, wanted)
-    )
+    return sum(len(wanted.lsns(one)) for _, one in _archived(bucket, wanted))
 
 
 def _waits_in_bucket(bucket: Bucket | None, wanted: Wanted) -> bool:
@@ -309,14 +311,10 @@ def _waits_in_bucket(bucket: Bucket | None, wanted: Wanted) -> bool:
     """
     if bucket is None:
         return False
-    for one in bucket.list("events-"):
-        file = parse_file_name(one.name)
-        if file and len(wanted.lsns(file.node, None, file.first, file.last)):
-            with contextlib.suppress(NotThere):
-                by = digests.incarnation_of(pa.BufferReader(bucket.read(one.name)))
-                if len(wanted.lsns(file.node, by, file.first, file.last)):
-                    return True
-    return False
+    return any(
+        (file := parse_file_name(one.name)) and len(wanted.lsns(file))
+        for one in bucket.list("events-")
+    )
 
 
 def events_of(path: Path, wanted: Wanted) -> int:
@@ -329,46 +327,44 @@ def events_of(path: Path, wanted: Wanted) -> int:
 def _lsns_of(path: Path, wanted: Wanted) -> np.ndarray[Any, Any]:
     """Raises FileNotFoundError."""
     file = parse_file_name(path.name)
-    if file is None:
-        return np.empty(0, np.int64)
-    if not len(wanted.lsns(file.node, None, file.first, file.last)):
-        return np.empty(0, np.int64)  # as nearly all: without a look into it
-    by = digests.incarnation_of(path)
-    return wanted.lsns(file.node, by, file.first, file.last)
+    return np.empty(0, np.int64) if file is None else wanted.lsns(file)
 
 
 class Wanted:
     """The lsns that go, by node and incarnation, to be looked up for thousands of files."""
 
     def __init__(self, events: Ranges) -> None:
-        self._bounds: dict[str, dict[str, np.ndarray[Any, Any]]] = defaultdict(dict)
-        for (node, incarnation), lsns in events.each():
-            self._bounds[node][incarnation] = np.array(list(lsns), np.int64)
-        every = [some for lives in self._bounds.values() for some in lives.values()]
+        self._bounds: dict[Life, np.ndarray[Any, Any]] = {
+            life: np.array(list(lsns), np.int64) for life, lsns in events.each()
+        }
+        every = [*self._bounds.values()]
         self._all = np.concatenate(every) if every else np.empty((0, 2), np.int64)
 
     def any(self, first: int, last: int) -> bool:
         """Whether one of them is from *first* to *last*, whosever."""
         return bool(((self._all[:, 0] <= last) & (first <= self._all[:, 1])).any())
 
-    def lsns(
-        self, node: str, incarnation: str | None, first: int, last: int
-    ) -> np.ndarray[Any, Any]:
-        """Those of a file, by its incarnation; of one that does not say (""), or that is not
-        asked for (None), whosever.
-        """
-        found = []
-        for each, bounds in self._bounds.get(node, {}).items():
-            if incarnation and each not in ("", incarnation):
-                continue
-            # Ranges are in order and apart.
-            begin = int(np.searchsorted(bounds[:, 1], first))
-            end = int(np.searchsorted(bounds[:, 0], last, "right"))
-            found += [
-                np.arange(max(low, first), min(high, last) + 1)
-                for low, high in bounds[begin:end].tolist()
-            ]
+    def lsns(self, file: SpoolFile) -> np.ndarray[Any, Any]:
+        """Those that a file has."""
+        return self._between(file.life, file.first, file.last)
+
+    def of_node(self, node: str, first: int, last: int) -> np.ndarray[Any, Any]:
+        """Those of a node from *first* to *last*, whichever of its incarnations gave them."""
+        lives = [life for life in self._bounds if life.node == node]
+        found = [self._between(life, first, last) for life in lives]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def _between(self, life: Life, first: int, last: int) -> np.ndarray[Any, Any]:
+        if (bounds := self._bounds.get(life)) is None:
+            return np.empty(0, np.int64)
+        # Ranges are in order and apart.
+        begin = int(np.searchsorted(bounds[:, 1], first))
+        end = int(np.searchsorted(bounds[:, 0], last, "right"))
+        found = [
+            np.arange(max(low, first), min(high, last) + 1)
+            for low, high in bounds[begin:end].tolist()
+        ]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def _among(lsns: np.ndarray[Any, Any]) -> Callable[[pa.Table], np.ndarray[Any, Any]]:
@@ -398,7 +394,7 @@ def readable(path: Path) -> bool:
     """Whether it is a spool file, and what its name promises."""
     from gateway.spark.poison import flaw_of
 
-    file = SpoolFile.parse(path.name)
+    file = parse_file_name(path.name)
     return file is not None and flaw_of(path, file) is None
 
 

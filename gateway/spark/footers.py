@@ -1,5 +1,4 @@
-"""What the footers of a batch's spool files say: how many rows, in which form, and which
-incarnation of the node gave their lsns.
+"""What the footers of a batch's spool files say: how many rows, and in which form.
 
 The file's name says the rest.  One look at each file, before a batch is taken.
 """
@@ -7,7 +6,6 @@ The file's name says the rest.  One look at each file, before a batch is taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
-from gateway.spark.ledger import Broken, SpoolFile
-from gateway.store import digests, incarnation
+from gateway.spark.ledger import Broken
+from gateway.store.names import SpoolFile
 
 _GROUP_BYTES = 32 << 20
 
@@ -25,8 +23,6 @@ _GROUP_BYTES = 32 << 20
 class Footers(NamedTuple):
     """Of the files of a batch."""
 
-    files: list[SpoolFile]
-    """With their incarnations; one that is gone as it was named."""
     rows: int
     """In all that are there."""
     row_bytes: int = 0
@@ -39,12 +35,11 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     Raises `Broken` for a form that this job does not know, and what pyarrow raises for a
     file that is damaged.
     """
-    named, rows, row_bytes = [], 0, 0
+    rows = row_bytes = 0
     for file in files:
         try:
             found = pq.read_metadata(spool / file.name)
         except FileNotFoundError:
-            named.append(file)
             continue
         words = found.metadata or {}
         version = int(words.get(SCHEMA_VERSION_KEY, b"1"))
@@ -55,9 +50,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
             )
         rows += found.num_rows
         row_bytes = max(row_bytes, _row_bytes(found))
-        by = digests.said(words, incarnation.KEY) or ""
-        named.append(replace(file, incarnation=by))
-    return Footers(named, rows, row_bytes)
+    return Footers(rows, row_bytes)
 
 
 def is_alone(path: Path) -> bool:

@@ -203,7 +203,7 @@ class Format(Kind):
         gone = Gone(config.data_dir / "lake")()
         there = opened(events, None, gone).committed
         with contextlib.suppress(Lost):
-            counted = counts.open().committed.named_like(there)
+            counted = counts.open().committed
             if not there.minus(counted).minus(gone):
                 return
         raise Busy(

@@ -6,7 +6,7 @@ ledger has them, and the names of rows in files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 
 from gateway.event import LOST
 from gateway.sdk.disk import Disk
-from gateway.spark.ledger import Broken, Life, Ranges, SpoolFile
+from gateway.spark.ledger import Broken, Ranges
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 from gateway.store.lsns import Lsns
+from gateway.store.names import Life, SpoolFile
 
 _ROWS = 1 << 17
 
@@ -52,21 +53,18 @@ class Gone:
             self._seen = seen
         return self._events
 
-    def come_again(
-        self, disk: Disk, files: Iterable[SpoolFile], life_of: Callable[[str], str]
-    ) -> None:
+    def come_again(self, disk: Disk, files: Iterable[SpoolFile]) -> None:
         """These are about to go to the archive.  One may have come again, and have events in
         it that somebody has had deleted: so that deletion is not finished any more.
 
-        *life_of* says of a name which incarnation gave the file's lsns.  Raises `Broken`,
-        OSError, and as *life_of*.
+        Raises `Broken`, OSError.
         """
         self()
-        come = [(one, life_of(one.name)) for one in files if self._asked.touches(one)]
+        come = [one for one in files if self._asked.touches(one)]
         if not come:
             return
         for one in deleted.deletions(self._lake):
-            if _is_finished(one) and any(_touches(one, file, by) for file, by in come):
+            if _is_finished(one) and any(_touches(one, file) for file in come):
                 again = msgspec.structs.replace(one, done=False)
                 deleted.save(disk, self._lake, again)
 
@@ -80,8 +78,8 @@ def _is_finished(one: Deletion) -> bool:
     return one.kind == "asked" and one.done
 
 
-def _touches(one: Deletion, file: SpoolFile, by: str) -> bool:
-    lsns = deleted.lsns_of([one], file.node, by or None)
+def _touches(one: Deletion, file: SpoolFile) -> bool:
+    lsns = deleted.lsns_of([one], file.node, file.incarnation)
     return lsns.touches(file.first, file.last)
 
 

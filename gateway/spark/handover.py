@@ -23,11 +23,8 @@ import importlib
 import inspect
 import json
 import logging
-import sys
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +32,15 @@ from attrs import define
 
 from gateway.spark import one_sink
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
+from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
 from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL
+from gateway.store.names import SpoolFile, parse_file_name
 
 _log = logging.getLogger("gateway.spark")
 
 _INTENT = "handover.json"
-_CLOCKS_DIFFER = 600.0
-"""Seconds that a gateway's clock may be ahead of ours."""
 
 
 class HandOverFailed(Exception):
@@ -119,8 +115,6 @@ class HandOver(Sink):
         """See `Sink`; raises what the user's function raises, too."""
         self._disk.make_directory(self._path.parent)
         self.ledger = Ledger.load(self._disk, self._path)
-        if not self.ledger.named_since:
-            self._write_down(replace(self.ledger, named_since=time.time()))
         self.failure = None
         if self._disk.exists(self._intent):
             told = json.loads(self._disk.read(self._intent))
@@ -129,20 +123,6 @@ class HandOver(Sink):
                 self._again(told)
             self._disk.unlink(self._intent)
         check_behind(self._lake, self._checkpoint, self.ledger)
-
-    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
-        """Only its target knows: what an earlier version handed over is not handed over
-        again.  It came before this one began.
-        """
-        before = datetime.fromtimestamp(self.ledger.named_since + _CLOCKS_DIFFER, UTC)
-        there = [file for file, at in firsts.items() if at <= before]
-        for file in there:
-            _log.warning(
-                "%s: lsns %d to %d of node %s were handed over by an earlier version, which"
-                " did not note by which incarnation: they count as these events",
-                *(file.name, file.first, file.last, file.node),
-            )
-        return there
 
     def _again(self, told: dict[str, Any]) -> None:
         noted = {hole.file for hole in self.ledger.holes}
@@ -162,12 +142,13 @@ class HandOver(Sink):
             _leave_out(self._disk, self._intent, told, away)
         if files := _files(told):
             self.types = told["types"]
-            found = self.identify(files)
-            plan = Plan(found.files, Ranges(told["without"]), row_bytes=found.row_bytes)
+            found = self.looked_at(files)
+            plan = Plan(files, Ranges(told["without"]), row_bytes=found.row_bytes)
             self._hand(plan, found.rows, told["query"], told["batch"], repeated=True)
 
     def _take(self, rows: Any, batch: int) -> Committed:
-        files, found, row_bytes = self.identify(self._checkpoint.batch_files(batch))
+        files = self._checkpoint.batch_files(batch)
+        found, row_bytes = self.looked_at(files)
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0
@@ -179,7 +160,6 @@ class HandOver(Sink):
                 "query": query,
                 "batch": batch,
                 "files": [file.name for file in files],
-                "incarnations": {file.name: file.incarnation for file in files},
                 "without": without.plain(),
                 "types": {**self.ledger.types, **self.types},
             }
@@ -196,7 +176,7 @@ class HandOver(Sink):
         number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
-        lsns = {node: list(some) for (node, _), some in events.nameless().each()}
+        lsns = {node: list(some) for node, some in events.by_node().items()}
         context = Context(number, repeated, lsns, events.plain(), len(events))
         never = not repeated or self._refused == number
         try:
@@ -270,19 +250,12 @@ def settle(
 def _after(
     ledger: Ledger, query: str | None, batch: int, files: Sequence[SpoolFile]
 ) -> Ledger:
-    """With the names of all incarnations: what has none counts as handed over."""
-    names = [file.name for file in files]
-    return ledger.after(query, batch, Ranges.of(files), names, named=sys.maxsize)
+    return ledger.after(query, batch, Ranges.of(files))
 
 
 def _files(told: dict[str, Any]) -> list[SpoolFile]:
-    found = [SpoolFile.parse(name) for name in told["files"]]
-    by = told.get("incarnations", {})  # an earlier version did not say
-    return [
-        replace(file, incarnation=by.get(file.name, ""))
-        for file in found
-        if file is not None
-    ]
+    found = [parse_file_name(name) for name in told["files"]]
+    return [file for file in found if file is not None]
 
 
 def _leave_out(

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway import __version__
-from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.spark.ledger import Ledger
 from gateway.spark.sink import Committed
 from gateway.store.lake import BEAT, health_path, leave_word
+from gateway.store.names import SpoolFile
 
 _RECENT = 20
 _NO_FAILURES: Mapping[str, Any] = {"failures": 0, "last_failure": None}

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import SpoolFile, write_json
+from gateway.spark.ledger import write_json
+from gateway.store.names import SpoolFile
 
 #: Rows that may be larger than this are written by one task.
 ALONE_BYTES = 4 << 20

@@ -38,18 +38,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import pyarrow as pa
 from attrs import define
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.spark import footers
 from gateway.spark.gone import Gone
-from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger
 from gateway.store import digests, word
 from gateway.store.bucket import (
     ARCHIVE,
@@ -60,6 +59,8 @@ from gateway.store.bucket import (
     StoredObject,
 )
 from gateway.store.lake import End
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life, SpoolFile, parse_file_name
 from gateway.store.word import UNDECIDED, Word
 
 _log = logging.getLogger("gateway.spark")
@@ -153,11 +154,8 @@ class Inbox:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inbox", daemon=True)
         self._away = False
-        self._taken: dict[str, _Object] = {}
-        """Objects of which the job has, or had, the copy, by name, or which were found to
-        be in the tables."""
-        self._seen: dict[str, dict[str, _Object]] = {}
-        """Objects that the last look found, of each node in order of lsn, by name."""
+        self._seen: dict[Life, dict[str, _Object]] = {}
+        """Objects that the last look found, of each incarnation in order of lsn, by name."""
         self._seen_whole = -math.inf
         """When all of the prefix was listed."""
         self._odd: set[str] = set()
@@ -198,7 +196,7 @@ class Inbox:
         """The last lsn of each node that is in the bucket now.  Raises `BucketError`."""
         found: dict[str, int] = {}
         for one in self._bucket.list("events-"):
-            if (file := SpoolFile.parse(one.name)) is not None:
+            if (file := parse_file_name(one.name)) is not None:
                 found[file.node] = max(file.last, found.get(file.node, 0))
         return found
 
@@ -211,20 +209,19 @@ class Inbox:
         """Take what is done out of the bucket, and fetch what is new; how many came.
 
         *most_bytes* is another limit for once; *upto*: nothing comes that is behind these
-        lsns.  What is found to be done in this look goes in the next one.  Raises
-        `BucketError`, OSError, after what other requests brought is here, and what is done
+        lsns.  Raises `BucketError`, OSError, after what other requests brought is here, and what is done
         has gone.
         """
         most = self._most_bytes if most_bytes is None else most_bytes
         here = {
             name
             for name in self._disk.names(self._folder)
-            if SpoolFile.parse(name) is not None
+            if parse_file_name(name) is not None
         }
         self._held = sum(self._size(name) for name in here)
         # After the directory: what the job took out in between is in the tables.
         ledger = self._ledger()
-        look = _Look(ledger, ledger.committed.nameless(), here, most, upto)
+        look = _Look(ledger, here, most, upto)
         there = known(ledger)
         nodes = self._sorted(look, there)
         # Before more comes: what goes is not the newest of what the job may have now.
@@ -251,27 +248,25 @@ class Inbox:
             raise failures[0]
         return brought
 
-    def _sorted(self, look: _Look, there: Ranges) -> dict[str, _Node]:
+    def _sorted(self, look: _Look, there: dict[str, Lsns]) -> dict[str, _Node]:
         """What is to be done with each node's objects; *there* gets the lsns of all."""
         aside = {hole.file for hole in look.ledger.holes}
-        before, self._taken = self._taken, {}
         nodes: dict[str, _Node] = {}
-        for one in self._objects():
+        for one in sorted(self._objects(), key=lambda one: one.file.first):
             name, file = one.file.name, one.file
             node = nodes.setdefault(file.node, _Node())
-            there.add(Life(file.node), file.first, file.last)
-            in_tables = look.in_tables.covers(file)
+            there.setdefault(file.node, Lsns()).add(file.first, file.last)
+            in_tables = look.ledger.committed.covers(file)
             node.waiting += not in_tables and name not in aside
-            if one.is_same(before.get(name)):
-                self._taken[name] = before[name]
-                if in_tables and name not in look.here | aside:
-                    node.done.add(name)
-                    continue
             if name in look.here:
                 node.valid.add(name)
-            elif name not in aside and (in_tables or look.wants(one, node)):
+            elif name in aside:
+                continue
+            elif in_tables:
+                node.done.add(name)
+            elif look.wants(one, node):
                 node.wanted.append(one)
-                node.wanted_bytes += 0 if in_tables else one.stored.bytes
+                node.wanted_bytes += one.stored.bytes
         return nodes
 
     def _bring(
@@ -289,8 +284,6 @@ class Inbox:
             for one, here in asked:
                 if not here:
                     self._held -= one.stored.bytes
-                elif self._is_in(look, one):
-                    nodes[one.file.node].done.add(one.file.name)
                 else:
                     came.setdefault(one.file.node, []).append(one)
             # After they were fetched: whoever takes a name over after this request sees them.
@@ -315,8 +308,8 @@ class Inbox:
         some: list[_Object] = []
         together = 0
         for one in queue:
-            if self._held >= look.most_bytes and not look.in_tables.covers(one.file):
-                continue
+            if self._held >= look.most_bytes:
+                break
             some.append(one)
             self._held += one.stored.bytes
             together += one.stored.bytes
@@ -349,8 +342,8 @@ class Inbox:
         failures: list[OSError] = []
         if self._archived and names:
             if self._gone is not None:
-                files = filter(None, map(SpoolFile.parse, names))
-                self._gone.come_again(self._disk, files, self._life_of)
+                files = filter(None, map(parse_file_name, names))
+                self._gone.come_again(self._disk, files)
             kept, failures = self._ask(self._keep, names)
             names = [name for name, _ in kept]
         if not names:
@@ -362,26 +355,19 @@ class Inbox:
             names = [name for name, _ in gone]
             failures += more
         for name in names:
-            self._taken.pop(name, None)  # a look beside a stop may have begun anew
             self._forget(name)
         return failures
-
-    def _life_of(self, name: str) -> str:
-        """Which incarnation gave an object's lsns; empty where it is gone."""
-        with contextlib.suppress(NotThere):
-            return digests.incarnation_of(pa.BufferReader(self._bucket.read(name)))
-        return ""
 
     def _keep(self, name: str) -> None:
         keep(self._bucket, name)
 
     def _forget(self, name: str) -> None:
         """It is not in the bucket any more.  Any thread may say so."""
-        if (file := SpoolFile.parse(name)) is not None:
-            self._seen.get(file.node, {}).pop(name, None)
+        if (file := parse_file_name(name)) is not None:
+            self._seen.get(file.life, {}).pop(name, None)
 
     def _objects(self) -> Iterator[_Object]:
-        """All files that are in the bucket now; those of a node in order of lsn."""
+        """All files that are in the bucket now; those of an incarnation in order of lsn."""
         before, self._seen = self._seen, {}
         if self._clock() - self._seen_whole >= _ANEW_SECONDS:
             before, self._seen_whole = {}, self._clock()
@@ -390,19 +376,19 @@ class Inbox:
             after = yield from self._until_seen(after, before)
 
     def _until_seen(
-        self, after: str, before: dict[str, dict[str, _Object]]
+        self, after: str, before: dict[Life, dict[str, _Object]]
     ) -> Generator[_Object, None, str | None]:
-        """The files whose names come after *after*, until one is met that many of its node
-        were seen with *before*: then those from it on, and the last of their names.
+        """The files whose names come after *after*, until one is met that many of its
+        incarnation were seen with *before*: then those from it on, and the last of their names.
         """
         for one in self._bucket.list("events-", after):
-            if (file := SpoolFile.parse(one.name)) is None:
+            if (file := parse_file_name(one.name)) is None:
                 continue
             found = _Object(file, one)
-            mine = self._seen.setdefault(file.node, {})
-            earlier = before.get(file.node, {})
+            mine = self._seen.setdefault(file.life, {})
+            earlier = before.get(file.life, {})
             if len(earlier) >= _LEAP_OBJECTS and found.is_same(earlier.get(one.name)):
-                del before[file.node]
+                del before[file.life]
                 # What comes before it was listed now, as it is.
                 still = {
                     name: seen for name, seen in earlier.items() if name >= one.name
@@ -414,26 +400,16 @@ class Inbox:
             yield found
         return None
 
-    def _is_in(self, look: _Look, one: _Object) -> bool:
-        """Whether the tables have all of it, which was fetched; then it goes again."""
-        if not look.in_tables.covers(one.file):
-            return False
-        by = digests.incarnation_of(self._hidden(one))
-        if not look.ledger.committed.covers(replace(one.file, incarnation=by)):
-            return False
-        self._drop(one)
-        self._taken[one.file.name] = one
-        return True
-
-    def _miss(self, there: Ranges, ledger: Ledger) -> None:
+    def _miss(self, there: Mapping[str, Lsns], ledger: Ledger) -> None:
         """Tell what is missing before what is *there*, in a table or a file."""
         now = self._clock()
         before, self._lacking = self._lacking, {}
         told = {(life.node, end.acknowledged) for life, end in ledger.ends.items()}
         missing: dict[str, list[tuple[int, int]]] = {}
-        for (node, _), first, last in lacking(there):
-            if (node, last) not in told:  # when its incarnation ended
-                missing.setdefault(node, []).append((first, last))
+        for node, lsns in lacking(there).items():
+            for first, last in lsns:
+                if (node, last) not in told:  # when its incarnation ended
+                    missing.setdefault(node, []).append((first, last))
         for node, spans in missing.items():
             first, last = spans[0]
             gap = node, first
@@ -499,8 +475,9 @@ class Inbox:
         if footers.is_alone(path):
             return False
         copy = self._disk.read(path)
-        if self._there(name) == copy or not put_back(self._bucket, name, copy):
+        if self._there(name) == copy:
             return False
+        put_back(self._bucket, name, copy)
         self._tell_changed(name, "is put back from what was fetched")
         return True
 
@@ -564,9 +541,7 @@ class Inbox:
     def _read(self, one: _Object) -> tuple[int, bytes]:
         """What is to be here of an object, and with which of its bytes that begins."""
         name, size = one.file.name, one.stored.bytes
-        # Whoever compares an event of it with the tables reads more than its footer.
-        known = self._ledger().committed
-        if self._whole or known.may_have(replace(one.file, incarnation="any")):
+        if self._whole:
             return 0, self._bucket.read(name)
         first = size - self._footer_bytes
         if first < self._footer_bytes:
@@ -602,19 +577,18 @@ class Inbox:
         seen = set()
         for one in fetched:
             name = one.file.name
-            if self._is_late(said, one.file, self._hidden(one)):
+            if self._is_late(said, one.file):
                 self._drop(one)
             else:
                 self._disk.rename(self._hidden(one), self._folder / name)
-                self._taken[name] = one
                 seen.add(name)
         return seen
 
-    def _is_late(self, said: Word, file: SpoolFile, path: Path) -> bool:
+    def _is_late(self, said: Word, file: SpoolFile) -> bool:
         """Whether the job must not have it; it is out of the way then, or undecided yet."""
         if said.forgotten is None and not said.fenced:
             return False
-        by = digests.incarnation_of(path)
+        by = file.incarnation
         last = said.last_lsn_of(by)
         if last is None or (last != UNDECIDED and file.last <= last):
             return False
@@ -628,7 +602,7 @@ class Inbox:
             "%s was put into %s by incarnation %s of node %s after another gateway had"
             " taken that name over, behind lsn %d, or after the node was forgotten: it is in"
             " no table, and now in %s/ there. With `ack: spool` it was not acknowledged",
-            *(file.name, self._bucket.url, by or "unknown", file.node, last, FENCED),
+            *(file.name, self._bucket.url, by, file.node, last, FENCED),
         )
         return True
 
@@ -669,9 +643,7 @@ class _Object:
         return upto is None or self.file.last <= upto.get(self.file.node, 0)
 
     def is_same(self, other: _Object | None) -> bool:
-        """Whether *other*, of this name, is what is there now: a node that was rebuilt may
-        give a name again that was removed.
-        """
+        """Whether *other*, of this name, is what is there now."""
         return other is not None and other.stored == self.stored
 
 
@@ -680,8 +652,6 @@ class _Look:
     """What one look at the bucket goes by."""
 
     ledger: Ledger
-    in_tables: Ranges
-    """The lsns that the tables have, whoever gave them."""
     here: set[str]
     """The job's copies."""
     most_bytes: int
@@ -701,16 +671,21 @@ class _Node:
     valid: set[str] = field(default_factory=set)
     """The job has, or may have, their copies."""
     wanted: list[_Object] = field(default_factory=list)
-    """Those to fetch, in order of lsn: new ones, and ones that have lsns of the tables."""
+    """Those to fetch, in order of lsn."""
     wanted_bytes: int = 0
-    """Of the new ones."""
+    """Theirs."""
     waiting: int = 0
     """Those whose events are in no table."""
 
     def to_go(self) -> list[str]:
         """What leaves the bucket: not the newest that the job may have."""
-        newest = max(self.done | self.valid, default="")
+        newest = max(self.done | self.valid, key=_lsns_of, default="")
         return sorted(self.done - {newest})
+
+
+def _lsns_of(name: str) -> tuple[int, int]:
+    file = parse_file_name(name)
+    return (file.first, file.last) if file else (0, 0)
 
 
 def _in_turns(nodes: Iterable[list[_Object]]) -> Iterator[_Object]:
@@ -720,21 +695,20 @@ def _in_turns(nodes: Iterable[list[_Object]]) -> Iterator[_Object]:
     return (one for turn in turns for one in turn if one is not None)
 
 
-def known(ledger: Ledger) -> Ranges:
-    """Lsns that are in the tables, or noted or accepted to be in none, whoever gave them."""
-    found = ledger.committed.nameless()
+def known(ledger: Ledger) -> dict[str, Lsns]:
+    """The lsns of each node that are in the tables, or noted or accepted to be in none."""
+    found = ledger.committed.by_node()
     for hole in ledger.holes:
-        found.add(Life(hole.node), hole.first, hole.last)
+        found.setdefault(hole.node, Lsns()).add(hole.first, hole.last)
     for one in ledger.accepted:
         if one.last is not None:
-            found.add(Life(one.node), one.first, one.last)
+            found.setdefault(one.node, Lsns()).add(one.first, one.last)
     return found
 
 
-def lacking(there: Ranges) -> Ranges:
-    """Events that are not *there*, while later ones of their node are."""
-    all_of = {node: [(1, last)] for node, last in there.last().items()}
-    return Ranges(all_of).minus(there)
+def lacking(there: Mapping[str, Lsns]) -> dict[str, Lsns]:
+    """The lsns of each node that are not *there*, while later ones are."""
+    return {node: Lsns([(1, lsns.last)]) - lsns for node, lsns in there.items()}
 
 
 def keep(bucket: Bucket, name: str) -> None:
@@ -743,23 +717,19 @@ def keep(bucket: Bucket, name: str) -> None:
         bucket.copy(name, f"{ARCHIVE}/{name}")
 
 
-def put_back(bucket: Bucket, name: str, data: bytes) -> bool:
+def put_back(bucket: Bucket, name: str, data: bytes) -> None:
     """Have the object of a spool file be *data*, where it is gone or damaged: a cluster's
     tasks read it, and it goes to the archive.
 
-    False: it has other events, of another incarnation.  Raises `BucketError`.
+    Raises `BucketError`.
     """
     try:
         there, tag = bucket.read_tagged(name)
     except NotThere:
         bucket.create(name, data)
-        return True
-    by, mine = (digests.incarnation_of(pa.BufferReader(each)) for each in (there, data))
-    if by not in ("", mine):
-        return False
+        return
     if there != data:
         bucket.swap(name, data, tag)
-    return True
 
 
 def _call(work: Callable[[], None]) -> None:

@@ -8,57 +8,21 @@ tiny: lsns have no holes, so an incarnation of a node is one interval.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.lsns import Lsns
-from gateway.store.names import parse_file_name
+from gateway.store.names import Life, SpoolFile
 
 _NONE = Lsns()
-_MOST_LIVES = 64
-"""Incarnations of a node that a ledger has by name: one that begins anew at each start may
-have thousands, and each commit of a table has the ledger."""
 
 
 class Broken(Exception):
     """Lake, checkpoint and spool contradict each other; says how and what to do."""
-
-
-class Life(NamedTuple):
-    """Who gave an lsn: one life of a node (`gateway.store.incarnation`)."""
-
-    node: str
-    incarnation: str = ""
-    """Empty: not known, as of what earlier versions have put into the tables."""
-
-
-@dataclass(frozen=True)
-class SpoolFile:
-    """A published file; its name says which events it holds (docs/design.md §4), its
-    footer by which incarnation (`gateway.spark.footers`).
-    """
-
-    name: str
-    node: str
-    first: int
-    last: int
-    incarnation: str = ""
-
-    @classmethod
-    def parse(cls, name: str) -> SpoolFile | None:
-        """None for any name that the gateway does not give."""
-        parsed = parse_file_name(name)
-        return None if parsed is None else cls(name, *parsed)
-
-    @property
-    def life(self) -> Life:
-        """Who gave its lsns, as far as that is known."""
-        return Life(self.node, self.incarnation)
 
 
 class Ranges:
@@ -68,15 +32,12 @@ class Ranges:
     """
 
     def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
-        """*plain* is what `plain` gives; intervals without an incarnation, as earlier
-        versions wrote them, are of one that is not known.
-        """
+        """*plain* is what `plain` gives."""
         self._by: dict[Life, Lsns] = {}
         self._of: dict[str, set[Life]] = {}
         """Whose lsns there are, by node."""
         for node, lives in (plain or {}).items():
-            named = lives if isinstance(lives, Mapping) else {"": lives}
-            for incarnation, intervals in named.items():
+            for incarnation, intervals in lives.items():
                 self._keep(Life(node, incarnation), Lsns(intervals))
 
     @classmethod
@@ -163,13 +124,20 @@ class Ranges:
             found.setdefault(node, {})[incarnation] = lsns.last
         return found
 
-    def nameless(self) -> Ranges:
-        """The same lsns of each node, whoever gave them."""
-        return self.named_like(Ranges())
+    def by_node(self) -> dict[str, Lsns]:
+        """The lsns of each node, whichever of its incarnations gave them."""
+        found: dict[str, Lsns] = {}
+        for life, lsns in self.each():
+            found.setdefault(life.node, Lsns()).update(lsns)
+        return found
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
         return self._lsns(file.life).covers(file.first, file.last)
+
+    def last_of(self, life: Life) -> int:
+        """The greatest lsn of an incarnation; 0 if there is none."""
+        return self._lsns(life).last
 
     def touches(self, file: SpoolFile) -> bool:
         """Whether an lsn that *file* has is in here, whoever gave it."""
@@ -178,43 +146,6 @@ class Ranges:
     def others(self, file: SpoolFile) -> list[Life]:
         """Other lives of its node which gave an lsn that *file* has."""
         return sorted(life for life in self._giving(file) if life != file.life)
-
-    def may_have(self, file: SpoolFile) -> bool:
-        """Whether somebody who is not known gave an lsn that *file* has, but not all of its
-        events are in here by name.
-        """
-        unknown = Life(file.node)
-        return (
-            file.life != unknown
-            and self._lsns(unknown).touches(file.first, file.last)
-            and not self.covers(file)
-        )
-
-    def folded(self, most: int) -> Ranges:
-        """The same with at most so many incarnations of a node by name: older ones become
-        unknown, unless they share an lsn with such.
-        """
-        named = Counter(life.node for life in self._by if life.incarnation)
-        folded = Ranges()
-        for life, lsns in self._by.items():
-            unknown = Life(life.node)
-            if (
-                life.incarnation
-                and named[life.node] > most
-                and not lsns & self._lsns(unknown)
-                and not lsns & folded._lsns(unknown)
-            ):
-                named[life.node] -= 1
-                life = unknown  # noqa: PLW2901
-            folded.add_all(life, lsns)
-        return folded
-
-    def named_like(self, other: Ranges) -> Ranges:
-        """The same, with incarnations that *other* does not name as unknown ones."""
-        found = Ranges()
-        for life, lsns in self.each():
-            found.add_all(life if life in other._by else Life(life.node), lsns)
-        return found
 
     def plain(self) -> dict[str, dict[str, list[tuple[int, int]]]]:
         """For JSON; what the constructor takes."""
@@ -255,7 +186,7 @@ class Hole:
     @property
     def of(self) -> SpoolFile:
         """The file."""
-        return SpoolFile(self.file, self.node, self.first, self.last, self.incarnation)
+        return SpoolFile(self.node, self.incarnation, self.first, self.last)
 
     def is_in(self, committed: Ranges) -> bool:
         """Whether its events are in the tables after all."""
@@ -282,9 +213,6 @@ class Ledger:
     """What may be missing."""
     ends: Mapping[Life, End] = field(default_factory=dict)
     """Incarnations of which nothing more comes from their own disk."""
-    named_since: float = 0.0
-    """Since when it names incarnations, in seconds since the epoch, where that matters: a
-    function's target does not say which events it has.  0: not noted."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
     taken_back: str = ""
@@ -310,29 +238,26 @@ class Ledger:
     def of(cls, kept: Any, where: str) -> Ledger:
         """The same of what JSON made of it."""
         try:
-            if kept["format"] not in range(1, FORMAT + 1):
+            if kept["format"] != FORMAT:
                 raise Broken(
                     f"{where}: format {kept['format']!r}, and this version of gateway knows"
-                    f" up to {FORMAT}. Nothing is written over it: install the version that"
+                    f" {FORMAT}. Nothing is written over it: install the version that"
                     " wrote it, or a newer one"
                 )
-            # The first format knew no more; its tables had a VARIANT.
-            first = kept["format"] == 1
             return cls(
                 kept["query"],
                 kept["batch"],
                 Ranges(kept["latest"]),
                 Ranges(kept["committed"]),
-                0 if first else kept["sequence"],
-                () if first else tuple(Hole(**hole) for hole in kept["holes"]),
+                kept["sequence"],
+                tuple(Hole(**hole) for hole in kept["holes"]),
                 tuple(map(read_accepted, kept.get("accepted", ()))),
                 {
                     Life(node, incarnation): End(**end)
                     for node, ends in kept.get("ends", {}).items()
                     for incarnation, end in ends.items()
                 },
-                float(kept.get("named_since", 0.0)),
-                {"body": "variant"} if first else kept["types"],
+                kept["types"],
                 str(kept.get("taken_back", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as why:
@@ -343,38 +268,24 @@ class Ledger:
         query: str | None,
         batch: int,
         took: Ranges,
-        files: Collection[str] = (),
-        *,
-        named: int = _MOST_LIVES,
     ) -> Ledger:
-        """This, once *batch* of *query*, which is these *files*, is in the tables.
-
-        So many incarnations of a node are *named*.
-        """
+        """This, once *batch* of *query* is in the tables, which *took* these events."""
         committed = Ranges(self.committed.plain())
         committed.update(took)
-        holes = tuple(
-            hole
-            for hole in self.holes
-            # What was damaged may not have said whose it is.
-            if not (
-                hole.is_in(committed) or (not hole.incarnation and hole.file in files)
-            )
-        )
+        holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
         return replace(
             self,
             query=query,
             batch=batch,
             latest=took,
-            committed=committed.folded(named),
+            committed=committed,
             sequence=self.sequence + 1,
             holes=holes,
         )
 
     def with_hole(self, hole: Hole) -> Ledger:
         """This, and the events of one more file in no table."""
-        whose = hole.file, hole.incarnation
-        others = [one for one in self.holes if (one.file, one.incarnation) != whose]
+        others = [one for one in self.holes if one.file != hole.file]
         return replace(self, holes=(*others, hole))
 
     def with_accepted(self, more: Iterable[Accepted]) -> Ledger:
@@ -391,26 +302,12 @@ class Ledger:
         """Incarnations that have ended, of which something is in no table, or may be, and
         nobody has accepted that.
         """
-        last = self.committed.last_by()
         return [
             life
             for life, end in self.ends.items()
             if not self.accepts(life, end)
-            and not (
-                end.exact
-                and (
-                    last.get(life.node, {}).get(life.incarnation, 0) >= end.acknowledged
-                    or self._has_folded(life, end, last.get(life.node, {}))
-                )
-            )
+            and not (end.exact and self.committed.last_of(life) >= end.acknowledged)
         ]
-
-    def _has_folded(self, life: Life, end: End, named: Collection[str]) -> bool:
-        """Whether all of it is in the tables under a name that the ledger has no more."""
-        if life.incarnation in named or len(set(named) - {""}) < _MOST_LIVES:
-            return False
-        all_of_it = SpoolFile("", life.node, max(1, end.since), end.acknowledged)
-        return self.committed.covers(all_of_it)
 
     def accepts(self, life: Life, end: End) -> bool:
         """Whether somebody has accepted what an incarnation left behind."""
@@ -444,7 +341,6 @@ class Ledger:
             "holes": [asdict(hole) for hole in self.holes],
             "accepted": [asdict(one) for one in self.accepted],
             "ends": _by_node(self.ends),
-            "named_since": self.named_since,
             "types": dict(self.types),
             **({"taken_back": self.taken_back} if self.taken_back else {}),
         }

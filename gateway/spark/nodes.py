@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from gateway.spark.inbox import keep, known, lacking
-from gateway.spark.ledger import Ledger, SpoolFile
-from gateway.store import digests
+from gateway.spark.ledger import Ledger
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.claim import Claim, Forgotten
+from gateway.store.lsns import Lsns
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.word import Holder
 
 
@@ -52,19 +51,19 @@ class NodeState:
 
 def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
     """Of all nodes that were ever met, by name.  Raises `BucketError`."""
-    in_tables = ledger.committed.nameless()
+    in_tables = ledger.committed
     last = in_tables.last()
     aside = _aside(ledger)
     there = known(ledger)
     waiting: dict[str, list[tuple[SpoolFile, StoredObject]]] = {}
     for file, stored in _files(bucket, ""):
         mine = waiting.setdefault(file.node, [])
-        there.add(file.life, file.first, file.last)
+        there.setdefault(file.node, Lsns()).add(file.first, file.last)
         if not (in_tables.covers(file) or file.name in aside):
             mine.append((file, stored))
     missing: Counter[str] = Counter()
-    for life, first, end in lacking(there):
-        missing[life.node] += end - first + 1
+    for node, lsns in lacking(there).items():
+        missing[node] += lsns.size
     found = []
     for node in sorted(waiting.keys() | last.keys()):
         word = Claim(bucket, node, Holder.here(Path(), "")).read()
@@ -132,7 +131,7 @@ def _check_drained(
         file
         for file, _ in _files(bucket, node)
         if file.name in inbox
-        or not (file.name in aside or _is_in(bucket, ledger, file))
+        or not (file.name in aside or ledger.committed.covers(file))
     ]
     if waiting:
         events = sum(file.last - file.first + 1 for file in waiting)
@@ -142,16 +141,6 @@ def _check_drained(
         )
 
 
-def _is_in(bucket: Bucket, ledger: Ledger, file: SpoolFile) -> bool:
-    """Whether the tables have all of it, by its whole name, or of no known incarnation."""
-    if not ledger.committed.nameless().covers(file):
-        return False
-    by = digests.incarnation_of(pa.BufferReader(bucket.read(file.name)))
-    return any(
-        ledger.committed.covers(replace(file, incarnation=one)) for one in ("", by)
-    )
-
-
 def _aside(ledger: Ledger) -> set[str]:
     """Names of files that were moved aside, and written down."""
     return {hole.file for hole in ledger.holes}
@@ -159,7 +148,7 @@ def _aside(ledger: Ledger) -> set[str]:
 
 def _files(bucket: Bucket, node: str) -> Iterator[tuple[SpoolFile, StoredObject]]:
     """Of one node, or of all if that is empty."""
-    for one in bucket.list(f"events-{node}-" if node else "events-"):
-        file = SpoolFile.parse(one.name)
+    for one in bucket.list(f"events-{node}_" if node else "events-"):
+        file = parse_file_name(one.name)
         if file is not None and node in ("", file.node):
             yield file, one

@@ -15,10 +15,11 @@ from gateway.spark import footers, heap, session
 from gateway.spark.failure import Failed, reason
 from gateway.spark.health import Health
 from gateway.spark.inbox import Inbox
-from gateway.spark.ledger import Broken, Hole, SpoolFile
+from gateway.spark.ledger import Broken, Hole
 from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Sink
 from gateway.store.bucket import BucketError
+from gateway.store.names import parse_file_name
 
 _log = logging.getLogger("gateway.spark")
 
@@ -116,7 +117,7 @@ class Obstacles:
         """Move aside what did not fit alone."""
         self._sink.careful = bool(self._suspects)
         name = self._suspects.alone
-        file = None if name is None else SpoolFile.parse(name)
+        file = None if name is None else parse_file_name(name)
         if name is None or file is None:
             return
         if self._inbox is not None:

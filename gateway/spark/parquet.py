@@ -26,20 +26,19 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from attrs import define
 
 from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import sync
-from gateway.spark.ledger import Broken, Ledger, Ranges, SpoolFile, write_json
+from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
 from gateway.store.lake import INTERNAL
@@ -136,35 +135,11 @@ class ParquetSink(Sink):
 
         yield from expiry.expire(self._lake, self._disk, before, stop=stop)
 
-    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
-        """Only what came on a day is in that day's folder, whatever time zone that had."""
-        days = {
-            (at + timedelta(days=more)).date().isoformat()
-            for at in firsts.values()
-            for more in (-1, 0, 1)
-        }
-        paths = [
-            path
-            for table in _TABLES
-            for day in sorted(days)
-            for path in (self._lake / table).glob(f"protocol=*/date={day}/*.parquet")
-            if path.name[0] not in "._"
-        ]
-        if not paths:
-            return ()
-        names = ["node", "lsn", "received_at"]
-        same = ds.field("node").isin({file.node for file in firsts})
-        same &= ds.field("lsn").isin([file.first for file in firsts])
-        rows = ds.dataset(paths).to_table(names, same).to_pylist()
-        found = {tuple(row[name] for name in names) for row in rows}
-        return {
-            file for file, at in firsts.items() if (file.node, file.first, at) in found
-        }
-
     def _take(self, rows: Any, batch: int) -> Committed | None:
         self._point("begun")
         query = self._checkpoint.query
-        files, _, row_bytes = self.identify(self._checkpoint.batch_files(batch))
+        files = self._checkpoint.batch_files(batch)
+        row_bytes = self.looked_at(files).row_bytes
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
@@ -280,8 +255,7 @@ class ParquetSink(Sink):
             for folder in sorted(folders):
                 self._disk.sync_directory(folder)
         self._point("published")
-        names = manifest.get("files", ())  # an earlier version did not say
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]), names)
+        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
         types = manifest.get("types", self.ledger.types)
         self._write_down(replace(after, types=types))
         self._point("in ledger")

@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.spark.gone import by_life
-from gateway.spark.ledger import Life, Ranges
+from gateway.spark.ledger import Ranges
+from gateway.store.names import Life
 
 _Hashes = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -19,11 +19,10 @@ from attrs import define
 from gateway.event import SCHEMA
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Hole, SpoolFile, write_json
+from gateway.spark.ledger import Hole, write_json
 from gateway.spark.sink import Sink
-from gateway.store import digests
 from gateway.store.bucket import BucketError
-from gateway.store.names import Named
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.promised import why_not_those
 
 
@@ -38,7 +37,7 @@ def flaw_of(path: Path, file: SpoolFile) -> str | None:
         with pq.ParquetFile(path, page_checksum_verification=True) as content:
             if odd := _odd_columns(content.schema_arrow):
                 return odd
-            return why_not_those(content, Named(file.node, file.first, file.last))
+            return why_not_those(content, file)
     except (FileNotFoundError, PermissionError):
         raise
     except Exception as why:  # damaged bytes make pyarrow raise anything
@@ -111,7 +110,7 @@ class Poison:
             for name in self._disk.names(self._spool)
             if name.startswith("events-")
             and name.endswith(".parquet")
-            and SpoolFile.parse(name) is None
+            and parse_file_name(name) is None
         ]
         for name in strangers:
             self._rename(name, "its name is not one that the gateway gives")
@@ -122,13 +121,13 @@ class Poison:
 
         What was mended and put back meanwhile stays.
         """
-        found = [SpoolFile.parse(hole.file) for hole in self._sink.ledger.holes]
+        found = [parse_file_name(hole.file) for hole in self._sink.ledger.holes]
         self.examine(file for file in found if file is not None)
 
     def move(self, file: SpoolFile, why: str) -> Hole:
         """Move one aside, and note its events as a hole.  Raises OSError."""
-        by = digests.incarnation_of(self._spool / file.name)
-        hole = Hole(file.node, file.first, file.last, file.name, why, time.time(), by)
+        node, by, first, last = file
+        hole = Hole(node, first, last, file.name, why, time.time(), by)
         self._sink.note(hole)
         self._rename(file.name, why)
         return hole

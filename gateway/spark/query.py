@@ -21,9 +21,10 @@ from attrs import define
 from gateway.spark import alike, heap, known_files, s3a, tables
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.columns import Columns
-from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.ledger import Broken
 from gateway.spark.sink import Plan, Sink
 from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
+from gateway.store.names import SpoolFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -123,7 +123,7 @@ def _write_spool(folder: Path, protocol: str) -> None:
     folder.mkdir(parents=True)
     for first in (1, 1 + _EVENTS):
         rows = [{**same, "lsn": first + row, "seq": row} for row in range(_EVENTS)]
-        name = file_name("gw", first, first + _EVENTS - 1)
+        name = file_name("gw", "a" * 10, first, first + _EVENTS - 1)
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / name)
 
 

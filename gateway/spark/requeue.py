@@ -25,12 +25,13 @@ import pyarrow.parquet as pq
 from gateway.spark import footers, heap, stats
 from gateway.spark.inbox import put_back
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Broken, Ledger, SpoolFile, write_json
+from gateway.spark.ledger import Broken, Ledger, write_json
 from gateway.spark.parquet import publishing
 from gateway.spark.partition import alone, files_of
 from gateway.spark.poison import flaw_of
 from gateway.store.bucket import Bucket
 from gateway.store.lake import INTERNAL
+from gateway.store.names import parse_file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,17 +64,15 @@ def files(
     for name in there:
         if not name.endswith(".parquet"):
             continue
-        file = SpoolFile.parse(name)
+        file = parse_file_name(name)
         if file is None or flaw_of(poison / name, file) is not None:
             kept[name] = "still can not be read"
             continue
         if disk.exists(spool / name):
-            # A node that was rebuilt has given the name again, to other events.
-            kept[name] = "another file of this name waits for the job; try again then"
+            kept[name] = "a file of this name waits for the job; try again then"
             continue
-        if bucket and not put_back(bucket, name, disk.read(poison / name)):
-            kept[name] = f"{bucket.url}/{name} is a file of another incarnation"
-            continue
+        if bucket:
+            put_back(bucket, name, disk.read(poison / name))
         disk.rename(poison / name, spool / name)
         disk.unlink(poison / f"{name}.json")
         moved.append(name)

@@ -27,16 +27,17 @@ from gateway.spark.health import Health, Waiting
 from gateway.spark.housekeeping import Housekeeping
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, SpoolFile
+from gateway.spark.ledger import Broken
 from gateway.spark.obstacles import Obstacles
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
 from gateway.spark.source import limit_of, spool_of
-from gateway.store import deleted, digests, job_word, removal_clock
+from gateway.store import deleted, job_word, removal_clock
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.job_word import JobWriter
 from gateway.store.lake import INTERNAL
+from gateway.store.names import SpoolFile
 from gateway.store.removal_clock import RemovalClock, Seen
 from gateway.store.s3 import bucket_of
 from gateway.store.statefile import StateFile
@@ -145,16 +146,11 @@ class Job:
             self._sink.has_all,
             self._disk,
             self._come_again,
-            may_be_read=bool(spool.consumers),
         )
 
     def _come_again(self, files: Sequence[SpoolFile]) -> None:
         """Of what goes to the archive."""
-        self._gone.come_again(
-            self._disk,
-            files,
-            lambda name: digests.incarnation_of(self._spool / name),
-        )
+        self._gone.come_again(self._disk, files)
 
     def _new_inbox(self, spark: SparkSession) -> Inbox | None:
         bucket = bucket_of(self._config.spool)

@@ -19,9 +19,9 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -32,9 +32,9 @@ from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.footers import Footers
 from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Broken, Hole, Ledger, Life, Ranges, SpoolFile
-from gateway.store import digests
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
 from gateway.store.lake import INTERNAL, Accepted, End
+from gateway.store.names import Life, SpoolFile
 
 if TYPE_CHECKING:
     from gateway.spark.expiry import Expired
@@ -124,9 +124,6 @@ class Sink(ABC):
         these others, since the job began."""
         self._alone = threading.Lock()
         """Held by whoever changes the ledger while the query runs."""
-        self._compared: Mapping[SpoolFile, bool] = {}
-        """Of the last batch's files over lsns that the tables have of no known incarnation:
-        whether these are their events."""
         self.seconds = 0.0
         """How long the last batch took."""
         self.gone: Callable[[], Ranges] = Ranges
@@ -146,12 +143,6 @@ class Sink(ABC):
         """Make *ledger*, which has no other events, durable in place of the one there is."""
         ledger.save(self._disk, self._path)
         self.ledger = ledger
-
-    @abstractmethod
-    def _which_has(self, firsts: Mapping[SpoolFile, datetime]) -> Collection[SpoolFile]:
-        """Of which files the tables have the first event, under whatever incarnation;
-        *firsts* says when these came.
-        """
 
     def note(self, hole: Hole) -> None:
         """Write down, durably, that the events of a file will be in no table."""
@@ -180,20 +171,16 @@ class Sink(ABC):
         with self._alone:
             yield
 
-    def identify(self, files: Sequence[SpoolFile]) -> Footers:
-        """The *files* of a batch, with their events' whole names.
+    def looked_at(self, files: Sequence[SpoolFile]) -> Footers:
+        """What the footers of a batch's *files* say.
 
-        A file over lsns that the ledger has of no known incarnation is compared with the
-        tables: it is of none, too, if they have its first event, and else it has new ones.
         Raises `Broken`, and what pyarrow raises for a file that is damaged.
         """
         self.batch_files = list(files)
         found = footers.read(self._spool, files)
-        self._compared = self._compare(found.files)
-        self.batch_files = list(map(self._known_as, found.files))
+        self._tell_anew(files)
         return found._replace(
-            files=self.batch_files,
-            row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes,
+            row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes
         )
 
     def left_out(self, took: Ranges) -> Ranges:
@@ -204,37 +191,16 @@ class Sink(ABC):
 
     def has_all(self, file: SpoolFile) -> bool:
         """Whether all events of a file in the spool are in the tables."""
-        try:
-            by = digests.incarnation_of(self._spool / file.name)
-        except FileNotFoundError:
-            return False
-        known = self._known_as(replace(file, incarnation=by))
-        return self.ledger.committed.covers(known)
+        return self.ledger.committed.covers(file)
 
-    def _compare(self, files: Iterable[SpoolFile]) -> Mapping[SpoolFile, bool]:
-        """Each by itself: of one incarnation an earlier version may have put some into the
-        tables, and dropped others.
-        """
-        firsts = {
-            file: footers.first_received_at(self._spool / file.name)
-            for file in files
-            if self.ledger.committed.may_have(file)
-        }
-        there = self._which_has(firsts) if firsts else ()
-        return {file: file in there for file in firsts}
-
-    def _known_as(self, file: SpoolFile) -> SpoolFile:
-        committed, life = self.ledger.committed, file.life
-        if committed.covers(file) or not (others := committed.others(file)):
-            return file
-        if committed.may_have(file):
-            compared = self._compared
-            if file not in compared:
-                compared = self._compare([file])
-            if compared.get(file):
-                return replace(file, incarnation="")
-        if life not in self.anew:
-            self.anew[life] = others
+    def _tell_anew(self, files: Iterable[SpoolFile]) -> None:
+        """Tell of incarnations that gave lsns which another one of their node gave."""
+        for file in files:
+            if file.life in self.anew or not (
+                others := self.ledger.committed.others(file)
+            ):
+                continue
+            self.anew[file.life] = others
             _log.error(
                 "node %s began anew: %s has lsns %d to %d by incarnation %s, and incarnation"
                 " %s gave such lsns before it. They are other events, and go into the tables"
@@ -242,9 +208,8 @@ class Sink(ABC):
                 " gateways have its name; what the one before had acknowledged, and is in"
                 " no table, gateway audit says",
                 *(file.node, file.name, file.first, file.last),
-                *(life.incarnation or "unknown", _spelled(others)),
+                *(file.incarnation, _spelled(others)),
             )
-        return file
 
     def expire(
         self, before: Mapping[str, date], stop: Callable[[], bool]
@@ -294,7 +259,7 @@ def check_behind(tables: object, checkpoint: Checkpoint, ledger: Ledger) -> None
     if batch < 0:
         return
     noted = {hole.file for hole in ledger.holes}
-    in_tables = ledger.committed.nameless()
+    in_tables = ledger.committed
     lacking = [
         file.name
         for file in checkpoint.files(-1, checkpoint.offset(batch))

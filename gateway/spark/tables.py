@@ -11,15 +11,16 @@ the event: a partition is complete once its day is over, whatever clocks senders
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.fields import TEXT, function
-from gateway.spark.ledger import Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ranges
+from gateway.store.names import Life, SpoolFile
 
 #: The sink writes one folder level for each, the table first.
 PARTITIONS = ("table", "protocol", "date")
@@ -217,38 +218,14 @@ def _incarnation() -> Column:
     return f.coalesce(f.col("incarnation"), f.lit(""))
 
 
-def within(rows: DataFrame, wanted: Ranges, named: Collection[Life] = ()) -> DataFrame:
-    """The events of *wanted* among *rows* of a table, whose unknown incarnations are all
-    that are not *named*.
-    """
+def within(rows: DataFrame, wanted: Ranges) -> DataFrame:
+    """The events of *wanted* among *rows* of a table."""
     if "incarnation" not in rows.columns:
         rows = rows.withColumn("incarnation", unnamed())
     found = f.lit(False)
     for life, first, last in wanted:
-        inside = _inside(life, first, last)
-        if not life.incarnation:
-            known = [one.incarnation for one in named if one.node == life.node]
-            inside = (f.col("node") == life.node) & f.col("lsn").between(first, last)
-            inside &= ~_incarnation().isin([one for one in known if one])
-        found = found | inside
+        found = found | _inside(life, first, last)
     return rows.where(found)
-
-
-def which_has(
-    rows: DataFrame, firsts: Mapping[SpoolFile, datetime]
-) -> Collection[SpoolFile]:
-    """Of which files a table has the first event, under any incarnation; *firsts* says when
-    these came.
-    """
-    same = f.col("node").isin(list({file.node for file in firsts}))
-    same &= f.col("lsn").isin([file.first for file in firsts])
-    micros = f.unix_micros(f.col("received_at"))
-    found = set(rows.where(same).select("node", "lsn", micros).distinct().collect())
-    return {
-        file
-        for file, at in firsts.items()
-        if (file.node, file.first, (at - _EPOCH) // timedelta(microseconds=1)) in found
-    }
 
 
 def ranges(rows: DataFrame) -> Ranges:

@@ -44,7 +44,6 @@ What the Spark job, the audit and consumers say:
     deleted      what was taken out of the tables on purpose
     job_word     how far the job is behind a bucket
     consumers    what jobs of others have read, so that files stay until then
-    lives        which life of a node a file is of that they read
     audited      what the last audit found
 
 What all of these use:

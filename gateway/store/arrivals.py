@@ -1,14 +1,12 @@
 """Files that other gateways bring (`gateway.sdk.arrivals`), and what is known of each node.
 
     arrivals/NODE                              a `Record`, a `statefile`
-    spool/.arriving-INCARNATION-SHA256-NAME    a file of which not all has come, or that has
-                                               no room under its name yet
+    spool/.arriving-SHA256-NAME                a file of which not all has come
 
     1. octets → the hidden file; sync it; look whether it is what its name says; sync the
        directory
     2. the record: all up to its last lsn is there, and which file is to be placed; synced
-    3. rename it to its name, unless a file of that name is in the spool: one of an earlier
-       life of the node, which goes first                       whoever reads may see it
+    3. rename it to its name                                    whoever reads may see it
     4. whoever brought it is told
 
 A crash before 2 leaves a part that goes on, or is dropped when its digest is not right, or
@@ -27,7 +25,7 @@ import re
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -44,7 +42,7 @@ from gateway.sdk.protocol import Unusable
 from gateway.store import digests, incarnation
 from gateway.store.directories import Directories
 from gateway.store.lock import Lock, Locked, lock_file
-from gateway.store.names import Named, parse_file_name
+from gateway.store.names import INCARNATION, SpoolFile, parse_file_name
 from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile
@@ -64,9 +62,9 @@ _MOST_PAGE_BYTES = 8 << 20
 _MOST_EVENTS = 1 << 28
 """A page of a few bytes can have 2**31 rows that are looked at, one by one."""
 _LOOKED_AT = ("node", "lsn")
-_HIDDEN = re.compile(r"\.arriving-([0-9a-f]{0,16})-([0-9a-f]{64})-(events-.+\.parquet)")
-# With the longest of these a hidden name has 249 bytes, and 255 are the most.
-_INCARNATION = re.compile(r"[0-9a-f]{0,16}")
+_HIDDEN = re.compile(r"\.arriving-([0-9a-f]{64})-(events-.+\.parquet)")
+# With the longest of these a hidden name has 242 bytes, and 255 are the most.
+_INCARNATION = re.compile(INCARNATION)
 _PART_SECONDS = 24 * 3600.0
 """What came of a file whose edge does not come again goes then; it would begin anew."""
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
@@ -230,16 +228,6 @@ class Arrivals:
         earlier = tuple(one for one in record.last if one != record.current)
         return Life(node, record.current, earlier)
 
-    def givers(self, file: Named, others: Iterable[str]) -> tuple[str, ...]:
-        """Which incarnations may have given the lsns of a file that was brought, of those that
-        the record knows, and of *others*, as that may be younger than the file; nobody, if
-        nobody of the record has.  Blocks; raises OSError.
-        """
-        record = self._known(file.node).record if self.has(file.node) else None
-        last = {} if record is None else record.last
-        known = [one for one, lsn in last.items() if lsn >= file.last]
-        return (*known, *(one for one in others if known and one not in last))
-
     @property
     def nodes(self) -> Mapping[str, Record]:
         """What is known of those whose files have come since the start.  Any thread."""
@@ -397,7 +385,7 @@ class Arrivals:
         with self._lock:
             return self._nodes.setdefault(node, _Node(node, file, record=record))
 
-    def arrived(self, size: int, named: Named) -> None:
+    def arrived(self, size: int, named: SpoolFile) -> None:
         """A file has come.  Any thread."""
         with self._lock:
             self.files += 1
@@ -415,7 +403,7 @@ class Arrivals:
         if placing and self._disk.exists(spool / placing):
             known.unplaced = True
             public, onward = spool / _parsed(placing).public, self._onward
-            if self._disk.exists(public) or (onward and onward.has(public.name)):
+            if onward and onward.has(public.name):
                 return False
             self._disk.rename(spool / placing, public)
             if onward is not None:
@@ -425,9 +413,8 @@ class Arrivals:
 
 
 class _Arriving(NamedTuple):
-    """What the name of a hidden file says."""
+    """What the name of a file says of which not all has come."""
 
-    incarnation: str
     sha256: str
     public: str
     """Its name to be."""
@@ -435,14 +422,14 @@ class _Arriving(NamedTuple):
     @property
     def hidden(self) -> str:
         """That name."""
-        return f".arriving-{self.incarnation}-{self.sha256}-{self.public}"
+        return f".arriving-{self.sha256}-{self.public}"
 
 
 def _parse(name: str) -> _Arriving | None:
     found = _HIDDEN.fullmatch(name)
-    if found is None or parse_file_name(found[3]) is None:
+    if found is None or parse_file_name(found[2]) is None:
         return None
-    return _Arriving(found[1], found[2], found[3])
+    return _Arriving(found[1], found[2])
 
 
 def _parsed(name: str) -> _Arriving:
@@ -456,7 +443,7 @@ class _InHand:
     """A file that is coming."""
 
     brought: Brought
-    named: Named
+    named: SpoolFile
     file: File
     at: int = 0
     """So much of it is there, and …"""
@@ -491,7 +478,9 @@ class _Bringing:
         found, path = _parsed(part), self._spool / part
         with contextlib.suppress(OSError):
             at = self._disk.size(path)
-            return Begun(found.public, found.incarnation, found.sha256, at)
+            named = parse_file_name(found.public)
+            by = named.incarnation if named else ""
+            return Begun(found.public, by, found.sha256, at)
         return None
 
     def begin(self, file: Brought) -> bool:
@@ -502,17 +491,19 @@ class _Bringing:
                 return False
             if not self._arrivals._place(self._known):  # noqa: SLF001 - of one module
                 raise BlockingIOError(
-                    errno.EAGAIN,
-                    "a file of an earlier life of the node has its name, and waits for "
-                    "whoever reads the spool",
+                    errno.EAGAIN, "the file before it is not in the bucket yet"
                 )
             self._hand = self._opened(file, named)
             return True
 
-    def _look_at(self, file: Brought) -> Named:
+    def _look_at(self, file: Brought) -> SpoolFile:
         named = parse_file_name(file.name)
         if named is None or named.node != self._life.node:
             raise Unwelcome(422, f"{file.name!r} is no file of node {self._life.node}")
+        if named.incarnation != file.incarnation:
+            raise Unwelcome(
+                422, f"{file.name} is not of incarnation {file.incarnation!r}"
+            )
         if named.last - named.first >= _MOST_EVENTS:
             raise Unwelcome(422, f"{file.name} has more than {_MOST_EVENTS} events")
         if not _SHA256.fullmatch(file.sha256) or file.bytes <= 0:
@@ -524,9 +515,9 @@ class _Bringing:
             )
         return named
 
-    def _opened(self, brought: Brought, named: Named) -> _InHand:
+    def _opened(self, brought: Brought, named: SpoolFile) -> _InHand:
         known, at = self._known, brought.at
-        part = _Arriving(brought.incarnation, brought.sha256, brought.name).hidden
+        part = _Arriving(brought.sha256, brought.name).hidden
         path = self._spool / part
         self._close()
         if known.part and known.part != part:
@@ -609,8 +600,7 @@ class _Bringing:
             self._drop()
             raise Unwelcome(409, f"{name}: its bytes are not those that were announced")
         with self._arrivals._reader(path) as opened:  # noqa: SLF001 - likewise
-            by = hand.brought.incarnation
-            wrong = why_no_spool_file(opened, hand.named, by)
+            wrong = why_no_spool_file(opened, hand.named)
         if wrong is not None:
             self._drop()
             raise Unwelcome(422, f"{name}: {wrong}")
@@ -662,9 +652,9 @@ class _Bringing:
             self._hand = None
 
 
-def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
-    """Why a file is not one that a gateway has written, with just these events, given by
-    incarnation *by*; None if it is.  Raises OSError.
+def why_no_spool_file(opened: BinaryIO, named: SpoolFile) -> str | None:
+    """Why a file is not one that a gateway has written, with just these events; None if it
+    is.  Raises OSError.
 
     A reader of the spool takes for granted what is looked at here.  However little is
     packed into much, it takes no memory to speak of.
@@ -678,7 +668,7 @@ def why_no_spool_file(opened: BinaryIO, named: Named, by: str) -> str | None:
             return wrong
         with pq.ParquetFile(opened, buffer_size=_CHUNK_BYTES) as file:
             return (
-                _why_no_events(file, named, by)
+                _why_no_events(file, named)
                 or _why_too_large(file, opened, size)
                 or why_not_those(file, named, _LOOKED_AT)
             )
@@ -703,7 +693,7 @@ def _why_too_much(opened: BinaryIO, size: int, length: int) -> str | None:
     return None
 
 
-def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:
+def _why_no_events(file: pq.ParquetFile, named: SpoolFile) -> str | None:
     said = file.metadata.metadata or {}
     version = digests.said(said, SCHEMA_VERSION_KEY) or "0"
     if not version.isdigit() or int(version) > SCHEMA_VERSION:
@@ -713,8 +703,8 @@ def _why_no_events(file: pq.ParquetFile, named: Named, by: str) -> str | None:
         )
     if not file.schema_arrow.equals(SCHEMA):
         return "its columns are not those of events"
-    if (digests.said(said, incarnation.KEY) or "") != by:
-        return f"it says that another incarnation than {by or 'an unknown one'} gave its lsns"
+    if digests.said(said, incarnation.KEY) != named.incarnation:
+        return f"it does not say that incarnation {named.incarnation} gave its lsns"
     if file.metadata.num_rows != named.last - named.first + 1:
         return f"it has {file.metadata.num_rows} events"
     return None

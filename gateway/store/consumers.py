@@ -8,8 +8,7 @@ It reads the archive, or the bucket, and writes its mark; gateways read it.  A q
 Spark's brings a batch again that it has not committed.  So what is in the last batch is in
 hand, and only done when the next one begins: no file goes that may be asked for again.
 
-A node that was rebuilt gives its lsns again.  So a mark names lsns with the life of the node
-that gave them, which a file's footer says (`gateway.store.incarnation`).
+A mark names lsns with the incarnation that gave them, as names of files do.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import fcntl
 import os
 from collections.abc import (
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -38,7 +36,7 @@ from gateway.store.bucket import AlreadyThere, Bucket, BucketError, Changed, Not
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.lsns import Lsns
-from gateway.store.names import Named, parse_file_name
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.s3 import bucket_of
 from gateway.store.statefile import StateFile
 
@@ -47,10 +45,6 @@ if TYPE_CHECKING:
 
 _MOST_CHANGES = 20
 """Of one object by others, before somebody who wants to change it gives up."""
-_MOST_LIVES = 64
-"""Of a node, in a mark; the oldest go.  As many as `gateway.store.arrivals` remembers."""
-_FOOTERS_AT_ONCE = 1000
-"""So many are read between two looks; what was not looked at yet counts as not read."""
 
 OBJECT = ".gateway-consumer-"
 """What the name of a mark in a bucket begins with."""
@@ -64,44 +58,26 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a consumer says of itself."""
 
     done: Mapping[str, Lsns] = {}
-    """The lsns that it needs no more, by `NODE/INCARNATION`; by NODE alone, as earlier
-    versions wrote, of whatever incarnation."""
+    """The lsns that it needs no more, by `NODE_INCARNATION`."""
     batch: int = -1
     """The last batch of Spark's for which it has done its work, and …"""
     in_hand: Mapping[str, Lsns] = {}
     """… the lsns of that, which Spark brings again if it has not committed it."""
 
-    def seen(self) -> Iterator[tuple[str, str, Lsns]]:
-        """All that it has done its work for: node, incarnation, empty where it names none, and
-        lsns.
-        """
-        for of in (self.done, self.in_hand):
-            for key, lsns in of.items():
-                node, _, life = key.partition("/")
-                yield node, life, lsns
+    def covers(self, file: SpoolFile) -> bool:
+        """Whether it needs that file no more."""
+        return _covers(self.done, file)
 
-    def lives(self) -> dict[str, set[str]]:
-        """The incarnations that it names, by node."""
-        found: dict[str, set[str]] = {}
-        for node, life, _ in self.seen():
-            if life:
-                found.setdefault(node, set()).add(life)
-        return found
+    def has_seen(self, file: SpoolFile) -> bool:
+        """Whether it has done its work for that file."""
+        return _covers(self.done, file) or _covers(self.in_hand, file)
 
-    def covers(self, file: Named, life: str) -> bool:
-        """Whether it needs that file no more, of which that incarnation gave the lsns."""
-        return _covers(self.done, file, life)
-
-    def has_seen(self, file: Named, life: str) -> bool:
-        """Whether it has done its work for it."""
-        return _covers(self.done, file, life) or _covers(self.in_hand, file, life)
-
-    def with_done(self, files: Mapping[str, str]) -> Mark:
-        """Once it needs these files no more: the incarnation of each, by its name.
+    def with_done(self, names: Iterable[str]) -> Mark:
+        """Once it needs the files of these names no more.
 
         Raises ValueError for what is no name of a spool file.
         """
-        return msgspec.structs.replace(self, done=_joined(self.done, _lsns(files)))
+        return msgspec.structs.replace(self, done=_joined(self.done, _lsns(names)))
 
     def with_begun(self, batch: int) -> Mark:
         """As *batch* of Spark's begins: the one before is committed then.
@@ -115,9 +91,9 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
             return self
         return Mark(_joined(self.done, self.in_hand), self.batch)
 
-    def with_worked(self, batch: int, files: Mapping[str, str]) -> Mark:
-        """When the work of *batch* is done, which had these files, as in `with_done`."""
-        return Mark(self.done, batch, _joined({}, _lsns(files)))
+    def with_worked(self, batch: int, names: Iterable[str]) -> Mark:
+        """When the work of *batch* is done, which had the files of these names."""
+        return Mark(self.done, batch, _lsns(names))
 
 
 def _unreadable(path: str, name: str) -> Unreadable:
@@ -128,37 +104,22 @@ def _unreadable(path: str, name: str) -> Unreadable:
     )
 
 
-def _key(node: str, life: str) -> str:
-    return f"{node}/{life}" if life else node
+def _covers(of: Mapping[str, Lsns], file: SpoolFile) -> bool:
+    lsns = of.get(str(file.life))
+    return lsns is not None and lsns.covers(file.first, file.last)
 
 
-def _covers(of: Mapping[str, Lsns], file: Named, life: str) -> bool:
-    return any(
-        key in of and of[key].covers(file.first, file.last)
-        for key in (file.node, _key(file.node, life))
-    )
-
-
-def _lsns(files: Mapping[str, str]) -> dict[str, Lsns]:
+def _lsns(names: Iterable[str]) -> dict[str, Lsns]:
     found: dict[str, Lsns] = {}
-    for name, life in files.items():
+    for name in names:
         if (file := parse_file_name(name)) is None:
             raise ValueError(f"{name} is no name of a spool file")
-        found.setdefault(_key(file.node, life), Lsns()).add(file.first, file.last)
+        found.setdefault(str(file.life), Lsns()).add(file.first, file.last)
     return found
 
 
 def _joined(of: Mapping[str, Lsns], more: Mapping[str, Lsns]) -> dict[str, Lsns]:
-    found = dict(of)
-    for key, lsns in more.items():
-        found[key] = found.get(key, Lsns()) | lsns
-    lives: dict[str, list[str]] = {}
-    for key in found:
-        lives.setdefault(key.partition("/")[0], []).append(key)
-    for keys in lives.values():
-        for oldest in keys[:-_MOST_LIVES]:
-            del found[oldest]
-    return found
+    return {**of, **{key: of.get(key, Lsns()) | lsns for key, lsns in more.items()}}
 
 
 class Marks(Protocol):
@@ -281,7 +242,7 @@ class There(NamedTuple):
     name: str
     bytes: int
     since: float
-    """Since when it is there: another one of that name is there since another time."""
+    """Since when it is there, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,15 +269,10 @@ class Behind:
 class Consumers:
     """Those of one gateway, and its files.  One thread looks; any may ask for `behind`.
 
-    *marks* says where the mark of one is, by its name.  *lives* says which incarnations may
-    have given the lsns of a file, given those that a mark names, none if that is not known,
-    and *life_of* which one did, given its name and its size: it is asked where the others do
-    not tell.  Both block and raise OSError.
+    *marks* says where the mark of one is, by its name.
     """
 
     _marks: Callable[[str], Marks]
-    _lives: Callable[[Named, Collection[str]], Collection[str]]
-    _life_of: Callable[[str, int], str]
     names: Sequence[str] = ()
     """May change."""
 
@@ -324,11 +280,6 @@ class Consumers:
         self.behind: Mapping[str, Behind] = {}
         """By name; replaced as a whole."""
         self._said: dict[str, Mark] = {}
-        self._named: dict[str, Mapping[str, Collection[str]]] = {}
-        """The incarnations that each mark names, by node."""
-        self._found: dict[str, tuple[float, str]] = {}
-        """What `life_of` said of files, by their names, and since when those were there."""
-        self._footers_left = _FOOTERS_AT_ONCE
 
     def look(self) -> None:
         """Read their marks.  What is not readable has read nothing."""
@@ -344,25 +295,13 @@ class Consumers:
             behind[name] = replace(before, has_come=come, problem=problem)
             said[name] = mark or Mark()
         self._said, self.behind = said, behind
-        self._named = {name: mark.lives() for name, mark in said.items()}
-        self._footers_left = _FOOTERS_AT_ONCE
 
-    def all_have(self, file: There, *, by_footer: bool = False) -> bool:
-        """Whether none of them needs that file, as of the last look; *by_footer* where others
-        may know more of its node.
-        """
-        if not self.names or (named := parse_file_name(file.name)) is None:
+    def all_have(self, name: str) -> bool:
+        """Whether none of them needs the file of that name, as of the last look."""
+        if not self.names or (file := parse_file_name(name)) is None:
             return True
-        if not self._all_cover(file, named):
-            return False
-        return not by_footer or (
-            self._life(file) is not None and self._all_cover(file, named)
-        )
-
-    def _all_cover(self, file: There, named: Named) -> bool:
         return all(
-            one in self._said and self._is(one, Mark.covers, file, named)
-            for one in self.names
+            one in self._said and self._said[one].covers(file) for one in self.names
         )
 
     def count(self, files: Iterable[There], now: float, retention: float) -> None:
@@ -374,17 +313,9 @@ class Consumers:
             for one in files
             if (named := parse_file_name(one.name)) is not None
         ]
-        found = self._found
-        self._found = {
-            one.name: found[one.name] for one, _ in there if one.name in found
-        }
         behind = {}
-        for name in self._said:
-            left = [
-                one
-                for one, named in there
-                if not self._is(name, Mark.has_seen, one, named)
-            ]
+        for name, mark in self._said.items():
+            left = [one for one, named in there if not mark.has_seen(named)]
             held = [one.bytes for one in left if now - one.since > retention]
             behind[name] = replace(
                 self.behind[name],
@@ -396,14 +327,11 @@ class Consumers:
             )
         self.behind = behind
 
-    def who_misses(self, file: There) -> Sequence[str]:
-        """Who has not read that file, which is about to go."""
-        if not self.names or (named := parse_file_name(file.name)) is None:
+    def who_misses(self, name: str) -> Sequence[str]:
+        """Who has not read the file of that name, which is about to go."""
+        if not self.names or (file := parse_file_name(name)) is None:
             return ()
-        self._footers_left += 1  # this one is looked at
-        return [
-            one for one in self._said if not self._is(one, Mark.has_seen, file, named)
-        ]
+        return [one for one, mark in self._said.items() if not mark.has_seen(file)]
 
     def missed(self, missing: Sequence[str]) -> Sequence[str]:
         """One has gone that these have not read: those of them that missed none before."""
@@ -413,42 +341,3 @@ class Consumers:
             behind[one] = replace(before[one], missed_files=count)
         self.behind = behind
         return [one for one in missing if not before[one].missed_files]
-
-    def _is(
-        self,
-        name: str,
-        what: Callable[[Mark, Named, str], bool],
-        file: There,
-        named: Named,
-    ) -> bool:
-        """Whether the mark of that one says so of a file."""
-        mark, others = self._said[name], self._named[name].get(named.node, ())
-        life = self._known(file)
-        if life is None:
-            try:
-                lives = self._lives(named, others)
-            except OSError:
-                lives = ()
-            said = {what(mark, named, each) for each in lives}
-            if len(said) == 1:
-                return said.pop()
-            life = self._life(file)
-        return life is not None and what(mark, named, life)
-
-    def _known(self, file: There) -> str | None:
-        since, life = self._found.get(file.name, (None, ""))
-        return life if since == file.since else None
-
-    def _life(self, file: There) -> str | None:
-        """Which incarnation gave its lsns; None: not known at this look."""
-        if (life := self._known(file)) is not None:
-            return life
-        if not self._footers_left:
-            return None
-        self._footers_left -= 1
-        try:
-            life = self._life_of(file.name, file.bytes)
-        except OSError:
-            return None
-        self._found[file.name] = file.since, life
-        return life

@@ -28,8 +28,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.store import incarnation
-
 PAYLOADS_KEY = b"gateway.payloads.blake3"
 SHA256_KEY = b"gateway.payloads"
 PREVIOUS_KEY = b"gateway.previous"
@@ -153,15 +151,6 @@ def footer_bytes(end: bytes) -> int:
     """Bytes that a file's footer takes, says the *end* of the file; 0 if it is no Parquet."""
     size, magic = end[-8:-4], end[-4:]
     return 8 + int.from_bytes(size, "little") if magic == b"PAR1" else 0
-
-
-def incarnation_of(file: Path | pa.BufferReader) -> str:
-    """Which one gave a file's lsns; empty if it does not say, or is damaged.  The end of the
-    file that has all of its footer will do.
-
-    Raises FileNotFoundError, PermissionError.
-    """
-    return said(metadata_of(file), incarnation.KEY) or ""
 
 
 def payloads_said(metadata: Mapping[bytes, bytes] | None) -> Payloads:

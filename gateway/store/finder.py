@@ -106,6 +106,7 @@ class SpoolFile:
 
     path: Path
     node: str
+    incarnation: str
     first: int
     last: int
 
@@ -207,7 +208,7 @@ class Finder:
             for name in list_names(self._retained):
                 if (kept := parse_kept_name(name)) is not None:
                     path = self._retained / name
-                    found[name] = SpoolFile(path, self.node, kept[0], kept[1])
+                    found[name] = SpoolFile(path, self.node, "", kept[0], kept[1])
         files = sorted(found.values(), key=lambda file: (file.first, file.last))
         reach = list(accumulate((file.last for file in files), max))
         self._listed = files, reach

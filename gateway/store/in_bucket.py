@@ -1,25 +1,14 @@
-"""What a bucket has of a node's files behind those that a start knows of.
-
-There may be millions; names sort like lsns, so what is before costs nothing.
-"""
+"""What a bucket has of a node's files behind those that a start knows of."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from gateway.store import digests, incarnation
 from gateway.store.bucket import ARCHIVE, FENCED, Bucket, BucketError, StoredObject
 from gateway.store.incarnation import Incarnation
 from gateway.store.names import last_lsn, parse_file_name
-
-_PAGE = 1000
 
 _IN_BUCKET = (
     "{url} has {name}, by incarnation {other} of node {node}, and this directory, {this}, "
@@ -81,58 +70,42 @@ def ask(
 
 
 def files_behind(bucket: Bucket, node: str, lsn: int) -> list[str]:
-    """Names of the node's files in a bucket that begin behind *lsn*, in order.
+    """Names of the node's files in a bucket that begin behind *lsn*, in order of lsn.
 
-    What is before costs nothing, as names sort like lsns.  Raises `BucketError`.
+    Raises `BucketError`.
     """
     return [one.name for one in objects_of(bucket, node, lsn)]
 
 
 def objects_of(bucket: Bucket, node: str, lsn: int = 0) -> list[StoredObject]:
-    """Likewise the objects, all of the node's by themselves."""
-    begin = f"events-{node}-"
-    # An lsn has 20 digits, and the first is always 0: so few names of nodes that begin
-    # as this one does come between.
-    found = bucket.list(f"{begin}0", f"{begin}{lsn + 1:020d}" if lsn else "")
-    return [
-        one
-        for one in found
-        if (parsed := parse_file_name(one.name)) and parsed.node == node
-    ]
+    """The node's files in a bucket that begin behind *lsn*, in order of lsn."""
+    found = []
+    for one in bucket.list(f"events-{node}_"):
+        parsed = parse_file_name(one.name)
+        if parsed is not None and parsed.first > lsn:
+            found.append((parsed.first, parsed.last, one.name, one))
+    return [one for *_, one in sorted(found)]
 
 
 def newest_below(bucket: Bucket, folder: str, node: str, lsn: int) -> str:
     """The name of the node's newest file behind *lsn* in a folder of the bucket, or empty.
 
-    There may be millions: as names sort like lsns, it is looked for in strides, in few
-    requests.  Raises `BucketError`.
+    Raises `BucketError`.
     """
-    begin, stride, newest = f"{folder}/events-{node}-", 0, ""
-    while True:
-        page = bucket.list(f"{begin}0", f"{begin}{lsn + stride + 1:020d}")
-        names = [one.name.rpartition("/")[2] for one in islice(page, _PAGE)]
-        ours = [(last_lsn(node, [name]), name) for name in names]
-        if names:
-            found, name = max(ours)
-            if found > lsn:
-                lsn, newest = found, name
-            if len(names) < _PAGE or found == 0:
-                return newest
-            stride = max(2 * stride, _PAGE)
-        elif not stride:
-            return newest
-        else:
-            stride //= 2
+    newest = ""
+    for one in bucket.list(f"{folder}/events-{node}_"):
+        name = one.name.rpartition("/")[2]
+        if (found := last_lsn(node, [name])) > lsn:
+            lsn, newest = found, name
+    return newest
 
 
 def newest_in(
     bucket: Bucket, this: Incarnation, node: str, name: str, here: int
 ) -> str:
     """A sentence about a file of the node of which this directory knew nothing."""
-    other = "unknown"
-    with contextlib.suppress(BucketError, pa.ArrowException):
-        metadata = pq.read_metadata(pa.BufferReader(bucket.read(name))).metadata
-        other = digests.said(metadata, incarnation.KEY) or other
+    parsed = parse_file_name(name.removeprefix(f"{ARCHIVE}/"))
+    other = parsed.incarnation if parsed else "unknown"
     return _IN_BUCKET.format(
         url=bucket.url, name=name, other=other, node=node, this=this.id, here=here
     )

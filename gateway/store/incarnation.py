@@ -32,15 +32,22 @@ INCARNATION = ("incarnation", ".incarnation")
 KEY = b"gateway.incarnation"
 """Under which a spool file's key-value metadata has the id."""
 
-_BYTES = 8
+_CHARACTERS = 10
+_ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _MOST_EARLIER = 100
+
+
+def new_id() -> str:
+    """An id that no incarnation has had."""
+    number = secrets.randbits(5 * _CHARACTERS)
+    return "".join(_ALPHABET[number >> 5 * at & 31] for at in range(_CHARACTERS))
 
 
 class Incarnation(msgspec.Struct, frozen=True):
     """One life of a node's journal in one directory."""
 
     id: str
-    """In hex digits."""
+    """Ten characters, as names of files have them (`gateway.store.names`)."""
     since: int
     """The first lsn that it may have given."""
     directory: int
@@ -63,7 +70,7 @@ class Incarnation(msgspec.Struct, frozen=True):
         """One that goes on where *before* was, if there was one."""
         known = {} if before is None else {**before.began, before.id: before.since}
         number, generation = directory
-        new = secrets.token_hex(_BYTES)
+        new = new_id()
         lost = () if before is None else before.lost
         return _knowing(cls(new, since, number, (), generation, lost=lost), known)
 

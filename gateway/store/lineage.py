@@ -16,16 +16,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gateway.sdk.disk import Disk
-from gateway.store import digests, incarnation
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import committed
 from gateway.store.mark import Mark
 from gateway.store.names import parse_file_name
 from gateway.store.spool import Catalog
+from gateway.store.spool.catalog_lines import Entry
 from gateway.store.table_words import TablePlace, anybody
 from gateway.store.table_words import last_lsn as last_in_table
 from gateway.store.word import UNDECIDED, Word
@@ -216,7 +214,7 @@ def _go_on(
         # An earlier version wrote it.
         return msgspec.structs.replace(before, generation=directory[1]), None
     if before is None:
-        before = _in_lines(catalog)
+        before = in_lines(catalog)
     this = Incarnation.new(first_lsn, directory, before)
     if before is None:
         return this, None
@@ -227,11 +225,11 @@ def _go_on(
     )
 
 
-def _in_lines(catalog: Catalog) -> Incarnation | None:
+def in_lines(catalog: Iterable[Entry]) -> Incarnation | None:
     """The one whose id is lost, as the catalog tells of it."""
     began: dict[str, int] = {}
     for entry in catalog:
-        if entry.incarnation:
+        if entry.incarnation and entry.said:  # else a name alone tells of it
             began.setdefault(entry.incarnation, entry.first)
     if not began:
         return None
@@ -245,17 +243,13 @@ def saved(
 ) -> Incarnation:
     """Who publishes: *this*, now that it is saved, if it is not *before*.
 
-    A full disk must not prevent a start: without room what it gives is nobody's, as in
-    earlier versions, and the next start tries again.
+    A full disk must not prevent a start: the names of segments say who gave their lsns, and
+    the next start tries again.
     """
     if this is before:
         return this
-    try:
+    with contextlib.suppress(OSError):
         this.save(journal, disk)
-    except OSError:
-        if before is not None and before.id == this.id:
-            return this
-        return msgspec.structs.replace(this, id="")
     return this
 
 
@@ -276,14 +270,12 @@ def strangers(
         if (parsed := parse_file_name(one))
     )
     _, first, name = max(files, default=(0, 0, ""))
-    entry = catalog.find(first)
-    if not name or (entry is not None and entry.sha256 and entry.name == name):
+    entry, newest = catalog.find(first), parse_file_name(name)
+    if newest is None or (entry is not None and entry.sha256 and entry.name == name):
         return  # its line is ours
+    other = newest.incarnation
     for directory in directories:  # Spark's job moves it while we look
         path = directory / name
-        with contextlib.suppress(Exception):  # what is damaged is told by others
-            metadata = pq.read_metadata(pa.BufferReader(disk.read(path))).metadata
-            other = digests.said(metadata, incarnation.KEY) or ""
-            if not this.knows(other):
-                yield _STRANGER.format(path=path, other=other, node=node, this=this.id)
-                return
+        if disk.exists(path) and not this.knows(other):
+            yield _STRANGER.format(path=path, other=other, node=node, this=this.id)
+            return

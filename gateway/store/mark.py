@@ -133,7 +133,8 @@ class Marker:
 
 
 def _order(segment: str) -> tuple[int, int]:
-    return parse_name(segment) or (0, 0)
+    parsed = parse_name(segment)
+    return (parsed.first_lsn, parsed.attempt) if parsed else (0, 0)
 
 
 def _without_segment(mark: Mark) -> Mark:

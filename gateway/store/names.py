@@ -1,5 +1,8 @@
-"""Names of spool files: `events-<node>-<first lsn>-<last lsn>.parquet`, a contract
+"""Names of spool files: `events-NODE_INCARNATION-FIRST-LAST.parquet`, a contract
 (docs/design.md §4).  And those of what is retained of such files.
+
+FIRST and LAST are lsns.  A name says whose events a file has: two incarnations never give
+one name, so what has the same name is the same file.
 """
 
 from __future__ import annotations
@@ -10,7 +13,12 @@ from typing import NamedTuple
 
 from gateway.event import MAX_LSN
 
-_NAME = re.compile(r"events-([a-z0-9.-]+)-(\d{20})-(\d{20})\.parquet", re.ASCII)
+INCARNATION = r"[a-z2-7]{10}"
+"""The form of an incarnation's id, as a regular expression."""
+
+_NAME = re.compile(
+    rf"events-([a-z0-9.-]+)_({INCARNATION})-(\d{{20}})-(\d{{20}})\.parquet", re.ASCII
+)
 _HIDDEN = re.compile(rf"\.({_NAME.pattern})(\.\d+-\d+)?", re.ASCII)
 
 _KEPT = re.compile(r"kept-(\d{20})-(\d{20})-(\d{6})\.parquet")
@@ -28,32 +36,60 @@ def odd_for_spark(path: str) -> str:
 
 
 def is_node_name(text: str) -> bool:
-    """Whether files can be named by it."""
-    return parse_file_name(file_name(text, 1, 1)) is not None
+    """Whether spool files can be named by a node of this name."""
+    return parse_file_name(file_name(text, "a" * 10, 1, 1)) is not None
 
 
-def file_name(node: str, first_lsn: int, last_lsn: int) -> str:
-    """The public name of the file with these events."""
-    return f"events-{node}-{first_lsn:020d}-{last_lsn:020d}.parquet"
+def file_name(node: str, incarnation: str, first: int, last: int) -> str:
+    """The public name of the file with events *first* to *last* of an incarnation."""
+    return f"events-{node}_{incarnation}-{first:020d}-{last:020d}.parquet"
 
 
-class Named(NamedTuple):
-    """What the name of a file says: which events it has."""
+class Life(NamedTuple):
+    """Who gave an lsn: one incarnation of a node (`gateway.store.incarnation`)."""
 
     node: str
+    incarnation: str
+
+    def __str__(self) -> str:
+        """As places are written: `NODE_INCARNATION`."""
+        return f"{self.node}_{self.incarnation}"
+
+
+class SpoolFile(NamedTuple):
+    """A spool file, as its name says: whose events it has, and which."""
+
+    node: str
+    incarnation: str
     first: int
-    """Their first lsn …"""
+    """The first event's lsn."""
     last: int
-    """… and the last one."""
+    """The last event's lsn."""
+
+    @property
+    def name(self) -> str:
+        """The file's public name."""
+        return file_name(*self)
+
+    @property
+    def life(self) -> Life:
+        """Who gave its lsns."""
+        return Life(self.node, self.incarnation)
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return self.last - self.first + 1
 
 
-def parse_file_name(name: str) -> Named | None:
-    """None for any other file."""
+def parse_file_name(name: str) -> SpoolFile | None:
+    """What a file's name says; None for a file that is no spool file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    first, last = int(match[2]), int(match[3])
-    return Named(match[1], first, last) if 0 < first <= last <= MAX_LSN else None
+    first, last = int(match[3]), int(match[4])
+    valid = 0 < first <= last <= MAX_LSN
+    return SpoolFile(match[1], match[2], first, last) if valid else None
 
 
 def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
@@ -64,7 +100,7 @@ def hidden_name(name: str, of: tuple[int, int] | None = None) -> str:
     return f".{name}" if of is None else f".{name}.{of[0]}-{of[1]}"
 
 
-def parse_hidden_name(name: str) -> Named | None:
+def parse_hidden_name(name: str) -> SpoolFile | None:
     """As `parse_file_name`, of a file that is not public."""
     match = _HIDDEN.fullmatch(name)
     return match and parse_file_name(match[1])

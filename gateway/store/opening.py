@@ -25,6 +25,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -50,7 +51,7 @@ from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
 from gateway.store.room import Room
 from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
-from gateway.store.spool.catalog_lines import Damaged
+from gateway.store.spool.catalog_lines import Damaged, entries
 from gateway.store.spool.writing import Here, Writer
 from gateway.store.table_words import TablePlace, anybody
 from gateway.store.word import UNDECIDED
@@ -197,6 +198,8 @@ class _Read:
         self.new_mark = not disk.exists(self.marker.path)
         self.mark, self.damaged_mark = self.marker.read()
         mark = self.mark
+        self.before, self.damaged_id = incarnation.read(journal, disk)
+        """Who gave lsns here."""
         self.in_tables = self.last_in_tables(anybody, start.tell_notice)
         """The last lsn that is there, as far as can be seen."""
         self.known_lsn = max(mark.published, names.last)
@@ -206,7 +209,9 @@ class _Read:
         self.all_names = [*names.here, *self.asked.uploaded]
         published = max(mark.published, self.in_tables, self.in_bucket)
         try:
-            self.catalog = Catalog(journal, disk, node, self.all_names, published)
+            self.catalog = Catalog(
+                journal, disk, node, self.all_names, published, self._given_by
+            )
         except Damaged as why:
             raise Unreadable(str(why)) from None
         self.given = max(self.catalog.last_lsn, names.last, self.in_bucket)
@@ -222,9 +227,22 @@ class _Read:
             durable=mark.durable,
             synced=Synced(mark.segment, mark.synced),
             left_out=self.left_out,
+            given_by=self._given_by,
         )
-        self.before, self.damaged_id = incarnation.read(journal, disk)
-        """Who gave lsns here."""
+
+    def _given_by(self, lsn: int) -> str:
+        """Which incarnation gave an lsn of this journal, as far as its record says."""
+        if (known := self.before) is None:
+            path = self.start.journal / CATALOG[0]
+            there = self.start.disk.exists(path)
+            lines = read_patiently(self.start.disk, path)[0] if there else b""
+            known = lineage.in_lines(entries(lines))
+        return self._nobody if known is None else known.of_lsn(lsn) or known.id
+
+    @cached_property
+    def _nobody(self) -> str:
+        """Who gave lsns here, where nobody knows."""
+        return incarnation.new_id()
 
     def last_in_tables(
         self, of: Callable[[str], bool], tell: Callable[[str], None] = _ignore
@@ -532,6 +550,7 @@ class Opened:
             start.journal,
             disk,
             first_lsn,
+            this.id,
             room=start.room,
             file_bytes=publisher.file_bytes,
             clock=machine.monotonic,
@@ -617,7 +636,6 @@ def _publisher(settled: _Settled) -> Publisher:
         start.compression,
         keep=judged.keep,
         clock=start.machine.clock,
-        given_by=settled.incarnation.of_lsn,
         link=settled.link,
         before_removal=lambda path: read.marker.forget(path.name),
     )

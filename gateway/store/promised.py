@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gateway.store.names import Named
+from gateway.store.names import SpoolFile
 
 _BATCH_ROWS = 1 << 15
 
 
 def why_not_those(
-    content: pq.ParquetFile, named: Named, columns: Sequence[str] | None = None
+    content: pq.ParquetFile, named: SpoolFile, columns: Sequence[str] | None = None
 ) -> str | None:
     """Why they are not, None if they are: all lsns in order, of that node.
 

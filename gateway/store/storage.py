@@ -41,10 +41,8 @@ from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lake import End
-from gateway.store.lives import LivesOfFiles
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.machine import Machine
-from gateway.store.names import Named
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.owners import Owners
@@ -405,9 +403,7 @@ class OpenedStorage:
             self.journal,
             checkpoint,
             uploads,
-            ExpiredRecord(
-                settings.directories.state, settings.directories.archive, machine.disk
-            ),
+            ExpiredRecord(settings.directories.state, machine.disk),
             self.callbacks,
             settings.acknowledge_when_published,
             self.reactor,
@@ -474,17 +470,7 @@ class OpenedStorage:
     def _consumers(self) -> Consumers:
         directories, disk = self.settings.directories, self.machine.disk
         marks = partial(marks_at, self.bucket, directories.consumers, disk)
-        lives = LivesOfFiles(directories, self.bucket)
-        names = self.settings.spool.consumers
-        return Consumers(marks, self._givers, lives.of, names)
-
-    def _givers(self, file: Named, others: Iterable[str]) -> tuple[str, ...]:
-        """Which incarnations may have given the lsns of a file, as far as is known here, and
-        by a mark that has read of *others*.
-        """
-        if file.node == self.settings.node:
-            return self.found.incarnation.givers(file.first)
-        return self.arrivals.givers(file, others)
+        return Consumers(marks, self.settings.spool.consumers)
 
     def _find_kept(self) -> int:
         """Up to which lsn the archive has the only copy of our files."""
@@ -600,7 +586,6 @@ class Storage:
                     or arrivals.comes(node)
                     or uploads.has_of(node)
                 ),
-                uploads.is_kept_out,
             )
             return BucketLooks(
                 self._consumed.look,

@@ -12,9 +12,11 @@ from gateway.audit.acknowledged import event_id, read_ids, search
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log
 from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
+from incarnations import A
 
 
 def split(body: bytes) -> Rows:
@@ -38,15 +40,16 @@ def places(tmp_path: Path) -> Directories:
     places = Directories.under(tmp_path)
     for path in (places.journal / "gw", places.spool, places.lake / "events"):
         path.mkdir(parents=True)
+    Incarnation(A, 1, 0).save(places.journal / "gw", RealDisk())
     return places
 
 
 def journal(places: Directories, first: int, *names: str) -> None:
-    Log(places.journal / "gw", RealDisk(), first).commit([batch(*names)])
+    Log(places.journal / "gw", RealDisk(), first, A).commit([batch(*names)])
 
 
 def spool(places: Directories, first: int, *names: str) -> None:
-    name = file_name("gw", first, first + len(names) - 1)
+    name = file_name("gw", A, first, first + len(names) - 1)
     with (places.spool / name).open("wb") as sink:
         parquet.write(
             [Stored(batch(*names), first)],
@@ -71,6 +74,7 @@ def lake(places: Directories, first: int, *names: str, flawed: bool = False) -> 
     body = pa.struct({"value": pa.binary(), "metadata": pa.binary()})
     columns = {
         "node": ["gw"] * len(names),
+        "incarnation": [A] * len(names),
         "lsn": pa.array(range(first, first + len(names)), pa.int64()),
         "payload": pa.array([event(n) if flawed else None for n in names], pa.binary()),
         "body": pa.array([None if flawed else variant(n) for n in names], body),

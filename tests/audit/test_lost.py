@@ -13,8 +13,9 @@ from gateway.audit import audit
 from gateway.cli import main
 from gateway.store.directories import Directories
 from gateway.store.journal import segment
+from incarnations import segment_name
 
-NAME = "events-gw-00000000000000000001-00000000000000000004.parquet"
+NAME = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000004.parquet"
 
 
 @pytest.mark.parametrize("where", ["spool", "lake/quarantine"])
@@ -38,7 +39,7 @@ def test_a_lost_event_is_a_hole(tmp_path: Path, where: str) -> None:
 
 def test_a_place_of_lost_events_is_told_as_what_is_missing(tmp_path: Path) -> None:
     """A segment that only says so has no damaged bytes."""
-    path = tmp_path / "journal/gw" / segment.name(2)
+    path = tmp_path / "journal/gw" / segment_name(2)
     path.parent.mkdir(parents=True)
     path.write_bytes(segment.place_of_lost(2, 3))
     [problem] = audit(Directories.under(tmp_path), pause=lambda _: None).problems

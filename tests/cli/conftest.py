@@ -34,6 +34,7 @@ from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
+from incarnations import A
 
 
 def split(body: bytes) -> Rows:
@@ -119,7 +120,7 @@ class System:
         name: str | None = None,
     ) -> Path:
         """A spool file with these lsns, whoever else has them; *name* may lie."""
-        path = self.root / directory / (name or file_name(node, first, last))
+        path = self.root / directory / (name or file_name(node, A, first, last))
         path.parent.mkdir(parents=True, exist_ok=True)
         count = last - first + 1
         body = b"\x1f".join(b'{"n":%d}' % n for n in range(count))

@@ -16,6 +16,7 @@ from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.spool.expired import ExpiredRecord
+from incarnations import segment_name
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -164,9 +165,9 @@ def test_a_segment_being_made_is_no_problem(system: Any, verdict: Verdict) -> No
     """A file that has no whole header yet holds no event."""
     node = system.node()
     node.store(count=3)
-    (node.journal / f"{4:020d}.journal").write_bytes(b"gwj")
+    (node.journal / segment_name(4)).write_bytes(b"gwj")
     assert verdict()["complete"]
-    (node.journal / f"{4:020d}.journal").write_bytes(b"x" * 100)
+    (node.journal / segment_name(4)).write_bytes(b"x" * 100)
     assert verdict()["problems"][0]["why"] == "not a journal segment"
 
 
@@ -220,7 +221,9 @@ def test_a_spool_file_is_not_believed_by_its_name(
 ) -> None:
     """Events that a name promises and the file does not hold are a hole."""
     system.spooled(
-        1, 8, name="events-gw-1-00000000000000000001-00000000000000000010.parquet"
+        1,
+        8,
+        name="events-gw-1_aaaaaaaaaa-00000000000000000001-00000000000000000010.parquet",
     )
     (hole,) = verdict()["nodes"][0]["holes"]
     assert (hole["first"], hole["last"]) == (9, 10)
@@ -472,7 +475,7 @@ def test_events_that_no_job_takes_are_in_the_archive(
     assert says() == (0, "complete: 6 events, each exactly once")
     found = gateway("audit", "--config", config, "--acknowledged", ids, where=False)
     assert "senders: 1 of 1 acknowledged events found" in found[1]
-    record = ExpiredRecord(system.root / "state", node.archive, RealDisk())
+    record = ExpiredRecord(system.root / "state", RealDisk())
     record.note([paths[0].name])
     (node.archive / paths[0].name).unlink()
     gone = "complete: 5 events, each exactly once; 1 event expired by retention"

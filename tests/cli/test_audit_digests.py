@@ -380,7 +380,7 @@ def test_what_retention_removed_is_told_as_such(
     system: Any, files: list[Path], gateway: Run
 ) -> None:
     """The chain begins at the oldest file that is there."""
-    record = ExpiredRecord(system.root / "state", system.root / "archive", RealDisk())
+    record = ExpiredRecord(system.root / "state", RealDisk())
     record.note([path.name for path in files[:2]])
     for path in files[:2]:
         path.unlink()
@@ -414,24 +414,6 @@ def test_the_job_may_delete_what_it_has_committed(
     assert "lsn 1 to 30 are not kept any longer" in out
     files[3].unlink()
     assert gateway(*words, where=False)[0] == 1
-
-
-def test_a_chain_begins_behind_files_of_earlier_versions(
-    system: Any, gateway: Run
-) -> None:
-    """They have no digests, which is told."""
-    node = system.node()
-    old = node.publish(count=3)
-    with pq.ParquetFile(old) as file:
-        table = file.read().replace_schema_metadata(None)
-    pq.write_table(table, old)
-    for unknown_to_them in ("catalog", "incarnation"):
-        (node.journal / unknown_to_them).unlink()
-    system.node().publish(count=4)
-    status, out, _ = gateway("audit", "--chain")
-    assert status == 0, out
-    assert "files up to lsn 3 have no digests" in out
-    assert "chain: gw-1: 2 files, lsn 4 to 7" in out
 
 
 def test_a_chain_goes_on_behind_files_of_earlier_versions(

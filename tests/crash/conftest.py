@@ -332,7 +332,8 @@ def check(disk: RecordingDisk) -> None:
         assert files.get(name, content) == content, f"{name} changed"
     rows: dict[int, bytes] = {}
     for name, content in (files | taken).items():
-        _, first, last = parse_file_name(name) or ("", 0, 0)
+        parsed = parse_file_name(name)
+        first, last = (parsed.first, parsed.last) if parsed else (0, 0)
         inside = rows_of(content)
         assert sorted(inside) == list(range(first, last + 1)), f"{name} holds other"
         assert not rows.keys() & inside.keys(), f"{name} doubles what another has"

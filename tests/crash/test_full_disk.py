@@ -25,6 +25,7 @@ from gateway.store.machine import Machine
 from gateway.store.spool import spool as spool_module
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
 from gateway_testkit.reactor import QueuedReactor
+from incarnations import A
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 ZIPPED = Origin("zipped", "l", "s-2", "[::1]:9")
@@ -385,7 +386,7 @@ def test_a_full_disk_does_not_prevent_a_start(small: Path) -> None:
         first.submit()
     first.run(lambda: len(first.stored) == 4)
     first.stop()
-    log = Log(first.directories.journal_of("gw"), RealDisk(), 17)
+    log = Log(first.directories.journal_of("gw"), RealDisk(), 17, A)
     log.commit([Batch(ORIGIN, 1, 4, b"a,b,c,d", 7)])
     fill(small / "ballast")
     second = Running(small, RealDisk())

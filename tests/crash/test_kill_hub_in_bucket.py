@@ -33,7 +33,7 @@ def files_of(server: SmallS3) -> dict[str, bytes]:
     return {
         name: data
         for name, data in dict(server.objects).items()
-        if "/events-edge-" in name
+        if "/events-edge_" in name
     }
 
 

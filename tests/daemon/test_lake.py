@@ -39,7 +39,9 @@ class World:
         new.replace(self._health)
 
     def file(self, first: int) -> Path:
-        return self.spool / f"events-gw-{first:020d}-{first + 9:020d}.parquet"
+        return (
+            self.spool / f"events-gw_aaaaaaaaaa-{first:020d}-{first + 9:020d}.parquet"
+        )
 
     def publish(self, first: int, at: float) -> None:
         """A spool file of ten events that came at this time."""

@@ -16,6 +16,7 @@ from disks import SmallDisk
 from gateway.config import Config
 from gateway.doctor import directories
 from gateway.doctor.directories import examine
+from incarnations import segment_name
 
 from .conftest import states, the
 
@@ -210,7 +211,7 @@ def test_room(
     assert word in look.advice
 
 
-@pytest.mark.parametrize(("suffix", "state"), [("spare", "ok"), ("journal", "fail")])
+@pytest.mark.parametrize(("suffix", "state"), [(".spare", "ok"), (".journal", "fail")])
 def test_files_that_the_journal_writes_over_are_room(
     make: Make, data: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, state: str
 ) -> None:
@@ -220,7 +221,7 @@ def test_files_that_the_journal_writes_over_are_room(
     )
     journal = data / "journal" / config.node
     journal.mkdir(parents=True)
-    with (journal / f"{1:020}.{suffix}").open("w") as file:
+    with (journal / segment_name(1)).with_suffix(suffix).open("w") as file:
         file.truncate(4 << 20)
 
     class Stat:

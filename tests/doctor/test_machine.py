@@ -15,6 +15,7 @@ from gateway.doctor import clocks, limits, programs
 from gateway.doctor.look import Look
 from gateway.sdk import native
 from gateway.store.names import file_name
+from incarnations import A
 
 from .conftest import states, the
 
@@ -78,7 +79,7 @@ def test_a_monotonic_clock_that_stands(make: Make) -> None:
 
 def test_a_file_from_the_future(make: Make, tmp_path: Path) -> None:
     """The clock was ahead once, or is behind now."""
-    path = tmp_path / "data/archive" / file_name("gw-1", 1, 2)
+    path = tmp_path / "data/archive" / file_name("gw-1", A, 1, 2)
     path.parent.mkdir(parents=True)
     path.touch()
     os.utime(path, (NOW + 100, NOW + 100))

@@ -253,7 +253,7 @@ def test_damaged_small_files(make: Make, data: Path) -> None:
     look = one(make(), "state")
     assert (look.state, look.advice) == ("warn", "the daemon writes it anew")
     (state / "mark").unlink()
-    ExpiredRecord(data / "state", data / "archive", RealDisk()).note(
+    ExpiredRecord(data / "state", RealDisk()).note(
         [path.name for path in (data / "archive").iterdir()]
     )
     assert one(make(), "state").state == "ok"

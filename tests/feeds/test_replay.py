@@ -15,8 +15,10 @@ from gateway.feeds import columns
 from gateway.sdk.publisher import Fault
 from gateway.store.incarnation import KEY, Incarnation
 from gateway.store.journal import segment
+from incarnations import A, B
 
 UNBOUNDED = 2**63 - 1
+C = "c" * 10
 
 
 def test_from_the_first_event_on_then_live(world: Any) -> None:
@@ -508,14 +510,16 @@ def world_is_empty(world: Any) -> bool:
 @pytest.fixture
 def moved(make_world: Callable[..., Any]) -> Any:
     """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
-    own = Incarnation("c0c0", 7, 0, ("a0a0", "b0b0"), begins=(1, 4))
+    own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
     world = make_world(incarnation=own)
-    world.publisher._given_by = own.of_lsn
+    world.log.incarnation = A
     world.commit(3)
     world.seal()
     world.publish()
+    world.log.incarnation = B
     world.commit(3)
     world.seal()
+    world.log.incarnation = C
     world.commit(3)
     return world
 
@@ -540,16 +544,12 @@ def test_events_say_which_incarnation_gave_them(moved: Any, shape: str) -> None:
         batch = columns.read(element)
         for lsn in batch.column("lsn").to_pylist():
             given[lsn] = batch.schema.metadata[KEY].decode()
-    assert [given[lsn] for lsn in range(1, 11)] == [
-        *["a0a0"] * 3,
-        *["b0b0"] * 3,
-        *["c0c0"] * 4,
-    ]
+    assert [given[lsn] for lsn in range(1, 11)] == [A] * 3 + [B] * 3 + [C] * 4
 
 
 @pytest.mark.parametrize(
     ("incarnation", "first"),
-    [("a0a0", 1), ("a0a0", 4), ("b0b0", 4), ("b0b0", 7), ("c0c0", 8), ("c0c0", 10)],
+    [(A, 1), (A, 4), (B, 4), (B, 7), (C, 8), (C, 10)],
 )
 def test_a_position_says_whose_lsn_it_is(
     moved: Any, incarnation: str, first: int
@@ -564,17 +564,13 @@ def test_a_position_says_whose_lsn_it_is(
 @pytest.mark.parametrize(
     ("query", "number", "told"),
     [
-        ("incarnation=f00d&from=5", 409, ["f00d", "c0c0 since lsn 7", "from=1 "]),
-        (
-            "incarnation=a0a0&from=5",
-            409,
-            ["lsn 4", "a0a0", "c0c0", "up to 3", "from=4"],
-        ),
-        ("incarnation=b0b0&from=3", 409, ["lsn 2", "b0b0", "from 4 on", "from=7"]),
-        ("incarnation=c0c0&from=5", 409, ["lsn 4", "from 7 on", "from=7"]),
-        ("incarnation=c0c0", 400, ["from=LSN"]),
-        ("incarnation=c0c0&from=earliest", 400, ["from=LSN"]),
-        ("incarnation=c0c0&from=11", 416, ["still to come"]),
+        ("incarnation=f00d&from=5", 409, ["f00d", f"{C} since lsn 7", "from=1 "]),
+        (f"incarnation={A}&from=5", 409, ["lsn 4", A, C, "up to 3", "from=4"]),
+        (f"incarnation={B}&from=3", 409, ["lsn 2", B, "from 4 on", "from=7"]),
+        (f"incarnation={C}&from=5", 409, ["lsn 4", "from 7 on", "from=7"]),
+        (f"incarnation={C}", 400, ["from=LSN"]),
+        (f"incarnation={C}&from=earliest", 400, ["from=LSN"]),
+        (f"incarnation={C}&from=11", 416, ["still to come"]),
     ],
 )
 def test_a_position_that_is_not_ours_is_refused(
@@ -592,8 +588,8 @@ def test_a_position_that_is_not_ours_is_refused(
 def test_an_offset_is_a_position_too(moved: Any) -> None:
     """As extension 2 counts, from lsn 1 on."""
     with pytest.raises(Fault, match="E409"):
-        moved.subscribe("events?incarnation=a0a0", offset=5)
-    reader = moved.subscribe("events?incarnation=a0a0", offset=3)
+        moved.subscribe(f"events?incarnation={A}", offset=5)
+    reader = moved.subscribe(f"events?incarnation={A}", offset=3)
     reader.want(UNBOUNDED)
     moved.settle()
     assert reader.lsns == list(range(4, 10))

@@ -12,11 +12,12 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from edges import ALL, FILES, Pair
-from forwarded import A, B, Sent
+from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.sdk.forwarding import Life
 from gateway.store.incarnation import Incarnation
 from gateway_testkit.settings import options_of
+from incarnations import A, B
 
 
 @pytest.fixture

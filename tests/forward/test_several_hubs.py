@@ -14,10 +14,11 @@ import pytest
 from twisted.internet.defer import Deferred, maybeDeferred
 
 from edges import ALL, FILES, Hub, Pair
-from forwarded import A, Sent
+from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.sdk.forwarding import Life
 from gateway_testkit.settings import options_of
+from incarnations import A
 from samples import some_of
 
 FIRST, SECOND, THIRD = (f"tcp://hub-{number}:7410" for number in (1, 2, 3))

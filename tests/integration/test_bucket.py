@@ -25,14 +25,15 @@ from gateway.audit.acknowledged import read_ids, search
 from gateway.plugins import decoders
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
 from gateway.store.in_bucket import files_behind
 from gateway.store.incarnation import KEY
-from gateway.store.names import file_name
+from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.word import Reached, Word, decode, name_of
 from gateway_testkit.seaweed import Seaweed
+from incarnations import A
 from programs import running
 from seaweeds import bucket_at, keep_versions, settings_of
 from small_s3 import SmallS3, small_s3
@@ -302,7 +303,7 @@ def test_a_gateway_that_stood_still_is_fenced(
         _job_of(server.url, tmp_path / "inbox").look()
         assert f"gateway/spool/_fenced/{stood}" in server.objects
         names = sorted(path.name for path in (tmp_path / "inbox").iterdir())
-        files = [file for name in names if (file := SpoolFile.parse(name)) is not None]
+        files = [file for name in names if (file := parse_file_name(name)) is not None]
         assert [file.first for file in files[1:]] == [
             file.last + 1 for file in files[:-1]
         ]
@@ -386,8 +387,8 @@ def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
     large = os.urandom(12 << 20)
     assert commit(bucket, "large", large) is True
     assert commit(bucket, "large", large) is False
-    names = [file_name("gw", n, n) for n in range(1, 6)]
-    for name in (*names, file_name("gw-1", 1, 1)):
+    names = [file_name("gw", A, n, n) for n in range(1, 6)]
+    for name in (*names, file_name("gw-1", A, 1, 1)):
         bucket.create(name, b"data")
     assert files_behind(bucket, "gw", 2) == names[2:]
     bucket.remove("race")
@@ -409,12 +410,12 @@ def test_a_bucket_with_versions_keeps_what_the_job_removes(
         most_bytes=1 << 20,
     )
     inbox.recover()
-    names = [file_name("gw", n, n) for n in (1, 2)]
+    names = [file_name("gw", A, n, n) for n in (1, 2)]
     made = [_versioned(bucket, name, name.encode()) for name in names]
     with pytest.raises(AlreadyThere):
         bucket.create(names[0], b"other")
     assert inbox.look() == 2
-    committed.add(Life("gw"), 1, 2)
+    committed.add(Life("gw", A), 1, 2)
     for name in names:
         (tmp_path / "inbox" / name).unlink()
     inbox.look()

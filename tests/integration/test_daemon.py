@@ -217,7 +217,7 @@ def test_a_renamed_node_leaves_nothing_behind(
     second.start()
     assert "Node host-a left 5 acknowledged events in its journal" in second.log
     assert audit().returncode == 0
-    assert len(list((first.data / "spool").glob("events-host-a-*.parquet"))) == 1
+    assert len(list((first.data / "spool").glob("events-host-a_*.parquet"))) == 1
 
 
 def test_a_directory_has_one_daemon(

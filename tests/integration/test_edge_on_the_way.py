@@ -48,7 +48,7 @@ def events_at(hub: Daemon) -> list[bytes]:
 
 
 def rows_at(hub: Daemon) -> list[dict[str, Any]]:
-    files = sorted(hub.archive.glob("events-edge-*.parquet"))
+    files = sorted(hub.archive.glob("events-edge_*.parquet"))
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
 
@@ -301,10 +301,10 @@ def test_the_clock_of_an_edge_is_a_month_off(
         sends(edge, 4)
         arrives(hub, 4)
         eventually(
-            lambda: len([*edge.archive.glob("events-edge-*")]) == 4,
+            lambda: len([*edge.archive.glob("events-edge_*")]) == 4,
             "the edge has heard of it",
         )
-        files = [*hub.archive.glob("events-edge-*")]
+        files = [*hub.archive.glob("events-edge_*")]
         assert len(files) == 4
         now = time.time()
         assert all(abs(path.stat().st_mtime - now) < 86400 for path in files)

@@ -15,7 +15,7 @@ SECRETS = {"region": "one", "edge": "two"}
 
 def archived(daemon: Daemon) -> dict[str, bytes]:
     """The edge's files that are there for good."""
-    found = daemon.archive.glob("events-edge-*.parquet")
+    found = daemon.archive.glob("events-edge_*.parquet")
     return {path.name: path.read_bytes() for path in found}
 
 
@@ -68,7 +68,7 @@ def test_a_gateway_on_the_way(tmp_path: Path) -> None:
         hub.start()
         eventually(lambda: archived(hub) == archived(edge), "the same is on both sides")
         eventually(
-            lambda: not [*region.spool.glob("events-edge-*")], "none is on the way"
+            lambda: not [*region.spool.glob("events-edge_*")], "none is on the way"
         )
 
         def known() -> dict[str, int]:

@@ -68,7 +68,7 @@ def its_container(image: Image, tmp_path: Path) -> None:
             assert container.stop(signal.SIGTERM) == 0, container.log
         finally:
             container.close()
-        published = list((data / "spool").glob("events-gw-1-*.parquet"))
+        published = list((data / "spool").glob("events-gw-1_*.parquet"))
         assert max(int(path.stem.rpartition("-")[2]) for path in published) == 50 * life
     assert {path.stat().st_uid for path in data.rglob("*")} == {10001}
     assert [path.name for path in (data / "journal").iterdir()] == ["gw-1"]

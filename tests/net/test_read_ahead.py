@@ -23,6 +23,7 @@ from gateway.store.journal import Journal, Log
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import settings
+from incarnations import A
 from sections import journal_settings
 
 Make = Callable[..., Any]
@@ -487,7 +488,7 @@ def test_room_that_is_given_back_may_be_the_peers_own(
 def test_any_number_of_peers_go_on_at_once(make_net: Make, tmp_path: Path) -> None:
     """When the journal has room again, which each makes some more of."""
     journal = Journal(
-        Log(tmp_path, RealDisk(), 1),
+        Log(tmp_path, RealDisk(), 1, A),
         reactor=QueuedReactor(),
         **journal_settings(),
         on_sealed=pytest.fail,

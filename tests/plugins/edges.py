@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, fail, maybeDeferred, succeed
 from twisted.internet.task import Clock, deferLater
 from twisted.python.failure import Failure
 
-from forwarded import A, Sent
+from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.forward import Forwarder
 from gateway.forward.files import ForwardedFiles
@@ -28,6 +28,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.incarnation import Incarnation
 from gateway.testing import FakeConnection
 from gateway_testkit.settings import options_of, settings
+from incarnations import A
 
 __all__ = ["ALL", "FILES", "Hub", "Line", "Pair", "Reading"]
 

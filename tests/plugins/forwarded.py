@@ -7,12 +7,10 @@ import hashlib
 from gateway.event import Rows
 from gateway.sdk.forwarding import File
 from gateway.store.names import file_name
+from incarnations import A
 from spools import spool_file
 
-__all__ = ["A", "B", "Sent"]
-
-A, B = "a" * 16, "b" * 16
-"""Two incarnations."""
+__all__ = ["Sent"]
 
 
 class Sent:
@@ -29,7 +27,7 @@ class Sent:
     ) -> None:
         payloads = [f"{text} {first + at}".encode() for at in range(count)]
         self.data = spool_file(node, first, [Rows(payloads)], incarnation=by)
-        self.name = file_name(node, first, first + count - 1)
+        self.name = file_name(node, by, first, first + count - 1)
         digest = hashlib.sha256(self.data).hexdigest()
         self.file = File(self.name, by, len(self.data), digest)
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gateway.spark.gone import Gone
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Life, Ranges, SpoolFile
-from gateway.store.incarnation import KEY
-from gateway.store.names import file_name
+from gateway.spark.ledger import Hole, Ledger, Ranges
+from gateway.store.names import file_name, parse_file_name
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A
 
 
 class World:
@@ -52,25 +48,17 @@ class World:
         found.recover()
         return found
 
-    def put(self, first: int, last: int, node: str = "gw") -> str:
-        name = file_name(node, first, last)
+    def put(self, first: int, last: int, node: str = "gw", by: str = A) -> str:
+        name = file_name(node, by, first, last)
         self.bucket.objects[name] = b"x" * 100
         return name
 
-    def commit(self, name: str, incarnation: str = "") -> None:
+    def commit(self, name: str) -> None:
         """As the job does: into the tables, and out of its directory."""
-        file = SpoolFile.parse(name)
+        file = parse_file_name(name)
         assert file is not None
-        self.committed.add(Life(file.node, incarnation), file.first, file.last)
+        self.committed.add(file.life, file.first, file.last)
         (self.folder / name).unlink(missing_ok=True)
 
     def here(self) -> list[str]:
         return sorted(path.name for path in self.folder.iterdir())
-
-
-def by(incarnation: str) -> bytes:
-    """A file that says who published it."""
-    table = pa.table({"lsn": [1]}).replace_schema_metadata({KEY: incarnation})
-    out = io.BytesIO()
-    pq.write_table(table, out)
-    return out.getvalue()

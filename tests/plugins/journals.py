@@ -12,6 +12,7 @@ from gateway.event import Batch, Stored
 from gateway.sdk.disk import File
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment, segment
+from incarnations import A
 from sections import journal_settings
 
 
@@ -70,7 +71,7 @@ class Running:
         self.fatal: list[str] = []
         self.failures: list[str] = []
         self.journal = Journal(
-            Log(directory, disk, 1),
+            Log(directory, disk, 1, A),
             reactor=turns,
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,

@@ -16,14 +16,16 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.store.incarnation import KEY
+from gateway.store.names import file_name
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder
+from incarnations import A
 
 __all__ = ["SpoolFolder", "envelope", "spool_file"]
 
 
 def spool_file(
-    node: str, first: int, rows: Sequence[Rows], *, incarnation: str = ""
+    node: str, first: int, rows: Sequence[Rows], *, incarnation: str = A
 ) -> bytes:
     """A file as a gateway publishes it: lsns from *first*, a batch for each of *rows*."""
     origins = [
@@ -103,14 +105,13 @@ class SpoolFolder:
     path: Path
     produced: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def publish(self, table: pa.Table, incarnation: str = "") -> Path:
+    def publish(self, table: pa.Table, incarnation: str = A) -> Path:
         """As the gateway does: hidden name, then rename."""
-        if incarnation:
-            words = {**(table.schema.metadata or {}), KEY: incarnation}
-            table = table.replace_schema_metadata(words)
+        words = {**(table.schema.metadata or {}), KEY: incarnation}
+        table = table.replace_schema_metadata(words)
         self.path.mkdir(parents=True, exist_ok=True)
         node, lsns = table["node"][0].as_py(), table["lsn"].to_pylist()
-        name = f"events-{node}-{lsns[0]:020d}-{lsns[-1]:020d}.parquet"
+        name = file_name(node, incarnation, lsns[0], lsns[-1])
         hidden = self.path / f".{name}"
         pq.write_table(table, hidden, compression="zstd", write_page_checksum=True)
         hidden.rename(self.path / name)
@@ -137,7 +138,7 @@ class SpoolFolder:
         first: int,
         payloads: Sequence[bytes],
         *,
-        incarnation: str = "",
+        incarnation: str = A,
         **options: Any,
     ) -> Path:
         """Publish events with these payloads; *options* are those of `envelope`."""

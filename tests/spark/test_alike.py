@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.spark import alike, query, tables
-from gateway.spark.ledger import SpoolFile
 from gateway.spark.sink import Plan
 from gateway.spark.source import SCHEMA_DDL
-from gateway.store.names import file_name
+from gateway.store.names import SpoolFile, file_name, parse_file_name
+from incarnations import A
 
 NIGHT = datetime(2026, 3, 1, 23, 59, 59, 999_000, tzinfo=UTC)
 DAY = Path("table=events", "protocol=lumberjack", "date=2026-03-01")
@@ -37,7 +37,7 @@ def put(tmp_path: Path, make_envelope: Callable[..., pa.Table]) -> Put:
         options.setdefault("received_at", _micros(NIGHT))
         made = list(tables) or [make_envelope("gw", first, [b"{}"] * 3, **options)]
         rows = sum(map(len, made))
-        file = SpoolFile.parse(file_name("gw", first, first + rows - 1))
+        file = parse_file_name(file_name("gw", A, first, first + rows - 1))
         assert file is not None
         chosen = statistics if isinstance(statistics, bool) else list(statistics)
         with pq.ParquetWriter(
@@ -122,7 +122,8 @@ def test_tables_are_the_same_either_way(
     paths = [f"file://{tmp_path / file.name}" for file in files]
     rows = tables.events(spark.read.schema(SCHEMA_DDL).parquet(*paths))
     query.writer(spark, tmp_path, lambda _: rows)(rows, tmp_path / "ours", Plan(files))
-    rows.write.partitionBy(*tables.PARTITIONS).parquet(f"file://{tmp_path}/spark")
+    named = tables.named(rows, files)
+    named.write.partitionBy(*tables.PARTITIONS).parquet(f"file://{tmp_path}/spark")
     ours, theirs = _lake(tmp_path / "ours"), _lake(tmp_path / "spark")
     assert ours == theirs
     assert sum(map(len, ours.values())) == 6

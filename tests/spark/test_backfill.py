@@ -23,6 +23,7 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken
 from gateway.store.finder import Directories
 from gateway.store.lock import lock
+from incarnations import A
 from played_spark import PowerCut
 from watched_lake import Steady
 
@@ -61,7 +62,7 @@ def stored(
                 PAYLOADS,
                 received_at=at,
                 flaws=flaws,
-                incarnation="aaaa",
+                incarnation=A,
             )
             first += len(PAYLOADS)
         run_once()

@@ -14,7 +14,9 @@ from gateway.spark.ledger import Broken
 
 def name(number: int) -> str:
     """The name of the *number*th spool file of ten events each."""
-    return f"events-gw-{number * 10 + 1:020d}-{number * 10 + 10:020d}.parquet"
+    return (
+        f"events-gw_aaaaaaaaaa-{number * 10 + 1:020d}-{number * 10 + 10:020d}.parquet"
+    )
 
 
 @pytest.fixture

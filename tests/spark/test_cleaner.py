@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from gateway.event import Rows
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ranges, SpoolFile
-from spools import spool_file
+from gateway.spark.ledger import Ranges
+from gateway.store.names import SpoolFile
+from incarnations import A
 
 SIZE = 10
 
 
 def name(number: int) -> str:
     """The name of the *number*th spool file."""
-    return f"events-gw-{number * SIZE + 1:020d}-{(number + 1) * SIZE:020d}.parquet"
+    return f"events-gw_aaaaaaaaaa-{number * SIZE + 1:020d}-{(number + 1) * SIZE:020d}.parquet"
 
 
 class Spool:
@@ -35,7 +35,7 @@ class Spool:
             (self.path / file).write_bytes(b"rows")
         self.query = logs("events")
         self.before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
-        self.in_tables = Ranges({"gw": [(1, 5 * SIZE)]})
+        self.in_tables = Ranges({"gw": {A: [(1, 5 * SIZE)]}})
         self.query.begin()
         for entry in range(5):
             self.query.source(entry, [name(entry)])
@@ -45,7 +45,6 @@ class Spool:
         self,
         *,
         archive: bool = True,
-        may_be_read: bool = False,
         disk: Lake | None = None,
     ) -> Cleaner:
         """As a job makes it when it starts."""
@@ -56,7 +55,6 @@ class Spool:
             self.in_tables.covers,
             disk or Lake(),
             self.before,
-            may_be_read,
         )
 
     def commit(self, upto: int) -> None:
@@ -131,7 +129,7 @@ def test_offsets_alone_free_nothing(spool: Spool) -> None:
 def test_the_tables_must_have_it_too(spool: Spool) -> None:
     """Whatever Spark's logs say: what the ledger does not know stays."""
     spool.commit(4)
-    spool.in_tables = Ranges({"gw": [(1, 2 * SIZE + 3)]})
+    spool.in_tables = Ranges({"gw": {A: [(1, 2 * SIZE + 3)]}})
     assert sorted(spool.cleaner().run()) == spool.files[:2]
 
 
@@ -187,25 +185,6 @@ def test_what_is_blotted_out_in_the_archive_stays_so(spool: Spool) -> None:
     assert spool.cleaner().run() == [name(2)]
     assert (spool.archive / name(2)).read_bytes() == b"0000"
     assert spool.left() == []
-
-
-def test_a_file_of_a_later_life_waits_for_the_name(spool: Spool) -> None:
-    """A consumer may not have read the one that has it in the archive; where there is none,
-    the tables have that."""
-    spool.commit(4)
-    spool.cleaner().run()
-    later = spool_file("gw", 2 * SIZE + 1, [Rows([b"x"] * SIZE)], incarnation="b2")
-    (spool.path / name(2)).write_bytes(later)
-    cleaner = spool.cleaner(may_be_read=True)
-    assert cleaner.run() == cleaner.run() == []
-    assert spool.left() == [name(2)]
-    (spool.archive / name(2)).unlink()
-    assert cleaner.run() == [name(2)]
-    assert (spool.archive / name(2)).read_bytes() == later
-    (spool.archive / name(2)).write_bytes(b"rows")
-    (spool.path / name(2)).write_bytes(later)
-    assert spool.cleaner().run() == [name(2)]
-    assert (spool.archive / name(2)).read_bytes() == later
 
 
 def test_what_goes_to_the_archive_is_told_before(spool: Spool) -> None:

@@ -16,6 +16,7 @@ import pytest
 from gateway.spark.commits import CommitSink, Lost, opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger, Ranges
+from incarnations import A
 from played_spark import PowerCut, Stream
 
 SIZE = 10
@@ -104,7 +105,7 @@ def world(
     monkeypatch.setattr("os.fsync", lambda fd: None)
     monkeypatch.setattr(
         "gateway.spark.tables.within",
-        lambda rows, wanted, named=(): rows.common(wanted),
+        lambda rows, wanted: rows.common(wanted),
     )
     monkeypatch.setattr("gateway.spark.tables.ranges", lambda rows: rows)
     for batch in range(3):
@@ -140,7 +141,7 @@ def test_a_file_that_vanished_stops_it(world: World) -> None:
     (world.spool.path / world.spool.names()[0]).unlink()
     sink = world.sink()
     sink.recover()
-    world.logs.source(0, [f"events-gw-{1:020d}-{SIZE:020d}.parquet"])
+    world.logs.source(0, [f"events-gw_aaaaaaaaaa-{1:020d}-{SIZE:020d}.parquet"])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 10 events, Spark made 0 rows"):
         sink(None, 0)
@@ -159,9 +160,9 @@ def test_counts_of_events_that_are_not_there_are_refused(world: World) -> None:
 @pytest.mark.usefixtures("world")
 def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost() -> None:
     """It is made of the rows, which say nothing of what is gone: that would come again."""
-    table = Table("events", [Ranges({"gw": [(1, 4)]})], lost=7)
-    found = opened(table, gone=Ranges({"gw": [(5, 9)]}))
-    assert found.committed == Ranges({"gw": [(1, 9)]})
+    table = Table("events", [Ranges({"gw": {A: [(1, 4)]}})], lost=7)
+    found = opened(table, gone=Ranges({"gw": {A: [(5, 9)]}}))
+    assert found.committed == Ranges({"gw": {A: [(1, 9)]}})
     assert found.sequence == 7
 
 
@@ -169,7 +170,7 @@ def test_what_was_deleted_on_purpose_is_left_out(world: World) -> None:
     """Also where its file comes again, from an archive."""
     sink = world.sink()
     sink.recover()
-    sink.gone = lambda: Ranges({"gw": [(3, 4)]})
+    sink.gone = lambda: Ranges({"gw": {A: [(3, 4)]}})
     world.run(1, sink=sink)
-    assert world.events.rows() == Ranges({"gw": [(1, 2), (5, SIZE)]})
-    assert sink.ledger.committed == Ranges({"gw": [(1, SIZE)]})
+    assert world.events.rows() == Ranges({"gw": {A: [(1, 2), (5, SIZE)]}})
+    assert sink.ledger.committed == Ranges({"gw": {A: [(1, SIZE)]}})

@@ -19,9 +19,9 @@ from gateway.spark.consumer import consume
 from gateway.spark.source import gateway_stream
 from gateway.store.consumers import Consumers, marks_of
 from gateway.store.disk import RealDisk
-from gateway.store.lives import lives_of
 from gateway.store.spool.expiry import Expiry
 from gateway_testkit.daemon import listener
+from incarnations import A, B
 from programs import running
 from spools import SpoolFolder
 
@@ -57,8 +57,6 @@ def expire(file: Path, archive: SpoolFolder) -> Consumers:
     settings = config.load(file)
     consumers = Consumers(
         lambda name: marks_of(settings, name),
-        lambda *_: (),
-        lives_of(settings).of,
         settings.spool.consumers,
     )
     Expiry(archive.path, RealDisk(), -1.0, None, lambda: None, consumers=consumers).run(
@@ -161,16 +159,16 @@ def test_what_a_rebuilt_node_brings_stays_until_it_is_read(
         query = query.option("checkpointLocation", f"{tmp_path}/checkpoint")
         query.trigger(availableNow=True).start().awaitTermination()
 
-    archive.events("edge", 1, 10, incarnation="a1")
+    archive.events("edge", 1, 10, incarnation=A)
     run()
-    new = archive.events("edge", 1, 5, incarnation="b2")
-    newer = archive.events("edge", 6, 3, incarnation="b2")
+    new = archive.events("edge", 1, 5, incarnation=B)
+    newer = archive.events("edge", 6, 3, incarnation=B)
     assert expire(file, archive).behind["mine"].held_files == 2
     run()
     assert counted() == archive.produced
     assert expire(file, archive).behind["mine"].files == 0
     assert sorted(archive.path.iterdir()) == [new, newer]
-    last = archive.events("edge", 9, 1, incarnation="b2")
+    last = archive.events("edge", 9, 1, incarnation=B)
     run()
     assert expire(file, archive).behind["mine"].files == 0
     assert list(archive.path.iterdir()) == [last]

@@ -24,7 +24,6 @@ from deadlines import ROOT, eventually
 from gateway import config
 from gateway.cli import main
 from gateway.store.consumers import Consumers, marks_of
-from gateway.store.lives import lives_of
 from gateway.store.spool.consumed import BucketExpiry
 from gateway_testkit.daemon import listener
 from gateway_testkit.seaweed import Seaweed
@@ -72,8 +71,6 @@ class Gateway:
         settings = config.load(self.file)
         self.consumers = Consumers(
             lambda name: marks_of(settings, name),
-            lambda *_: (),
-            lives_of(settings).of,
             ["mine"],
         )
         self._expiry = BucketExpiry(

@@ -43,7 +43,7 @@ from gateway.spark.deletion import (
 from gateway.spark.erasure import Places, as_sql, carry_out
 from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.spark.partition import Busy, alone
 from gateway.store import digests
 from gateway.store.bucket import StoredObject
@@ -57,8 +57,9 @@ from gateway.store.deleted import (
 )
 from gateway.store.digests import PREVIOUS_KEY, SHA256_KEY, PayloadDigest, of_file
 from gateway.store.directories import Directories
-from gateway.store.names import kept_name
+from gateway.store.names import Life, SpoolFile, file_name, kept_name
 from gateway.store.spool.parquet import open_writer
+from incarnations import A, B
 from played_spark import PowerCut
 from spools import envelope
 from watched_lake import Steady
@@ -74,7 +75,7 @@ WANTED = [3, 4, 15, 31]
 def wanted(*lsns: int) -> Ranges:
     found = Ranges()
     for lsn in lsns:
-        found.add(Life("gw", "a"), lsn, lsn)
+        found.add(Life("gw", A), lsn, lsn)
     return found
 
 
@@ -93,7 +94,7 @@ def put_rows(lake: Path, first: int, flawed: tuple[int, ...] = ()) -> None:
         texts = [f'{{"message": "line {lsn}"}}' for lsn in mine]
         rows = {
             "node": ["gw"] * len(mine),
-            "incarnation": ["a"] * len(mine),
+            "incarnation": [A] * len(mine),
             "lsn": mine,
             "received_at": pa.array([at] * len(mine), pa.timestamp("us", tz="UTC")),
             "listener": ["beats"] * len(mine),
@@ -135,13 +136,13 @@ def put_file(
             part = table.slice(begin, 4)
             digest.add(part["payload"])
             writer.write_table(part, row_group_size=4)
-        found = {digest.key: digest.hexdigest(), b"gateway.incarnation": "a"}
+        found = {digest.key: digest.hexdigest(), b"gateway.incarnation": A}
         writer.add_key_value_metadata({**found, **words})
     return of_file(folder / name)
 
 
 def name_of(first: int) -> str:
-    return f"events-gw-{first:020d}-{first + SIZE - 1:020d}.parquet"
+    return file_name("gw", A, first, first + SIZE - 1)
 
 
 @pytest.fixture
@@ -159,7 +160,7 @@ def places(tmp_path: Path) -> Places:
         if first == 1:
             kept = tmp_path / "retained" / "gw"
             put_file(kept, kept_name(1, SIZE, 0), table, {})
-        committed.add(Life("gw", "a"), first, first + SIZE - 1)
+        committed.add(Life("gw", A), first, first + SIZE - 1)
     (lake / ".gateway").mkdir()
     ledger = Ledger(committed=committed, sequence=1000)
     ledger.save(Lake(), lake / ".gateway" / "events.json")
@@ -420,19 +421,17 @@ def test_a_file_that_comes_again_is_blotted_out_again(
     assert carry_out(places, Lake(), record).done
     gone = Gone(places.lake)
 
-    def comes(first: int, by: str = "a") -> list[Deletion]:
-        file = SpoolFile.parse(name_of(first))
-        assert file is not None
-        gone.come_again(Lake(), [file], {file.name: by}.__getitem__)
+    def comes(first: int, by: str = A) -> list[Deletion]:
+        gone.come_again(Lake(), [SpoolFile("gw", by, first, first + SIZE - 1)])
         return unfinished(places.lake)
 
     assert comes(11) == []
-    assert comes(31, by="b") == []
+    assert comes(31, by=B) == []
     [left] = comes(31)
     (places.archive / name_of(31)).write_bytes(clear[name_of(31)])
     assert carry_out(places, Lake(), left).done
     check_gone(places, tmp_path, [3, 31])
-    assert [one.id for one in comes(1, by="")] == [record.id]
+    assert [one.id for one in comes(1)] == [record.id]
 
 
 def test_a_batch_that_is_decided_and_not_in_place_comes_first(
@@ -620,8 +619,9 @@ from pathlib import Path
 from gateway.spark.deletion import Asked, Found, write_down
 from gateway.spark.erasure import Places, carry_out
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Life, Ranges
+from gateway.spark.ledger import Ranges
 from gateway.store.deleted import unfinished
+from gateway.store.names import Life
 
 root, lsn, deadly = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 places = Places(*(root / name for name in ("lake", "spool", "archive", "retained", "poison")))
@@ -633,7 +633,7 @@ def point(name):
 for one in unfinished(places.lake):
     carry_out(places, Lake(), one)
 events = Ranges()
-events.add(Life("gw", "a"), lsn, lsn)
+events.add(Life("gw", "a" * 10), lsn, lsn)
 record = write_down(places.lake, Lake(), Asked("true", "test"), Found(events), timedelta(minutes=1))
 carry_out(places, Lake(), record, point=point)
 """

@@ -28,10 +28,11 @@ from gateway.spark import reading
 from gateway.spark.expiry import Expired, Expiry, expire, limits
 from gateway.spark.gone import Gone, add_lsns, events_in, mask_of
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.spark.partition import Busy
 from gateway.store.deleted import deletions, folder_of
 from gateway.store.directories import Directories
+from gateway.store.names import Life
 from played_spark import PowerCut
 from programs import Script
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from gateway.spark.handover import (
     settle,
 )
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
 from gateway.spark.one_sink import claim
 from gateway.spark.sink import Plan
 from gateway.store.directories import Directories
 from gateway.store.lock import lock
+from gateway.store.names import parse_file_name
+from incarnations import A
 from played_spark import PowerCut, Stream
 
 SIZE = 10
@@ -132,9 +135,9 @@ def test_a_function_that_raises_is_named_and_gets_the_batch_again(world: World) 
 def moved_aside(world: World, sink: HandOver, number: int) -> Path:
     """What the job does with a file that can not be read; the file."""
     name = world.spool.names()[number]
-    file = SpoolFile.parse(name)
+    file = parse_file_name(name)
     assert file is not None
-    sink.note(Hole("gw", file.first, file.last, name, "cut short", 1.0))
+    sink.note(Hole("gw", file.first, file.last, name, "cut short", 1.0, A))
     poison = world.data / "poison"
     poison.mkdir(exist_ok=True)
     return (world.spool.path / name).rename(poison / name)
@@ -239,20 +242,18 @@ def test_a_file_that_is_gone_from_such_a_batch_is_asked_for(
 
 
 def test_whoever_begins_anew_often_is_handed_over(world: World) -> None:
-    """However many incarnations a node has had: what the function has is known by name."""
+    """What the function has is known by incarnation and lsn, however many a node has had."""
     world.run(1, files=4)
-    for number in range(70):
-        world.spool.put(
-            "gw-2", number * 2 + 1, [b"{}"] * 2, incarnation=f"{number:04x}"
-        )
+    lives = [f"{a}{b}" * 5 for a, b in product("abcdefgh", repeat=2)]
+    for life in lives[:-1]:
+        world.spool.put("gw-2", 1, [b"{}"] * 2, incarnation=life)
     world.logs.lose()
-    world.run(1, files=74)
-    world.spool.put("gw-3", 1, [b"{}"])
-    world.spool.path.joinpath(world.spool.names()[4]).unlink()
-    world.spool.put("gw-2", 1, [b"{}"] * 2, incarnation="ffff")
+    world.run(1, files=len(world.spool.names()))
+    world.spool.put("gw-2", 1, [b"{}"] * 2, incarnation=lives[-1])
     world.logs.lose()
-    world.run(1, files=75)
-    assert world.calls[-1].names == {"gw-2": {"ffff": [(1, 2)]}, "gw-3": {"": [(1, 1)]}}
+    world.run(1, files=len(world.spool.names()))
+    assert world.calls[-1].names == {"gw-2": {lives[-1]: [(1, 2)]}}
+    assert sum(one.rows for one in world.calls) == 4 * SIZE + 2 * len(lives)
 
 
 def test_a_file_that_is_mended_comes_with_its_batch(world: World) -> None:
@@ -287,7 +288,7 @@ def test_a_file_that_vanished_stops_it(world: World) -> None:
     world.spool.events("gw", 1, 1)
     sink = world.sink()
     sink.recover()
-    world.logs.source(0, [f"events-gw-{1:020d}-{SIZE:020d}.parquet"])
+    world.logs.source(0, [f"events-gw_aaaaaaaaaa-{1:020d}-{SIZE:020d}.parquet"])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 10 events, Spark made 0 rows"):
         sink(None, 0)

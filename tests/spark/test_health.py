@@ -13,9 +13,11 @@ import pytest
 
 from deadlines import eventually
 from gateway.spark.health import Health, Waiting
-from gateway.spark.ledger import Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.spark.sink import Committed
 from gateway.store.lake import health_path
+from gateway.store.names import SpoolFile
+from incarnations import A
 
 
 def said(lake: Path) -> dict[str, Any]:
@@ -24,7 +26,7 @@ def said(lake: Path) -> dict[str, Any]:
 
 
 def waiting() -> Waiting:
-    return Waiting(1, (SpoolFile("events-gw-1-9.parquet", "gw", 1, 9), 1.0))
+    return Waiting(1, (SpoolFile("gw", A, 1, 9), 1.0))
 
 
 def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
@@ -32,7 +34,7 @@ def test_a_job_that_can_not_go_on(tmp_path: Path) -> None:
     start on; and so is how far the tables were.
     """
     first = Health(tmp_path)
-    first.tables(Ledger(committed=Ranges({"gw": [(1, 9)]})), waiting())
+    first.tables(Ledger(committed=Ranges({"gw": {A: [(1, 9)]}})), waiting())
     first.ended("no column a.b")
     told = said(tmp_path)
     assert (told["state"], told["last_error"]) == ("failed", "no column a.b")
@@ -130,7 +132,7 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
         health.beat(Ledger(), Waiting, busy=second % 2 == 0)
         assert told()["busy"] is (second % 2 == 0)
         assert told()["at"] == 1000 + second
-    ledger = Ledger(committed=Ranges({"gw": [(1, 9)]}))
+    ledger = Ledger(committed=Ranges({"gw": {A: [(1, 9)]}}))
     now[0] += 1
     health.beat(ledger, Waiting, busy=False)
     assert told()["committed_lsn"] == {"gw": 9}
@@ -139,7 +141,7 @@ def test_batches_and_whether_one_is_under_way(tmp_path: Path) -> None:
 def test_the_oldest_of_very_many_files() -> None:
     """After a week without a job: for each node one file is looked at, the first."""
     files = [
-        SpoolFile(f"events-{node}-{first}", node, first, first + 9)
+        SpoolFile(node, A, first, first + 9)
         for node in ("a", "b", "c")
         for first in range(1, 100_001, 10)
     ]
@@ -153,6 +155,6 @@ def test_the_oldest_of_very_many_files() -> None:
         return {"b": 7.0, "c": 5.0}[file.node]
 
     found = Waiting.of(files, modified)
-    assert found == (30_000, (SpoolFile("events-c-1", "c", 1, 10), 5.0))
+    assert found == (30_000, (SpoolFile("c", A, 1, 10), 5.0))
     assert {(file.node, file.first) for file in asked} == {("a", 1), ("b", 1), ("c", 1)}
     assert Waiting.of([], modified) == Waiting(0, None)

@@ -21,10 +21,10 @@ from gateway.spark import footers, heap, session
 from gateway.spark.failure import Failed
 from gateway.spark.heap import Suspects, fit
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import SpoolFile
 from gateway.spark.obstacles import Obstacles
 from gateway.spark.source import limit_of
 from gateway.store.directories import Directories
+from gateway.store.names import parse_file_name
 
 MB = 1_000_000
 
@@ -67,7 +67,7 @@ def test_the_footer_says_what_a_row_may_have(
 ) -> None:
     """Before any of them is read."""
     path = spool.put("gw", 1, [os.urandom(size) for size in sizes])
-    file = SpoolFile.parse(path.name)
+    file = parse_file_name(path.name)
     assert file is not None
     found = footers.read(spool.path, [file])
     assert least <= found.row_bytes <= most
@@ -85,8 +85,8 @@ def test_a_batch_is_bounded_in_memory(spool: Any) -> None:
 
 def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
     """Each until it has been tried alone; then nothing is left behind."""
-    names = [f"events-gw-{n:020d}-{n:020d}.parquet" for n in (1, 2, 3)]
-    files = [one for one in map(SpoolFile.parse, names) if one is not None]
+    names = [f"events-gw_aaaaaaaaaa-{n:020d}-{n:020d}.parquet" for n in (1, 2, 3)]
+    files = [one for one in map(parse_file_name, names) if one is not None]
     path = tmp_path / "heap.json"
     Suspects(path, Lake(), "1g").failed(files)
     assert Suspects(path, Lake(), "1g").names == set(names)
@@ -102,7 +102,7 @@ def test_who_is_suspected_is_known_after_a_kill(tmp_path: Path) -> None:
 
 def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
     """The first time it had all the settings of small rows."""
-    file = SpoolFile.parse(f"events-gw-{1:020d}-{1:020d}.parquet")
+    file = parse_file_name(f"events-gw_aaaaaaaaaa-{1:020d}-{1:020d}.parquet")
     assert file is not None
     suspects = Suspects(tmp_path / "heap.json", Lake(), "1g")
     suspects.failed([file])
@@ -113,7 +113,7 @@ def test_one_file_is_tried_again_before_it_is_moved(tmp_path: Path) -> None:
 
 def test_with_another_heap_it_is_tried_again(tmp_path: Path) -> None:
     """Who gives Java more, as the message says, does not find the file moved unread."""
-    file = SpoolFile.parse(f"events-gw-{1:020d}-{1:020d}.parquet")
+    file = parse_file_name(f"events-gw_aaaaaaaaaa-{1:020d}-{1:020d}.parquet")
     assert file is not None
     path = tmp_path / "heap.json"
     suspects = Suspects(path, Lake(), "1g")
@@ -138,7 +138,7 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
     why = RuntimeError("java.lang.OutOfMemoryError: Java heap space")
 
     def try_(path: Path) -> str | None:
-        files = [SpoolFile.parse(path.name)]
+        files = [parse_file_name(path.name)]
         sink: Any = SimpleNamespace(
             batch_files=files, failure=why, repeats=False, busy=True
         )
@@ -274,7 +274,7 @@ def test_what_can_not_fit_goes_aside_and_the_rest_goes_on(
         assert depth, said
         last = said.splitlines()[-1]
         assert "1g (spark.driver_memory)" in last
-        assert "events-gw-" in last
+        assert "events-gw_" in last
     assert status == 0, said
     assert rows(tmp_path / "data") == [1, 2, 3, 5, 6, 7]
     reason = json.loads((tmp_path / "data/poison" / f"{path.name}.json").read_text())

@@ -37,6 +37,7 @@ from gateway.store.deleted import deletions, unfinished
 from gateway.store.directories import Directories
 from gateway.store.lock import lock
 from gateway.store.names import file_name
+from incarnations import A
 from played_spark import PowerCut
 
 pytestmark = pytest.mark.spark
@@ -659,7 +660,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     monkeypatch.setattr("gateway.spark.running._FINISH", 0.5)
     with Running(config, spark) as running:
         running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
-        archived = config.data_dir / "archive" / file_name("gw", 1, 4)
+        archived = config.data_dir / "archive" / file_name("gw", A, 1, 4)
         assert not says(archived, b"zoe")
         spool.put(
             "gw", 1, texts

@@ -17,6 +17,7 @@ import pyspark
 import pytest
 
 from deadlines import ROOT, environment, excerpt, run
+from incarnations import A
 from programs import ask_registry, built_once, end, program
 
 #: The connector for a minor version of Spark; its patches fit each other.
@@ -183,9 +184,10 @@ def test_each_event_is_there_under_one_key(
     found = Counter(broker.records())
     times = Counter({record.key: count for record, count in found.items()})
     assert len(found) == len(times)  # a key has one value, and its headers
-    expected = {f"gw/{lsn}": 2 for lsn in range(1, 302)}
-    assert times == expected | {f"gw/{lsn}": 1 for lsn in range(302, 352)}
-    assert Record("protocol:lumberjack,flaw:,batch:1", "gw/1", '{"a": 1}') in found
+    expected = {f"gw/{A}/{lsn}": 2 for lsn in range(1, 302)}
+    assert times == expected | {f"gw/{A}/{lsn}": 1 for lsn in range(302, 352)}
+    assert Record("protocol:lumberjack,flaw:,batch:1", f"gw/{A}/1", '{"a": 1}') in found
     assert (
-        Record("protocol:lumberjack,flaw:invalid-json,batch:1", "gw/301", "{") in found
+        Record("protocol:lumberjack,flaw:invalid-json,batch:1", f"gw/{A}/301", "{")
+        in found
     )

@@ -20,6 +20,7 @@ from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.names import file_name
 from gateway.store.word import Holder
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A
 
 
 @pytest.fixture
@@ -29,11 +30,11 @@ def bucket() -> MemoryBucket:
     for node, first, last in (
         ("gw-1", 1, 9), ("gw-1", 10, 19), ("gw-1", 20, 22), ("gw-2", 1, 5),
     ):  # fmt: skip
-        bucket.objects[file_name(node, first, last)] = b"data"
+        bucket.objects[file_name(node, A, first, last)] = b"data"
     return bucket
 
 
-LEDGER = Ledger(committed=Ranges({"gw-1": [(1, 9)], "gw-2": [(1, 5)]}))
+LEDGER = Ledger(committed=Ranges({"gw-1": {A: [(1, 9)]}, "gw-2": {A: [(1, 5)]}}))
 
 
 @pytest.fixture
@@ -72,14 +73,14 @@ def test_what_is_in_no_table_and_no_file_is_counted(
 ) -> None:
     """While later ones are there: somebody has taken it."""
     assert [one.lacking for one in states(bucket, LEDGER)] == [0, 0]
-    del bucket.objects[file_name("gw-1", 10, 19)]
+    del bucket.objects[file_name("gw-1", A, 10, 19)]
     assert states(bucket, LEDGER)[0].lacking == 10
     assert "10 events are in no table and not in the bucket" in run("nodes")[1]
 
 
 def test_what_was_moved_aside_does_not_wait(bucket: MemoryBucket) -> None:
     """It is written down, and comes back by requeue."""
-    name = file_name("gw-1", 10, 19)
+    name = file_name("gw-1", A, 10, 19)
     noted = LEDGER.with_hole(Hole("gw-1", 10, 19, name, "damaged", 1.0))
     assert states(bucket, noted)[0].events == 3
 
@@ -90,7 +91,7 @@ def test_a_node_that_left_is_forgotten(
     """Its last file goes, its lsns are never given again, another node is untouched."""
     before = [name for name in bucket.objects if "gw-1" in name]
     assert forget(bucket, LEDGER, claims("gw-2"), archived=True) == 5
-    name = file_name("gw-2", 1, 5)
+    name = file_name("gw-2", A, 1, 5)
     assert name not in bucket.objects
     assert f"_archive/{name}" in bucket.objects
     assert states(bucket, LEDGER)[1].forgotten
@@ -112,7 +113,7 @@ def test_a_node_is_drained_first(
             bucket,
             LEDGER,
             claims("gw-2"),
-            inbox=[file_name("gw-2", 1, 5)],
+            inbox=[file_name("gw-2", A, 1, 5)],
             archived=True,
         )
     assert bucket.objects == before
@@ -129,7 +130,7 @@ def test_a_node_that_runs_is_not_forgotten(
     monkeypatch.setattr(mine, "_sleep", lambda _: running.look())
     with pytest.raises(Taken, match="host-2"):
         forget(bucket, LEDGER, mine, archived=True)
-    assert file_name("gw-2", 1, 5) in bucket.objects
+    assert file_name("gw-2", A, 1, 5) in bucket.objects
     assert running.look() is None
 
 
@@ -144,7 +145,7 @@ def test_one_more_file_of_a_gateway_that_just_ended(
     sleep = mine._sleep
 
     def late(seconds: float) -> None:
-        bucket.objects[file_name("gw-2", 6, 7)] = b"data"
+        bucket.objects[file_name("gw-2", A, 6, 7)] = b"data"
         sleep(seconds)
 
     monkeypatch.setattr(mine, "_sleep", late)
@@ -225,14 +226,14 @@ def test_the_command_says_what_is_in_no_table(
     """What was moved aside stays there, whoever is forgotten."""
     noted = LEDGER
     for node, first, last in (("gw-1", 10, 19), ("gw-1", 20, 22), ("gw-2", 6, 7)):
-        name = file_name(node, first, last)
+        name = file_name(node, A, first, last)
         noted = noted.with_hole(Hole(node, first, last, name, "damaged", 1.0))
     ledger = tmp_path / "data" / "lake" / ".gateway" / "events.json"
     ledger.write_text(noted.text())
     status, text = run("forget", "gw-1")
     assert status == 0
     assert "up to lsn 22, are in the tables, but for 13 in 2 files" in text
-    assert file_name("gw-1", 10, 19) in text
+    assert file_name("gw-1", A, 10, 19) in text
     assert str(tmp_path / "data" / "poison") in text
     assert json.loads(run("forget", "gw-2", "--json")[1])["aside"] == 2
 

@@ -26,6 +26,7 @@ from gateway.spark.parquet import ParquetSink
 from gateway.spark.reading import files
 from gateway.spark.sink import Committed, Plan
 from gateway.store.lake import Accepted
+from incarnations import A
 from played_spark import PowerCut
 from samples import some_of
 
@@ -87,7 +88,7 @@ class Fuse(Lake):
 
 def name(batch: int) -> str:
     """The spool file of a batch."""
-    return f"events-gw-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
+    return f"events-gw_aaaaaaaaaa-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
 
 
 def write(batch: int, folder: Path) -> None:
@@ -378,7 +379,7 @@ def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
     sink(2, 0)
     kept = Ledger.load(Lake(), world.data / "lake" / ".gateway" / "events.json")
     assert kept.query == world.logs.query
-    assert kept.committed == Ranges({"gw": [(1, 3 * SIZE)]})
+    assert kept.committed == Ranges({"gw": {A: [(1, 3 * SIZE)]}})
     assert kept.sequence == 3
 
 
@@ -386,12 +387,12 @@ def test_what_is_in_the_tables_is_left_out(world: World) -> None:
     """A batch that brings events again, under whatever name, is told which."""
     world.run(Fuse(), 2)
     sink = world.without_checkpoint()
-    again = f"events-gw-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
+    again = f"events-gw_aaaaaaaaaa-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
     world.logs.source(0, [again])
     world.logs.offset(0, 0)
     with pytest.raises(Broken, match="promise 5 events, Spark made 10 rows"):
         sink(2, 0)  # this file's Spark leaves nothing out
-    assert world.plans[-1].without == Ranges({"gw": [(SIZE + 6, 2 * SIZE)]})
+    assert world.plans[-1].without == Ranges({"gw": {A: [(SIZE + 6, 2 * SIZE)]}})
 
 
 def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) -> None:
@@ -405,7 +406,7 @@ def test_a_manifest_outlives_its_checkpoint(world: World, lake_events: Lakeful) 
     sink = world.sink()
     sink.recover()
     assert lake_events() == whole(1)
-    assert sink.ledger.committed == Ranges({"gw": [(1, SIZE)]})
+    assert sink.ledger.committed == Ranges({"gw": {A: [(1, SIZE)]}})
 
 
 @pytest.mark.parametrize("other", ["older", "same number, other files"])
@@ -474,7 +475,7 @@ def test_a_hole_is_noted_once(world: World) -> None:
     sink = world.sink()
     sink.recover()
     for why in ("it is empty", "it is still empty"):
-        sink.note(Hole("gw", 1, SIZE, name(0), why, 1.0))
+        sink.note(Hole("gw", 1, SIZE, name(0), why, 1.0, A))
     again = world.sink()
     again.recover()
     assert [hole.why for hole in again.ledger.holes] == ["it is still empty"]

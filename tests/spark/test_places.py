@@ -18,6 +18,7 @@ import pytest
 from gateway.spark import places
 from gateway.spark.ledger import Ranges
 from gateway.spark.places import Places
+from incarnations import A
 
 NOON = "2026-11-27T12:00:00.000Z"
 
@@ -28,7 +29,15 @@ def put(path: Path, first: int, hashes: list[int | None]) -> Path:
     lsns = pa.array(range(first, first + count), pa.int64())
     place = pa.array(hashes, pa.int64())
     pq.write_table(
-        pa.table({"node": ["gw"] * count, "lsn": lsns, "place": place}), path
+        pa.table(
+            {
+                "node": ["gw"] * count,
+                "incarnation": [A] * count,
+                "lsn": lsns,
+                "place": place,
+            }
+        ),
+        path,
     )
     return path
 
@@ -49,10 +58,10 @@ def test_the_first_one_stays(known: Places, tmp_path: Path) -> None:
     """Within a file, between files of a batch, between batches; null is no place."""
     one = put(tmp_path / "1", 1, [7, 8, None, 7, None])
     two = put(tmp_path / "2", 11, [9, 8])
-    assert known.resent([one, two]) == Ranges({"gw": [(4, 4), (12, 12)]})
+    assert known.resent([one, two]) == Ranges({"gw": {A: [(4, 4), (12, 12)]}})
     known.committed()
     assert known.resent([put(tmp_path / "3", 21, [9, 10, 7])]) == Ranges(
-        {"gw": [(21, 21), (23, 23)]}
+        {"gw": {A: [(21, 21), (23, 23)]}}
     )
 
 
@@ -92,7 +101,9 @@ def test_a_start_remembers(tmp_path: Path) -> None:
     folder = tmp_path / "lake" / "events" / "protocol=lumberjack" / "date=2026-03-01"
     put(folder / "part-0.parquet", 1, [7, 8])
     known = Places(tmp_path / "lake", 60.0)
-    assert known.resent([put(tmp_path / "1", 11, [8, 9])]) == Ranges({"gw": [(11, 11)]})
+    assert known.resent([put(tmp_path / "1", 11, [8, 9])]) == Ranges(
+        {"gw": {A: [(11, 11)]}}
+    )
 
 
 def test_a_start_remembers_no_more_than_is_kept(
@@ -138,10 +149,10 @@ def test_a_long_horizon_is_looked_through_in_parts(
         known.committed()
     assert len(known._known) <= places._PARTS + 2
     again = known.resent([put(tmp_path / "1", 1, [0, 1800, 3599, 3600])])
-    assert again == Ranges({"gw": [(1, 3)]})
+    assert again == Ranges({"gw": {A: [(1, 3)]}})
     now[0] += 3600 - 1800
     again = known.resent([put(tmp_path / "2", 11, [0, 1800, 3599, 3600])])
-    assert again == Ranges({"gw": [(12, 13)]})
+    assert again == Ranges({"gw": {A: [(12, 13)]}})
 
 
 @pytest.mark.spark

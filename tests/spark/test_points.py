@@ -49,7 +49,7 @@ def put(name, text):
     path.write_text(text)
 
 def name(batch):
-    return f"events-gw-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
+    return f"events-gw_aaaaaaaaaa-{batch * SIZE + 1:020d}-{(batch + 1) * SIZE:020d}.parquet"
 
 def write(batch, folder, plan):
     lsns = list(range(batch * SIZE + 1, (batch + 1) * SIZE + 1))

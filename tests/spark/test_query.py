@@ -12,9 +12,10 @@ import pytest
 from gateway.spark import query
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, SpoolFile
+from gateway.spark.ledger import Ledger
 from gateway.spark.sink import Plan
-from gateway.store.names import file_name
+from gateway.store.names import file_name, parse_file_name
+from incarnations import A
 
 
 class Conf(dict[str, str]):
@@ -33,10 +34,10 @@ def spark(cores: int, **more: Any) -> Any:
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     """Of one file that would give work to nine."""
-    name = file_name("gw", 1, 9)
+    name = file_name("gw", A, 1, 9)
     with (tmp_path / name).open("wb") as file:
         file.truncate(8 * query._TASK_BYTES)
-    found = SpoolFile.parse(name)
+    found = parse_file_name(name)
     assert found is not None
     return Plan([found])
 

@@ -17,6 +17,7 @@ import pytest
 
 from deadlines import ROOT, eventually
 from gateway.spark import job
+from incarnations import A
 from programs import lacking
 
 pytestmark = pytest.mark.spark
@@ -152,8 +153,8 @@ def test_records_for_kafka(
     monkeypatch.setattr(module, "put", put)
     run_once()
     ((one, other),) = (sorted(rows, key=lambda row: row.key) for rows in made)
-    assert (bytes(one.key), bytes(one.value)) == (b"gw/1", b'{"a": 1}')
-    assert (bytes(other.key), bytes(other.value)) == (b"gw/2", b"\xff{")
+    assert (bytes(one.key), bytes(one.value)) == (f"gw/{A}/1".encode(), b'{"a": 1}')
+    assert (bytes(other.key), bytes(other.value)) == (f"gw/{A}/2".encode(), b"\xff{")
     headers = {header.key: bytes(header.value) for header in other.headers}
     assert headers == {
         "protocol": b"lumberjack",

@@ -13,9 +13,10 @@ from bucket_node import Node, claimed
 from deadlines import ROOT
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Life, Ranges, SpoolFile
-from gateway.store.names import file_name
+from gateway.spark.ledger import Ledger, Ranges
+from gateway.store.names import file_name, parse_file_name
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A
 
 _MONTH = 30 * 86_400
 _DOLLARS = {
@@ -62,12 +63,13 @@ def job_requests(
         if look == 2:  # those of two looks before are taken out from then on
             bucket.requests.clear()
         for name in fetched:
-            file = SpoolFile.parse(name)
+            file = parse_file_name(name)
             assert file is not None
-            committed.add(Life(file.node), file.first, file.last)
+            committed.add(file.life, file.first, file.last)
             (folder / name).unlink()
         fetched = [
-            file_name(f"gw-{number}", look + 1, look + 1) for number in range(gateways)
+            file_name(f"gw-{number}", A, look + 1, look + 1)
+            for number in range(gateways)
         ]
         bucket.objects |= dict.fromkeys(fetched, b"x" * 100)
         assert inbox.look() == gateways

@@ -12,6 +12,7 @@ from gateway.sinks.delta import DeltaTable
 from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.shared import SharedTable, persistently, take_newest
 from gateway.store.table_words import ledgers_in
+from incarnations import A
 
 
 class Commits(SharedTable):
@@ -52,33 +53,33 @@ def test_maintenance_by_anybody_keeps_every_ledger() -> None:
     """Also after commits of others, and again; that of a job alone is as it was written."""
     words: list[str] = []
     old, north, south = (Commits(words, job) for job in ("", "north", "south"))
-    old.commit(4, gw=[[1, 9]])
+    old.commit(4, gw={A: [[1, 9]]})
     alone = words[0]
-    assert alone == Ledger(committed=Ranges({"gw": [[1, 9]]}), sequence=4).text()
+    assert alone == Ledger(committed=Ranges({"gw": {A: [[1, 9]]}}), sequence=4).text()
     old.maintain()
     assert words == [alone]
-    north.commit(1, n=[[1, 3]])
+    north.commit(1, n={A: [[1, 3]]})
     south.maintain()
-    south.commit(1, s=[[1, 2]])
+    south.commit(1, s={A: [[1, 2]]})
     stale = words[0]
-    north.commit(2, n=[[1, 5]])
+    north.commit(2, n={A: [[1, 5]]})
     words.append(stale)
     for each in (old, north, south):
         each.maintain()
     found = north._newest()
     numbers = {job: one["sequence"] for job, one in found.items()}
     assert numbers == {"": 4, "north": 2, "south": 1}
-    assert Ledger.of(found["north"], "").committed == Ranges({"n": [[1, 5]]})
+    assert Ledger.of(found["north"], "").committed == Ranges({"n": {A: [[1, 5]]}})
 
 
 def test_who_maintains_a_table_knows_whether_others_write_it() -> None:
     """Also one that has done nothing else: the audit leaves out what is theirs by that."""
     words: list[str] = []
-    Commits(words).commit(1, gw=[[1, 9]])
+    Commits(words).commit(1, gw={A: [[1, 9]]})
     alone = Commits(words)
     alone.maintain()
     assert alone.state() == {}
-    Commits(words, "north").commit(1, n=[[1, 3]])
+    Commits(words, "north").commit(1, n={A: [[1, 3]]})
     beside = Commits(words)
     beside.maintain()
     assert beside.state() == {"shared": "yes"}
@@ -144,7 +145,7 @@ def test_a_ledger_of_before_a_table_was_set_back(looked: int) -> None:
 
 
 def ledger_of(job: str, sequence: int, seen: int) -> str:
-    committed = Ranges({job: [(1, sequence)]})
+    committed = Ranges({job: {A: [(1, sequence)]}})
     return Ledger(committed=committed, sequence=sequence).text(job=job, seen=seen)
 
 
@@ -152,14 +153,14 @@ def test_a_node_is_one_jobs() -> None:
     """Whoever commits second is told, by both names, and commits nothing."""
     words: list[str] = []
     old, north = Commits(words), Commits(words, "north")
-    old.commit(1, gw=[[1, 9]])
+    old.commit(1, gw={A: [[1, 9]]})
     with pytest.raises(
         Broken, match=r"node gw is one of the job without a name .*north"
     ):
-        north.commit(1, gw=[[10, 12]])
-    north.commit(1, n=[[1, 1]])
+        north.commit(1, gw={A: [[10, 12]]})
+    north.commit(1, n={A: [[1, 1]]})
     with pytest.raises(Broken, match="node n is one of job north, which"):
-        old.commit(2, gw=[[1, 9]], n=[[1, 1]])
+        old.commit(2, gw={A: [[1, 9]]}, n={A: [[1, 1]]})
     assert len(words) == 2
     assert north.others() == {"gw": ""}
 

@@ -85,7 +85,7 @@ def test_many_small_files_are_limited_by_number(
     monkeypatch.setattr("gateway.spark.source.MANY_FILES", 2)
     limits = []
     for first, size in [(1, 5), (2, 5), (3, 5), (4, 6)]:
-        name = f"events-gw-{first:020d}-{first:020d}.parquet"
+        name = f"events-gw_aaaaaaaaaa-{first:020d}-{first:020d}.parquet"
         (tmp_path / name).write_bytes(b"x" * size)
         (tmp_path / f".{name}").write_bytes(b"not published")
         limits.append(limit_of(tmp_path, 10))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from gateway.event import Batch, Origin, Rows
+from gateway.store import incarnation
 from gateway.store.directories import Directories
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark
@@ -35,6 +37,13 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """An upload that failed is tried again at once."""
     monkeypatch.setattr(uploads, "_FIRST_PAUSE_SECONDS", 0.0001)
     monkeypatch.setattr(uploads, "_LONGEST_PAUSE_SECONDS", 0.001)
+
+
+@pytest.fixture(autouse=True)
+def _ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test's first incarnation is `incarnations.A`, its second one `B`, and so on."""
+    ids = (letter * 10 for letter in cycle("abcdefghijklmnopqrstuvwxyz"))
+    monkeypatch.setattr(incarnation, "new_id", lambda: next(ids))
 
 
 @pytest.fixture

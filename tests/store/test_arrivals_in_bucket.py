@@ -13,17 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from bucket_node import Node, claimed, uploads_of
-from forwarded import A, B, Sent
+from forwarded import Sent
 from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
-from gateway.store import claim, storage
+from gateway.store import claim
 from gateway.store.arrivals import Arrivals
 from gateway.store.bucket import BucketError
-from gateway.store.consumers import ObjectMarks
 from gateway.store.disk import RealDisk
-from gateway.store.spool import uploads
 from gateway.store.word import Holder, Word, encode, name_of
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A, B
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -66,7 +65,7 @@ def test_files_go_on_to_the_bucket(
     assert has(bucket, *files)
     assert all((tmp_path / "archive" / one.name).exists() for one in files)
     assert all(arrivals_of(node).is_settled(one.name) for one in files)
-    assert len([*bucket.list("events-gw-")]) == 1
+    assert len([*bucket.list("events-gw_")]) == 1
     node.stop()
 
 
@@ -143,146 +142,6 @@ def test_a_kill_before_it_has_its_name(tmp_path: Path, bucket: MemoryBucket) -> 
     again = Node(tmp_path, bucket, ack="journal").start()
     again.reactor.run(lambda: has(bucket, Sent(1)))
     again.stop()
-
-
-def test_two_lives_with_one_name_in_the_spool(tmp_path: Path) -> None:
-    """The later file has its name as soon as the job has taken the earlier one, though its
-    edge brings nothing more.
-    """
-    node = Node(tmp_path, None, ack="journal").start()
-    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
-    bring(node, one)
-    bring(node, other, by=B)
-    public = tmp_path / "spool" / one.name
-    assert public.read_bytes() == one.data
-    public.unlink()
-    node.reactor.run(public.exists)
-    assert public.read_bytes() == other.data
-    node.stop()
-
-
-def test_two_lives_with_one_name(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The later file waits until the job has taken the earlier one out of the bucket, and
-    holds neither the hub's senders nor other files back.
-    """
-    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
-    node = Node(tmp_path, bucket, ack="journal").start()
-    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
-    bring(node, one)
-    node.reactor.run(lambda: uploads_of(node).uploaded)
-    bring(node, other, Sent(4, by=B), by=B)
-    node.reactor.run(lambda: has(bucket, Sent(4, by=B)))
-    node.sent(b"a")
-    node.reactor.run(uploads_of(node).stuck.snapshot)
-    assert "is there with other bytes" in (uploads_of(node).problem or "")
-    assert uploads_of(node).conflicts.snapshot() == {}
-    assert has(bucket, one)
-    del bucket.objects[one.name]
-    node.reactor.run(lambda: has(bucket, other))
-    node.stop()
-
-
-def test_what_is_in_the_way_is_asked_for_its_bytes_twice(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that waits for days is not sent, nor the other one fetched, each minute: it is
-    looked whether that is there still.
-    """
-    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
-    asked: list[str] = []
-    node = Node(tmp_path, bucket, ack="journal").start()
-    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
-    bring(node, one)
-    node.reactor.run(lambda: uploads_of(node).uploaded)
-    bucket.fault = lambda request, name: (
-        asked.append(request) if name == one.name else None
-    )
-    bring(node, other, by=B)
-    node.reactor.run(lambda: asked.count("list") > 5)
-    assert asked.count("create") == asked.count("read") == 2
-    assert "is there with other bytes" in (uploads_of(node).problem or "")
-    del bucket.objects[one.name]
-    node.reactor.run(lambda: has(bucket, other))
-    node.stop()
-
-
-def test_two_lives_with_one_name_and_no_job(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `keep` the newest object of a node stays, behind which a new disk goes on: but not
-    in the way of a later life's file, once all consumers have read it.
-    """
-    monkeypatch.setattr(uploads, "_ASIDE_SECONDS", 0.01)
-    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
-    node = Node(
-        tmp_path, bucket, ack="journal", after="keep", consumers=["mine"]
-    ).start()
-    one, other = Sent(1, text="one"), Sent(1, by=B, text="other")
-    bring(node, one)
-    node.reactor.run(lambda: uploads_of(node).uploaded)
-    bring(node, other, by=B)
-    node.reactor.run(uploads_of(node).stuck.snapshot)
-    assert has(bucket, one)
-    mine = ObjectMarks(bucket, "mine")
-    mine.change(lambda mark: mark.with_done({one.name: A}))
-    node.reactor.run(lambda: has(bucket, other))
-    node.reactor.run(lambda: not uploads_of(node).stuck.snapshot())
-    node.stop()
-
-
-def test_what_a_rebuilt_edge_brings_waits_for_a_late_consumer(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Though the consumer has read these lsns of the edge's earlier life."""
-    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
-    node = Node(
-        tmp_path, bucket, ack="journal", after="keep", consumers=["mine"]
-    ).start()
-    before, new, newer = Sent(1, 6), Sent(1, 2, by=B), Sent(3, 2, by=B)
-    bring(node, before)
-    bring(node, new, newer, by=B)
-    node.reactor.run(lambda: has(bucket, before, new, newer))
-    mine = ObjectMarks(bucket, "mine")
-    mine.change(lambda mark: mark.with_done({before.name: A}))
-    node.reactor.run(lambda: not has(bucket, before))
-    assert has(bucket, new, newer)
-    assert node.storage.spool.consumers.behind["mine"].files == 2
-    mine.change(lambda mark: mark.with_done({new.name: B, newer.name: B}))
-    node.reactor.run(lambda: not has(bucket, new))
-    assert has(bucket, newer), "behind which a new disk goes on"
-    node.stop()
-
-
-def test_what_a_rebuilt_edge_brings_to_another_hub(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first one, which looks after what came to it, knows nothing of that life."""
-    monkeypatch.setattr(storage, "LOOK_SECONDS", 0.01)
-    one, other = (
-        Node(tmp_path / each, bucket, ack="journal", after="keep", consumers=["mine"])
-        for each in ("one", "other")
-    )
-    before, last = Sent(1, 6), Sent(7)
-    bring(one.start(), before, last)
-    one.reactor.run(lambda: has(bucket, before, last))
-    one.stop()
-    new, newer = Sent(1, 2, by=B), Sent(3, 2, by=B)
-    bring(other.start(), new, newer, by=B)
-    other.reactor.run(lambda: has(bucket, new, newer))
-    other.stop()
-    mine = ObjectMarks(bucket, "mine")
-    mine.change(lambda mark: mark.with_done({before.name: A, last.name: A}))
-    one = Node(
-        tmp_path / "one", bucket, ack="journal", after="keep", consumers=["mine"]
-    ).start()
-    one.reactor.run(lambda: not has(bucket, before))
-    assert has(bucket, new, newer)
-    mine.change(lambda mark: mark.with_done({newer.name: B}))
-    one.reactor.run(lambda: not has(bucket, newer))
-    assert has(bucket, new, last)
-    one.stop()
 
 
 def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:

@@ -25,6 +25,7 @@ from gateway.store.names import file_name
 from gateway.store.s3 import S3, Missing
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
+from incarnations import A
 from small_s3 import SmallS3, small_s3
 
 
@@ -104,19 +105,19 @@ def test_credentials_that_are_refused_are_looked_for_afresh(
 def test_what_is_new_is_listed_from_a_name_on(server: SmallS3, prefix: str) -> None:
     """Of one node, in order, over pages; what has gone to the archive is not there."""
     bucket = client(server, prefix)
-    names = [file_name("gw", n, n) for n in range(1, 9)]
+    names = [file_name("gw", A, n, n) for n in range(1, 9)]
     others = [
-        file_name("gw-1", 3, 3),
-        file_name("gw0", 4, 4),
+        file_name("gw-1", A, 3, 3),
+        file_name("gw0", A, 4, 4),
         "events-gw-x",
-        "_archive/" + file_name("gw", 9, 9),
+        "_archive/" + file_name("gw", A, 9, 9),
     ]
     for name in (*names, *others):
         bucket.create(name, b"data")
     assert files_behind(bucket, "gw", 0) == names
     assert files_behind(bucket, "gw", 5) == names[5:]
     assert files_behind(bucket, "gw", 8) == []
-    [first, *_] = bucket.list("events-gw-")
+    [first, *_] = bucket.list("events-gw_")
     assert (first.bytes, first.modified) == (4, 1795305600.0)
 
 

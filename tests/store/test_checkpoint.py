@@ -17,8 +17,8 @@ from gateway.event import Batch, Origin, Stored
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
-from gateway.store.journal.recovery import examine
 from gateway.store.room import Room
+from incarnations import A, examine
 
 
 class Words:
@@ -90,7 +90,7 @@ class Place:
         self.journal, self.state = root / "journal", root / "state"
         self.journal.mkdir()
         self.state.mkdir()
-        self.log = Log(self.journal, self.disk, 1)
+        self.log = Log(self.journal, self.disk, 1, A)
         self.clock = Clock()
         self.later: list[Callable[[], None]] | None = None
         self.origin = Origin("plain", "l", "s", "p")
@@ -618,7 +618,7 @@ def test_what_a_memory_can_not_take_stops_the_start(place: Place) -> None:
         place.checkpoint()[0].recover([], [])
     (place.state / "words.state").unlink()
     sealed = place.sealed(b"fine", b"poison")
-    with pytest.raises(Unreadable, match=r"1\.journal: words .* lsn 2: .*no thanks"):
+    with pytest.raises(Unreadable, match=r"\.journal: words .* lsn 2: .*no thanks"):
         place.checkpoint()[0].recover([sealed], [])
 
 
@@ -626,7 +626,7 @@ def test_a_segment_that_goes_bad_under_the_start_ends_it(place: Place) -> None:
     """The recovery could read it: only the next start knows what is left of it."""
     sealed = place.sealed(b"fine")
     sealed.path.write_bytes(bytes(512))
-    with pytest.raises(OSError, match=r"start again.*1\.journal"):
+    with pytest.raises(OSError, match=r"start again.*\.journal"):
         place.checkpoint()[0].recover([sealed], [])
 
 

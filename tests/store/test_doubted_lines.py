@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from gateway.store.directories import Directories
-from gateway.store.journal import segment
 from gateway.store.mark import Mark
 from gateway.store.opening import Opened
 from gateway.store.spool import file_name
+from incarnations import A, segment_name
 
 from .conftest import public, publish_all, store
 
@@ -62,7 +62,7 @@ def test_what_a_damaged_line_named_is_neither_published_twice_nor_removed(
     start = partial(start, remembering=remembering)
     wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
-    path = journal / segment.name(number)
+    path = journal / segment_name(number)
     lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
     bad = lines[number - 1]
     lines[number - 1] = bad[:20] + bytes([bad[20] ^ 1]) + bad[21:]
@@ -86,7 +86,7 @@ def test_a_damaged_first_line_does_not_vouch_for_lines_that_were_dropped(
     for _ in range(10):
         store(opened, "plain", b"a")
     journal = directories.journal_of("gw")
-    path = journal / segment.name(2)
+    path = journal / segment_name(2)
     whole = path.read_bytes()
     publish_all(start("plain"))
     shutil.rmtree(directories.spool)
@@ -111,7 +111,7 @@ def test_what_a_missing_line_named_is_not_removed_either(
     start = partial(start, remembering=remembering)
     wholes = take_all(start, directories)
     journal = directories.journal_of("gw")
-    path = journal / segment.name(4)
+    path = journal / segment_name(4)
     lines = (journal / "catalog").read_bytes().splitlines(keepends=True)
     (journal / "catalog").write_bytes(b"".join(lines[:left]))
     put_back(start, path, wholes[path], late=late)
@@ -128,14 +128,14 @@ def test_a_public_file_behind_a_hole_is_not_written_again(
     for body in (b"a", b"b", b"c", b"d"):
         store(opened, "plain", body)
     publish_all(start("plain", remembering=True))
-    file = directories.spool / file_name("gw", 4, 4)
+    file = directories.spool / file_name("gw", A, 4, 4)
     content = file.read_bytes()
-    (directories.spool / file_name("gw", 3, 3)).unlink()
+    (directories.spool / file_name("gw", A, 3, 3)).unlink()
     file = file.rename(directories.root / where / file.name)
     opened.marker.write(Mark(4, 4, 1), now=True)
     journal = directories.journal_of("gw")
     for number in (1, 2, 3):
-        (journal / segment.name(number)).unlink()
+        (journal / segment_name(number)).unlink()
     first, *others = (journal / "catalog").read_bytes().splitlines(keepends=True)
     (journal / "catalog").write_bytes(first + bytes(sum(map(len, others))))
     opened = start("plain", remembering=True)

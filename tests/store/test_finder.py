@@ -15,6 +15,7 @@ from gateway.store.directories import Directories
 from gateway.store.finder import Finder, segment_files, spool_files
 from gateway.store.journal import segment
 from gateway.store.spool import file_name
+from incarnations import A, segment_name
 
 LISTENER = {"name": "l", "protocol": "lumberjack", "listen": "tcp:127.0.0.1:0"}
 
@@ -33,7 +34,7 @@ def publish(directories: Directories) -> Callable[..., Path]:
     """Puts a file of one node with these lsns into the spool, or elsewhere."""
 
     def make(first: int, last: int, *, to: Path | None = None, of: str = "gw") -> Path:
-        path = (to or directories.spool) / file_name(of, first, last)
+        path = (to or directories.spool) / file_name(of, A, first, last)
         pq.write_table(pa.table({"lsn": list(range(first, last + 1))}), path)
         return path
 
@@ -43,9 +44,9 @@ def publish(directories: Directories) -> Callable[..., Path]:
 def journal(directories: Directories, *firsts: int) -> None:
     for first in firsts:
         names = {path.name for path in directories.journal_of("gw").iterdir()}
-        attempt = next(n for n in range(9) if segment.name(first, n) not in names)
+        attempt = next(n for n in range(9) if segment_name(first, n) not in names)
         header = segment.Header(first, 0, 1).encode()
-        (directories.journal_of("gw") / segment.name(first, attempt)).write_bytes(
+        (directories.journal_of("gw") / segment_name(first, attempt)).write_bytes(
             header
         )
 
@@ -60,7 +61,7 @@ def test_files_follow_each_other(
     publish(10, 10)
     publish(12, 20)
     publish(1, 99, of="other")
-    (directories.spool / f".{file_name('gw', 11, 11)}").touch()
+    (directories.spool / f".{file_name('gw', A, 11, 11)}").touch()
     found = Finder(directories, "gw")
     found.refresh()
     assert [file.first for file in found.files(3)] == [1, 5, 10]
@@ -99,7 +100,7 @@ def test_segments(directories: Directories) -> None:
     ]
     last = found.segment(8)
     assert last is not None
-    assert last.path.name == segment.name(7, 1)
+    assert last.path.name == segment_name(7, 1)
     assert last.scan().header.first_lsn == 7
     assert found.segment(0) is None
 
@@ -123,11 +124,11 @@ def test_what_moves_while_we_look(
     """An event that is in its next place before it leaves the one before is met,
     however its moves fall between the listings."""
     journal(directories, 1)
-    file = directories.spool / file_name("gw", 1, 5)
+    file = directories.spool / file_name("gw", A, 1, 5)
 
     def published() -> None:
         publish(1, 5)
-        (directories.journal_of("gw") / segment.name(1)).unlink()
+        (directories.journal_of("gw") / segment_name(1)).unlink()
 
     ambush += [published, lambda: file.rename(directories.archive / file.name)]
     found = Finder(directories, "gw")

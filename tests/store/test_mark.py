@@ -12,12 +12,13 @@ from gateway.sdk import summed
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Synced, segment
+from gateway.store.journal import Synced
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.statefile import decode
 from gateway_testkit.disk import Fault, RecordingDisk
+from incarnations import segment_name
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 
@@ -102,7 +103,7 @@ def test_what_the_last_run_left_is_named_until_this_one_has_more(
     assert (mark.segment, mark.synced) == (path.name, size)
     remember(opened, b"n")
     mark = opened.mark(0)
-    assert mark.segment == segment.name(1, 1)
+    assert mark.segment == path.name.replace(".journal", ".1.journal")
     assert opened.mark(0, Synced("x", 1)).segment == "x"
 
 
@@ -182,10 +183,10 @@ def test_a_late_mark_names_no_earlier_one_either() -> None:
     disk.make_directory(directory)
     marker = Marker(directory, disk)
     for attempt in range(9, 12):
-        marker.forget(segment.name(5, attempt))
-    marker.write(Mark(4, segment=segment.name(5, 9), synced=9), now=True)
+        marker.forget(segment_name(5, attempt))
+    marker.write(Mark(4, segment=segment_name(5, 9), synced=9), now=True)
     assert Marker(directory, disk).read()[0] == Mark(4)
-    for newer in (Mark(4, segment=segment.name(5, 12), synced=9), Mark(7, segment="")):
+    for newer in (Mark(4, segment=segment_name(5, 12), synced=9), Mark(7, segment="")):
         marker.write(newer, now=True)
         assert Marker(directory, disk).read()[0] == newer
 

@@ -11,10 +11,10 @@ import pytest
 
 from gateway.event import Batch, Origin
 from gateway.store.directories import Directories
-from gateway.store.journal import segment
 from gateway.store.mark import Mark
 from gateway.store.opening import MissingJournal, Opened
 from gateway.store.spool import file_name
+from incarnations import A, segment_name
 from losses import damage, losses
 
 from .conftest import public, publish_all, store, two_of_three_unpublished
@@ -53,7 +53,7 @@ def test_what_was_published_as_lost_and_comes_back_is_kept(
     """The start did without; what is put back is the only copy, so it is set aside."""
     two_of_three_unpublished(start)
     journal = directories.journal_of("gw")
-    path = journal / segment.name(2)
+    path = journal / segment_name(2)
     whole = path.read_bytes()
     if what == "the journal":
         away = journal.rename(tmp_path / "away")
@@ -94,7 +94,7 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
     opened = start("plain")
     for bodies in ((b"a",), (b"b", b"c"), (b"d",)):
         store(opened, "plain", *bodies)
-    path = directories.journal_of("gw") / segment.name(2)
+    path = directories.journal_of("gw") / segment_name(2)
     whole = path.read_bytes()
     path.unlink()
     opened = start("plain")
@@ -102,9 +102,9 @@ def test_a_segment_that_is_missing_between_others_is_published_as_lost(
     publish_all(opened)
     files = [directories.spool / name for name in public(directories)]
     assert [path.name for path in files] == [
-        file_name("gw", 1, 1),
-        file_name("gw", 2, 3),
-        file_name("gw", 4, 4),
+        file_name("gw", A, 1, 1),
+        file_name("gw", A, 2, 3),
+        file_name("gw", A, 4, 4),
     ]
     flaws = [pq.read_table(path)["flaw"].to_pylist() for path in files]
     assert flaws == [[None], ["lost", "lost"], [None]]
@@ -158,7 +158,7 @@ def test_a_damaged_segment_is_kept_after_a_crash_too(
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"a" * 40, 40)])
     whole = opened.log.bytes
     store(opened, "plain", b"b" * 40)
-    path = directories.journal_of("gw") / segment.name(1)
+    path = directories.journal_of("gw") / segment_name(1)
     data = path.read_bytes()
     opened.marker.write(Mark(2, 2, 0), now=True)
     if fault == "damaged":

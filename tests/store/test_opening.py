@@ -19,7 +19,7 @@ from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
-from gateway.store.journal import Loss, segment
+from gateway.store.journal import Loss
 from gateway.store.lock import Locked
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark
@@ -32,6 +32,7 @@ from gateway.store.opening import (
 )
 from gateway.store.spool import file_name
 from gateway.store.storage import OpenedStorage, StorageCallbacks
+from incarnations import A, segment_name
 from losses import damage, losses
 
 from .conftest import public, publish_all, split, store
@@ -51,8 +52,8 @@ def test_file_names_outlive_the_journal(
 ) -> None:
     """Where the journal's directory was lost, no lsn is given twice."""
     start()
-    (directories.root / where / file_name("gw", 5, 9)).touch()
-    (directories.root / where / file_name("other", 5, 99)).touch()
+    (directories.root / where / file_name("gw", A, 5, 9)).touch()
+    (directories.root / where / file_name("other", A, 5, 99)).touch()
     opened = start()
     assert (opened.log.next_lsn, opened.published_lsn) == (10, 9)
 
@@ -93,8 +94,8 @@ def test_losses_are_told_even_if_the_start_fails(
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 1, b"c", 1)])
     opened.marker.write(Mark(given=3, durable=3))
     journal = directories.journal_of("gw")
-    (journal / segment.name(2)).unlink()
-    (journal / segment.name(3)).write_bytes(b"")
+    (journal / segment_name(2)).unlink()
+    (journal / segment_name(3)).write_bytes(b"")
     before = {path: path.read_bytes() for path in journal.iterdir()}
     told: list[int] = []
 
@@ -158,7 +159,7 @@ def test_the_mark_knows_how_far_the_journal_went(
     store(opened, "plain", b"a", b"b")
     opened.log.commit([Batch(Origin("plain", "l", "s", "p"), 1, 3, b"c,d,e", 5)])
     opened.marker.write(Mark(given=5, durable=5))
-    last = directories.journal_of("gw") / segment.name(3)
+    last = directories.journal_of("gw") / segment_name(3)
     last.write_bytes(last.read_bytes()[:-1])
     opened = start("plain")
     assert losses(opened) == [(3, 3)]

@@ -18,6 +18,7 @@ from gateway.store.names import file_name
 from gateway.store.opening import Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool.expired import ExpiredRecord
+from incarnations import A
 
 
 def split(body: bytes) -> Rows:
@@ -48,7 +49,7 @@ def test_acknowledged_events_are_published_under_their_name(
     leave(directories, "host-a", b"a,b", b"c")
     found = publish_orphans("host-b", directories, RealDisk(), DECODERS)
     assert found == [Orphan("host-a", 3)]
-    [path] = directories.spool.glob("events-host-a-*.parquet")
+    [path] = directories.spool.glob("events-host-a_*.parquet")
     table = pq.read_table(path)
     assert table["payload"].to_pylist() == [b"a", b"b", b"c"]
     assert set(table["node"].to_pylist()) == {"host-a"}
@@ -57,15 +58,14 @@ def test_acknowledged_events_are_published_under_their_name(
     assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == [
         Orphan("host-a", 1)
     ]
-    names = sorted(path.name for path in directories.spool.iterdir())
-    assert names[1].endswith(f"{4:020d}-{4:020d}.parquet")
+    [path] = directories.spool.glob(f"events-host-a_*-{4:020d}-{4:020d}.parquet")
 
 
 def test_spare_files_of_an_orphan_go(directories: Directories) -> None:
     """Of one that was killed at its stop, when nothing else was left."""
     leave(directories, "host-a", b"a")
     publish_orphans("host-b", directories, RealDisk(), DECODERS)
-    spare = directories.journal_of("host-a") / f"{1:020d}.spare"
+    spare = directories.journal_of("host-a") / f"{1:020d}-{A}.spare"
     spare.write_bytes(b"old")
     assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == []
     assert not spare.exists()
@@ -102,7 +102,7 @@ def test_who_only_shares_spool_and_archive_is_no_orphan(
         for name in ("one", "two")
     )
     leave(two, "gw-2", b"a")
-    ExpiredRecord(one.state, one.archive, RealDisk()).note([file_name("gw-2", 1, 9)])
+    ExpiredRecord(one.state, RealDisk()).note([file_name("gw-2", A, 1, 9)])
     assert publish_orphans("gw-1", one, RealDisk(), DECODERS) == []
     assert len(list(two.journal_of("gw-2").glob("*.journal"))) == 1
     leave(one, "gw-2", b"b")  # it was here after all

@@ -39,7 +39,7 @@ from gateway.store import disk, mark, statefile, storage
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
-from gateway.store.names import file_name, parse_file_name
+from gateway.store.names import parse_file_name
 from gateway_testkit.reactor import QueuedReactor
 from samples import some_of
 
@@ -273,9 +273,9 @@ def doubled(path: Path) -> None:
     """A copy under a name that might be another one's."""
     name = path.name
     if parsed := parse_file_name(name):
-        name = file_name(parsed[0], parsed[1] + 1000, parsed[2] + 1000)
+        name = parsed._replace(first=parsed.first + 1000, last=parsed.last + 1000).name
     elif number := segment.parse_name(name):
-        name = segment.name(number[0], number[1] + 1)
+        name = segment.name(number.first_lsn, number.incarnation, number.attempt + 1)
     elif name.endswith(".parquet"):
         name = f"part-copy-{name}"
     elif name.endswith(".state"):

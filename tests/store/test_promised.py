@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA
-from gateway.store.names import Named
+from gateway.store.names import SpoolFile
 from gateway.store.promised import why_not_those
+from incarnations import A
 from spools import envelope
 
 GOOD = envelope("edge", 1, [b"event"] * 5)
@@ -46,7 +47,7 @@ def test_each_lsn_is_there_in_its_place(
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=group)
     with pq.ParquetFile(io.BytesIO(sink.getvalue())) as content:
-        assert why_not_those(content, Named("edge", 1, 5), columns) == why
+        assert why_not_those(content, SpoolFile("edge", A, 1, 5), columns) == why
 
 
 def test_damaged_bytes_of_any_column() -> None:
@@ -63,4 +64,4 @@ def test_damaged_bytes_of_any_column() -> None:
         pq.ParquetFile(source, page_checksum_verification=True) as content,
         pytest.raises(OSError, match="CRC"),
     ):
-        why_not_those(content, Named("edge", 1, 5))
+        why_not_those(content, SpoolFile("edge", A, 1, 5))

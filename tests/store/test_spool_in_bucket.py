@@ -29,7 +29,6 @@ from gateway.store.consumers import ObjectMarks
 from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
-from gateway.store.in_bucket import newest_below
 from gateway.store.job_word import JobBacklog, JobWriter
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
@@ -38,6 +37,7 @@ from gateway.store.s3 import S3
 from gateway.store.statefile import StateFile
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
+from incarnations import A
 from small_s3 import small_s3
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
@@ -77,7 +77,8 @@ def test_a_new_disk_goes_on_behind_what_is_in_the_bucket(
     assert "unknown" not in told
     again.start().sent(b"c").stop()
     assert events(bucket) == {2: b"b", 3: b"c"}
-    metadata = pq.read_metadata(io.BytesIO(bucket.objects[file_name("gw", 3, 3)]))
+    by = again.storage.incarnation.id
+    metadata = pq.read_metadata(io.BytesIO(bucket.objects[file_name("gw", by, 3, 3)]))
     assert (
         metadata.metadata[PREVIOUS_KEY]
         == hashlib.sha256(bucket.objects[names[1]]).hexdigest().encode()
@@ -91,7 +92,7 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     one = claimed(bucket, tmp_path / "one")
     node = Node(tmp_path / "one", bucket, claim=one).start().sent(b"a")
     asked = threading.Event()
-    second = file_name("gw", 2, 2)
+    second = file_name("gw", A, 2, 2)
 
     def fault(request: str, name: str) -> None:
         if request == "create" and name == second:
@@ -103,7 +104,7 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     node.reactor.run(asked.is_set)
     for number, payload in enumerate((b"c", b"d"), 3):
         node.send(payload)
-        made = tmp_path / "one" / "spool" / file_name("gw", number, number)
+        made = tmp_path / "one" / "spool" / file_name("gw", A, number, number)
         node.reactor.run(made.exists)
     node.stop()
     bucket.back()
@@ -194,7 +195,7 @@ def test_a_clock_that_has_leapt_removes_no_object(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
     """Which consumers have read, and which stays for `spool.retention` all the same."""
-    disk, name = RealDisk(), file_name("gw", 1, 1)
+    disk, name = RealDisk(), file_name("gw", A, 1, 1)
     state = Directories.under(tmp_path).state_of("gw")
     disk.make_directory(state)
     before = StateFile(state / "removal-clock-bucket", Seen, disk)
@@ -204,8 +205,7 @@ def test_a_clock_that_has_leapt_removes_no_object(
     for lsn, payload in enumerate((b"a", b"b"), 1):
         node.sent(payload)
         node.reactor.run(lambda lsn=lsn: node.storage.spool.published_lsn == lsn)
-    by = {name: node.storage.incarnation.id}
-    ObjectMarks(bucket, "mine").change(lambda mark: mark.with_done(by))
+    ObjectMarks(bucket, "mine").change(lambda mark: mark.with_done([name]))
     assert node.storage._consumed is not None
     assert node.storage._consumed.look() == 0
     node.stop()
@@ -432,19 +432,3 @@ def test_the_audit_finds_acknowledged_ids_in_the_bucket(
     Node(tmp_path, bucket).start().sent(payload).stop()
     found = search(Directories.under(tmp_path), ["e-1", "e-2"], {}, bucket)
     assert found.missing == ["e-2"]
-
-
-def test_the_archive_of_millions_is_asked_in_few_requests(
-    bucket: MemoryBucket,
-) -> None:
-    """Names sort like lsns; those of other nodes come between."""
-    names = [f"_archive/{file_name('gw', n, n)}" for n in range(1, 5001)]
-    bucket.objects = dict.fromkeys([*names, f"_archive/{file_name('gw-1', 9, 9)}"], b"")
-    for known in (0, 1, 2500, 4999):
-        bucket.requests.clear()
-        assert newest_below(bucket, "_archive", "gw", known) == file_name(
-            "gw", 5000, 5000
-        )
-        assert len(bucket.requests) < 30
-    assert newest_below(bucket, "_archive", "gw", 5000) == ""
-    assert newest_below(bucket, "_archive", "g", 0) == ""

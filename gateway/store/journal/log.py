@@ -14,7 +14,7 @@ old one's tail.
                    of earlier ones will need
     write fails:   cut back to the last good record (else as for a failed sync)
     sync fails:    leave the segment (remove it if nothing in it is durable);
-                   the next group opens `<first lsn>[.attempt]`
+                   the next group opens `<first lsn>-<incarnation>[.attempt]`
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
     new segment:   create → write header → sync → sync directory, as soon as the one before
@@ -68,6 +68,12 @@ class Segment:
     """This run began and ended it, and all its syncs succeeded: see `spares`."""
 
     @property
+    def incarnation(self) -> str:
+        """Who gave its lsns, as its name says."""
+        parsed = segment.parse_name(self.path.name)
+        return parsed.incarnation if parsed else ""
+
+    @property
     def events(self) -> int:
         """How many events it holds."""
         return self.last_lsn - self.first_lsn + 1
@@ -119,6 +125,8 @@ class Log:
     _disk: Disk
     next_lsn: int
     """The lsn of the next event; everything before it is durable."""
+    incarnation: str
+    """Who gives the lsns from here on (`gateway.store.incarnation`)."""
     _room: Room = Factory(Room)
     _file_bytes: Callable[[int, int, int], int] = max
     _clock: Callable[[], float] = time.monotonic
@@ -263,7 +271,7 @@ class Log:
             self.next_lsn, int(self._wall_clock() * 1e6), secrets.randbits(32)
         )
         attempt = self._attempt()
-        path = self.directory / segment.name(self.next_lsn, attempt)
+        path = self.directory / segment.name(self.next_lsn, self.incarnation, attempt)
         spare = self._spares.take()
         old, file = spare or (path, self._disk.create(path))
         try:
@@ -296,7 +304,7 @@ class Log:
         """First lsn and attempt of each segment that is there."""
         for name in self._disk.names(self.directory):
             if (parsed := segment.parse_name(name)) is not None:
-                yield parsed
+                yield parsed.first_lsn, parsed.attempt
 
     def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
         try:

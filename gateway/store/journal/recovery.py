@@ -143,15 +143,18 @@ def examine(
     durable: int = 0,
     synced: Synced | None = None,
     left_out: Sequence[range] = (),
+    given_by: Callable[[int], str],
 ) -> Recovered:
     """See what is there; nothing is changed before `Recovered.settle`.
 
     Everything up to lsn *given* was published, and up to *durable* acknowledged.
     *synced* is what must be there of one segment, unless it was published.  The lsns that
     earlier starts have *left_out* get no place, whether something is missing there or not.
+    *given_by* says which incarnation gave an lsn of which no segment is left.
     """
+    synced = synced or Synced()
     read = partial(
-        _examine, directory, disk, given, durable, synced or Synced(), left_out
+        _examine, directory, disk, given, durable, synced, left_out, given_by
     )
     found = read({})
     return read(found.told) if found.too_short else found
@@ -164,13 +167,16 @@ def _examine(
     durable: int,
     synced: Synced,
     left_out: Sequence[range],
+    given_by: Callable[[int], str],
     told: Mapping[str, int],
 ) -> Recovered:
     """As `examine`; *told*: see `Recovered.told`."""
     found = Recovered(next_lsn=given + 1)
+    places = _Places(directory, disk, found, given_by)
     there = disk.names(directory)
     names = [name for name in there if disk.is_file(directory / name)]
     for name in names:
+        segment.check_form(name)
         if is_spare(name):
             found.last(partial(disk.unlink, directory / name))
     in_order = segment.in_order(names)
@@ -192,7 +198,9 @@ def _examine(
         marked_bytes = synced.bytes if name == synced.name else 0
         ends = _Ends(given, marked, proven, max(marked_bytes, told.get(name, 0)))
         try:
-            _examine_one(path, first, before, ends, disk, found, aside, left_out)
+            _examine_one(
+                path, first, before, ends, disk, found, aside, left_out, places
+            )
         except segment.OtherFormat:
             raise
         except segment.InvalidSegment as why:
@@ -201,7 +209,7 @@ def _examine(
             found.last(partial(set_aside, path, disk))
             found.losses.append(Loss(path, held.start, len(held), f"{why}; at most"))
     if _is_gone(synced, max(given, durable), there, found):
-        first, _ = segment.parse_name(synced.name) or (0, 0)
+        first = _first(synced.name)
         gone = _GONE.format(bytes=synced.bytes)
         found.losses.append(Loss(directory / synced.name, first, 0, gone))
         found.lost_end = True
@@ -209,7 +217,7 @@ def _examine(
     found.reached = max((0, *lasts, *(held.stop - 1 for held in aside)))
     missing = _expected(found, aside)
     for part in _gaps(missing, durable + 1, left_out):
-        place = _keep_place(directory, part, disk, found)
+        place = places.keep(part)
         found.losses.append(Loss(place, part.start, len(part), _UNKNOWN))
     # No lsn is given twice that a damaged segment may have held.
     found.next_lsn = max((found.next_lsn, *(held.stop for held in aside)))
@@ -314,6 +322,7 @@ def _examine_one(
     found: Recovered,
     aside: Iterable[range],
     left_out: Iterable[range],
+    places: _Places,
 ) -> None:
     """Raises `segment.InvalidSegment`, OSError."""
     if (scanned := _scan(path, first, before, ends, disk, found)) is None:
@@ -324,7 +333,7 @@ def _examine_one(
         found.losses.append(Loss(path, gap.start, len(gap), "missing before it"))
         for given in _gaps(gap.start, gap.stop, left_out):
             if len(given) <= _MOST_ROWS:
-                _keep_place(path.parent, given, disk, found)
+                places.keep(given)
     found.losses += [
         Loss(path, d.first_lsn, d.events, str(d))
         for d in scan.damage
@@ -398,7 +407,7 @@ class _Settled:
             if data is not None:
                 self._rewrite(file, data[: self.size])
             if self.lost_end:
-                with contextlib.suppress(OSError):  # it was told; see `_keep_place`
+                with contextlib.suppress(OSError):  # it was told; see `_Places`
                     file.write([self.lost_end])
                     self.left.bytes = self.size + len(self.lost_end)
             file.sync()
@@ -414,31 +423,40 @@ class _Settled:
                 raise
 
 
-def _keep_place(directory: Path, lsns: range, disk: Disk, found: Recovered) -> Path:
-    """A segment for events that are lost without a trace."""
-    first, last = lsns[0], lsns[-1]
-    there = map(segment.parse_name, disk.names(directory))
-    attempts = [one[1] for one in there if one and one[0] == first]
-    path = directory / segment.name(first, max(attempts, default=-1) + 1)
-    data = segment.place_of_lost(first, last)
-    found.next_lsn = max(found.next_lsn, last + 1)
-    place = Segment(path, first, last, len(data), lost=len(lsns))
-    found.segments.append(place)
-    found.protocols[path] = set()
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Makes segments for events that are lost without a trace."""
 
-    def write() -> None:
+    directory: Path
+    disk: Disk
+    found: Recovered
+    given_by: Callable[[int], str]
+
+    def keep(self, lsns: range) -> Path:
+        """One for these lsns; it is written when all else is settled."""
+        first, last, found = lsns[0], lsns[-1], self.found
+        there = map(segment.parse_name, self.disk.names(self.directory))
+        attempts = [one.attempt for one in there if one and one.first_lsn == first]
+        attempt = max(attempts, default=-1) + 1
+        path = self.directory / segment.name(first, self.given_by(first), attempt)
+        data = segment.place_of_lost(first, last)
+        found.next_lsn = max(found.next_lsn, last + 1)
+        place = Segment(path, first, last, len(data), lost=len(lsns))
+        found.segments.append(place)
+        found.protocols[path] = set()
+        found.later(partial(self._write, place, data))
+        return path
+
+    def _write(self, place: Segment, data: bytes) -> None:
         try:
-            with contextlib.closing(disk.create(path)) as file:
+            with contextlib.closing(self.disk.create(place.path)) as file:
                 file.write([data])
                 file.sync()
         except OSError:
             # No room: it was told, and is a hole for the audit.  The next start tells it
             # again, unless something behind it was published before that.
-            found.segments.remove(place)
-            disk.unlink(path)
-
-    found.later(write)
-    return path
+            self.found.segments.remove(place)
+            self.disk.unlink(place.path)
 
 
 def _is_gone(synced: Synced, told: int, names: Iterable[str], found: Recovered) -> bool:
@@ -446,12 +464,12 @@ def _is_gone(synced: Synced, told: int, names: Iterable[str], found: Recovered) 
 
     Where it had events, lsns say it: those up to *told* are in files, or acknowledged.
     """
-    first, _ = segment.parse_name(synced.name) or (0, 0)
+    first = _first(synced.name)
     if first <= told:
         return False
     known = {one.path.name for one in found.segments}
     known |= {one.path.name for one in found.losses}
-    aside = {name.partition(".")[0] for name in names if name.endswith(DAMAGED)}
+    aside = {name.partition("-")[0] for name in names if name.endswith(DAMAGED)}
     return synced.name not in known and f"{first:020d}" not in aside
 
 
@@ -465,12 +483,20 @@ def set_aside(path: Path, disk: Disk) -> None:
 
 def name_aside(path: Path, disk: Disk) -> Path:
     """What `set_aside` names it: the first such name that is free."""
-    first, attempt = segment.parse_name(path.name) or (0, 0)
-    aside = path.with_name(path.name + DAMAGED)
-    while first and disk.exists(aside):
-        attempt += 1
-        aside = path.with_name(segment.name(first, attempt) + DAMAGED)
+    parsed = segment.parse_name(path.name)
+    aside, more = path.with_name(path.name + DAMAGED), 0
+    while parsed and disk.exists(aside):
+        more += 1
+        first, attempt, incarnation = parsed
+        name = segment.name(first, incarnation, attempt + more)
+        aside = path.with_name(name + DAMAGED)
     return aside
+
+
+def _first(name: str) -> int:
+    """The first lsn of the segment of this name; 0 for any other name."""
+    parsed = segment.parse_name(name)
+    return parsed.first_lsn if parsed else 0
 
 
 def _is_empty(data: bytes) -> bool:
@@ -490,7 +516,6 @@ def _held(path: Path, firsts: Sequence[int], disk: Disk) -> range:
     It ended where a later one begins, or before what was published later: *firsts*.
     And no event takes less than a byte.
     """
-    parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
-    first = parsed[0] if parsed else 0
+    first = _first(path.name.removesuffix(DAMAGED))
     ends = [first + disk.size(path), *(lsn for lsn in firsts if lsn > first)]
     return range(first, min(ends))

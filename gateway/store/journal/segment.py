@@ -45,16 +45,22 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import google_crc32c
 import msgspec
 
 from gateway.event import MAX_LSN, Batch, Origin, Stored
+from gateway.store.names import INCARNATION
 
 VERSION = 2
 SUFFIX = ".journal"
 UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")
 
+_NAME = re.compile(
+    rf"(\d{{20}})-({INCARNATION})(?:\.(\d+))?{re.escape(SUFFIX)}", re.ASCII
+)
+_OLD_NAME = re.compile(rf"\d{{20}}(?:\.\d+)?{re.escape(SUFFIX)}", re.ASCII)
 _MAGIC = b"gwjrnl\r\n"
 _HEADER = struct.Struct("<8sHHIqqI")
 HEADER_BYTES = _HEADER.size
@@ -178,19 +184,38 @@ def seal(header: Header, last_lsn: int, synced: int) -> bytes:
     return b"".join(Encoder(header).seal(last_lsn + 1, synced))
 
 
-def name(first_lsn: int, attempt: int = 0) -> str:
-    """A segment's file name; later attempts follow a failed sync of the earlier."""
-    return f"{first_lsn:020d}" + (f".{attempt}" if attempt else "") + SUFFIX
+class Name(NamedTuple):
+    """What a segment's file name says; names sort as segments were begun."""
+
+    first_lsn: int
+    attempt: int
+    """Later attempts with this lsn follow a failed sync of the earlier."""
+    incarnation: str
+    """Who gives its lsns (`gateway.store.incarnation`)."""
 
 
-def parse_name(text: str) -> tuple[int, int] | None:
-    """(first lsn, attempt), or None if it is no segment's name."""
-    if not text.endswith(SUFFIX):
+def name(first_lsn: int, incarnation: str, attempt: int = 0) -> str:
+    """A segment's file name."""
+    tail = f".{attempt}" if attempt else ""
+    return f"{first_lsn:020d}-{incarnation}{tail}{SUFFIX}"
+
+
+def parse_name(text: str) -> Name | None:
+    """What a segment's file name says; None if it is no segment's name."""
+    match = _NAME.fullmatch(text)
+    if match is None:
         return None
-    lsn, _, attempt = text.removesuffix(SUFFIX).partition(".")
-    if len(lsn) != 20 or not lsn.isdecimal() or not (attempt or "0").isdecimal():
-        return None
-    return (int(lsn), int(attempt or 0)) if 0 < int(lsn) <= MAX_LSN else None
+    lsn, attempt = int(match[1]), int(match[3] or 0)
+    return Name(lsn, attempt, match[2]) if 0 < lsn <= MAX_LSN else None
+
+
+def check_form(name: str) -> None:
+    """Raise `OtherFormat` for the name of a segment of before incarnations were in names."""
+    if _OLD_NAME.fullmatch(name):
+        raise OtherFormat(
+            f"{name} does not say which incarnation gave its lsns: an earlier version wrote"
+            " it (docs/upgrade.md)"
+        )
 
 
 def in_order(names: Iterable[str]) -> list[tuple[int, int | None, str]]:
@@ -198,11 +223,11 @@ def in_order(names: Iterable[str]) -> list[tuple[int, int | None, str]]:
 
     Other names are passed over.
     """
-    found = sorted((*parsed, name) for name in names if (parsed := parse_name(name)))
-    nexts = [*(first for first, _, _ in found[1:]), None]
+    found = sorted((parsed, name) for name in names if (parsed := parse_name(name)))
+    nexts = [*(parsed.first_lsn for parsed, _ in found[1:]), None]
     return [
-        (first, before, name)
-        for (first, _, name), before in zip(found, nexts, strict=False)
+        (parsed.first_lsn, before, name)
+        for (parsed, name), before in zip(found, nexts, strict=False)
     ]
 
 
@@ -325,10 +350,10 @@ class Scan:
         """
         self.header = Header.decode(data)
         said, first = parse_name(name), self.header.first_lsn
-        if said and said[0] != first:
+        if said and said.first_lsn != first:
             raise InvalidSegment(
                 f"its header is that of a segment that begins with lsn {first}, and its "
-                f"name says {said[0]}"
+                f"name says {said.first_lsn}"
             )
         self.damage: list[Damage] = []
         self.end = HEADER_BYTES

@@ -15,7 +15,7 @@ stays: it has the last lsn when no segment is left.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -46,9 +46,11 @@ class Catalog:
         node: str = "",
         names: Iterable[str] = (),
         published: int = 0,
+        given_by: Callable[[int], str] = lambda _: "",
     ) -> None:
         """*names* are those of the node's files, wherever they are; everything up to
-        lsn *published* was published: see `mend`.
+        lsn *published* was published, and *given_by* says by which incarnation an lsn was
+        given: see `mend`.
 
         Nothing is written before `settle`.  Raises `Damaged`, OSError.
         """
@@ -57,7 +59,7 @@ class Catalog:
         there = disk.exists(self.path)
         lines = parse(read_patiently(disk, self.path)[0]) if there else []
         try:
-            known, repairs = mend(lines, node, names, published)
+            known, repairs = mend(lines, node, names, published, given_by)
         except Damaged as why:
             raise Damaged(f"{self.path}: {why}") from None
         self.read_lsn = max((line.last for line in lines if line), default=0)
@@ -80,7 +82,7 @@ class Catalog:
         """
         said = []
         files = {
-            file_name(node, each.first_lsn, each.last_lsn): each
+            file_name(node, each.incarnation, each.first_lsn, each.last_lsn): each
             for each in segments
             if each.events and self.unpublished(each.first_lsn) <= each.last_lsn
         }

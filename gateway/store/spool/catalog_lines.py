@@ -13,7 +13,7 @@ may be the only copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 import msgspec
@@ -43,8 +43,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of its payloads."""
     sha256: str = ""
     """Of the file: its link."""
-    incarnation: str = ""
-    """Who gave its lsns (`gateway.store.incarnation`)."""
     modified: float = 0.0
     """When the file was modified, it says, in seconds since the epoch; 0 if unknown.  No
     later file says that it is older, whatever the clock says then."""
@@ -56,6 +54,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     def hidden(self) -> str:
         """Its name until it is complete; what starts with `.` is not there yet."""
         return f".{self.name}"
+
+    @property
+    def incarnation(self) -> str:
+        """Who gave its lsns (`gateway.store.incarnation`); empty if nobody knows."""
+        parsed = parse_file_name(self.name)
+        return parsed.incarnation if parsed else ""
 
     @property
     def said(self) -> Payloads:
@@ -90,12 +94,17 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def mend(
-    lines: list[Entry | None], node: str, names: Iterable[str], published: int = 0
+    lines: list[Entry | None],
+    node: str,
+    names: Iterable[str],
+    published: int = 0,
+    given_by: Callable[[int], str] = lambda _: "",
 ) -> tuple[list[Entry], list[str]]:
     """The entries, those of damaged and missing lines too; a sentence for each repair.
 
     *names* are those of the node's files, hidden ones (`.…`) too.  Everything up to lsn
-    *published* was published, whatever the lines say.  Raises `Damaged`.
+    *published* was published, whatever the lines say.  *given_by* says which incarnation
+    gave an lsn, where no name of a file does.  Raises `Damaged`.
     """
     names = list(names)
     # What is before the first line says nothing, and may be millions of files.
@@ -115,7 +124,9 @@ def mend(
         first = _end(found, 1)
         following = next((one for one in lines[number - 1 :] if one is not None), None)
         if following is not None:
-            missing = _between(node, first, following.first - 1, files, hidden)
+            missing = _between(
+                node, first, following.first - 1, files, hidden, given_by
+            )
         else:
             missing = _behind(first, files)
             if len(missing) < len(some):
@@ -124,9 +135,9 @@ def mend(
                 missing += _behind(_end(missing, first), hidden)[:1]
             if not missing and len(some) == 1:
                 # One line, and it said all that is published behind the others.
-                missing = _between(node, first, published, files, hidden)
+                missing = _between(node, first, published, files, hidden, given_by)
             if len(missing) < len(some):
-                raise Damaged(_advice(node, first, numbers))
+                raise Damaged(_advice(node, given_by(first), first, numbers))
         found += missing
         last = _end(missing, first) - 1
         said.append(
@@ -134,7 +145,7 @@ def mend(
         )
     last = _end(found, 1) - 1
     if last < published:
-        found += _between(node, last + 1, published, files, hidden)
+        found += _between(node, last + 1, published, files, hidden, given_by)
     found += _behind(max(last, published) + 1, files)
     if found and found[-1].last > last:
         through = f"lsns {last + 1} to {found[-1].last}"
@@ -155,15 +166,18 @@ def _between(
     last: int,
     files: list[tuple[int, int, str]],
     hidden: list[tuple[int, int, str]],
+    given_by: Callable[[int], str],
 ) -> list[Entry]:
     """Entries for all lsns of this range: of files that are there, and of others, which
     are doubted unless they are *hidden*.
     """
 
     def other(begin: int, end: int) -> Entry:
-        entry = Entry(begin, end, file_name(node, begin, end))
-        there = any(name == entry.name for *_, name in hidden)
-        return entry if there else entry.doubted
+        for *lsns, name in hidden:
+            if lsns == [begin, end]:
+                return Entry(begin, end, name)
+        name = file_name(node, given_by(begin), begin, end)
+        return Entry(begin, end, name).doubted
 
     found: list[Entry] = []
     for begin, end, name in files:
@@ -191,8 +205,8 @@ def _end(entries: list[Entry], first: int) -> int:
     return entries[-1].last + 1 if entries else first
 
 
-def _advice(node: str, first: int, numbers: str) -> str:
-    example = file_name(node, first, first + 99)
+def _advice(node: str, incarnation: str, first: int, numbers: str) -> str:
+    example = file_name(node, incarnation, first, first + 99)
     return (
         f"line {numbers} is damaged, and of the files that were published from lsn "
         f"{first} on none is left to tell what it said.  `gateway audit` tells which lsns "

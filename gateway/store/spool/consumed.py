@@ -3,7 +3,7 @@
 
 Each gateway looks after its own, and those that are brought to it: a listing of each node's
 names, once a minute while files of it may come.  The newest one stays, as a gateway that
-lost its disk goes on behind it, unless a later life of the node has a file of that name.
+lost its disk goes on behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from attrs import define
-from twisted.logger import Logger
 
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.consumers import Consumers, There
@@ -29,11 +28,8 @@ _QUIET_SECONDS = 3600.0
 class BucketExpiry:
     """Of the objects of *nodes*.  *retention*, in seconds, may change.
 
-    *comes* says of a node whether files of it may come now, *waits* of a name whether
-    another file that has it waits here until that object has gone.
+    *comes* says of a node whether files of it may come now.
     """
-
-    _log = Logger()
 
     _bucket: Bucket
     _nodes: Callable[[], Iterable[str]]
@@ -42,7 +38,6 @@ class BucketExpiry:
     _clock: Callable[[], float]
     """By which they are old: one that does not leap."""
     _comes: Callable[[str], bool] = lambda _: True
-    _waits: Callable[[str], bool] = lambda _: False
 
     def __attrs_post_init__(self) -> None:
         self._quiet: dict[str, tuple[float, list[StoredObject]]] = {}
@@ -62,24 +57,14 @@ class BucketExpiry:
         consumers.count(files, now, self.retention)
         due = [
             one.name
-            for node, objects in zip(nodes, there, strict=True)
+            for objects in there
             for one in objects
             if now - one.modified > self.retention
-            # Another gateway that uses the bucket may know a later life of such a node.
-            and consumers.all_have(_there(one), by_footer=not self._comes(node))
-            and (one is not objects[-1] or self._waits(one.name))
+            and consumers.all_have(one.name)
+            and one is not objects[-1]
         ]
-        newest = {objects[-1].name for objects in there if objects}
         for name in due[:_AT_ONCE]:
             self._bucket.remove(name)
-            if name in newest:
-                self._log.warn(
-                    "{url}/{name} makes room for a file that a later life of the node has "
-                    "under that name.  Whoever has had the name, as a query of Spark's, "
-                    "passes that one over: read it by itself",
-                    url=self._bucket.url,
-                    name=name,
-                )
         return len(due[:_AT_ONCE])
 
     def _objects(self, node: str, now: float) -> list[StoredObject]:

@@ -64,7 +64,7 @@ class Expiry:
     files were removed, and *before* with the names of those that are about to be.
 
     *ours* says of a node whether its files are ours to remove: another daemon may share
-    the archive, which knows what its readers need.  *only_copy* says of a file
+    the archive, which knows what its readers need.  *only_copy* says of a name
     whether no table has what is in it: it goes when its time is over, and not for room.
 
     *consumers* None: there are none.
@@ -82,7 +82,7 @@ class Expiry:
     _before: Callable[[Iterable[str]], None] = lambda _: None
     _retained: Retained | None = None
     _ours: Callable[[str], bool] = lambda _: True
-    _only_copy: Callable[[There], bool] = lambda _: False
+    _only_copy: Callable[[str], bool] = lambda _: False
     _consumers: Consumers | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -184,7 +184,7 @@ class Expiry:
 
     def _is_read(self, file: _File) -> bool:
         consumers = self._consumers
-        return consumers is None or consumers.all_have(file.there)
+        return consumers is None or consumers.all_have(file.path.name)
 
     def _is_unread(self, file: _File) -> bool:
         return not self._is_read(file)
@@ -194,7 +194,7 @@ class Expiry:
         if consumers is None:
             self._disk.unlink(file.path)
             return
-        missing = consumers.who_misses(file.there)
+        missing = consumers.who_misses(file.path.name)
         self._disk.unlink(file.path)
         for name in consumers.missed(missing):
             self._log.error(
@@ -256,7 +256,7 @@ class Expiry:
 
     def _frees(self, file: _File) -> bool:
         """Whether there is more room without this file; what is needed of it is kept."""
-        if self._only_copy(file.there):
+        if self._only_copy(file.path.name):
             return False
         path, retained = file.path, self._retained
         if retained is None:

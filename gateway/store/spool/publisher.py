@@ -30,7 +30,7 @@ from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
 from gateway.store.names import (
-    Named,
+    SpoolFile,
     file_name,
     hidden_name,
     parse_file_name,
@@ -86,8 +86,6 @@ class Publisher:
     copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
-    _given_by: Callable[[int], str] = field(default=lambda _: "", kw_only=True)
-    """Which incarnation gave an lsn; a segment is of one, as each start begins another."""
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
 
@@ -200,8 +198,7 @@ class Publisher:
         """Have their files written soon, by whoever has nothing to do."""
         for each in segments:
             if each.events and self._catalog.find(each.first_lsn) is None:
-                name = file_name(self._node, each.first_lsn, each.last_lsn)
-                self.writer.begin(self._task(each, hidden_name(name)))
+                self.writer.begin(self._task(each, hidden_name(self._file(each))))
 
     def _done(self, sealed: Segment) -> None:
         if self._keep:
@@ -239,7 +236,7 @@ class Publisher:
         self, sealed: Segment, upcoming: Sequence[Segment]
     ) -> tuple[Entry, Counter[str]]:
         """The hidden file of a segment, complete, and its flaws."""
-        name = file_name(self._node, sealed.first_lsn, sealed.last_lsn)
+        name = self._file(sealed)
         if self._complete is None or self._complete[0].name != name:
             self._begin(sealed, *upcoming)
             self._complete = self._write(
@@ -255,6 +252,12 @@ class Publisher:
             return stored  # only that makes them as small again as senders do
         return max(stored, payload_bytes + _BESIDE_PAYLOAD * events)
 
+    def _file(self, sealed: Segment) -> str:
+        """The name of a segment's file."""
+        return file_name(
+            self._node, sealed.incarnation, sealed.first_lsn, sealed.last_lsn
+        )
+
     def _task(self, sealed: Segment, name: str) -> Task:
         return Task(
             sealed.path,
@@ -263,7 +266,7 @@ class Publisher:
             self._spool / name,
             self._node,
             self._compression,
-            self._given_by(sealed.first_lsn),
+            sealed.incarnation,
         )
 
     def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:
@@ -277,7 +280,6 @@ class Publisher:
             entry,
             blake3=written.payloads,
             sha256=written.sha256,
-            incarnation=task.incarnation,
             modified=self._newest,
             lost=written.flaws[LOST],
         )
@@ -327,5 +329,5 @@ class Publisher:
                 fate=fate,
             )
 
-    def _is_ours(self, parsed: Named | None) -> bool:
+    def _is_ours(self, parsed: SpoolFile | None) -> bool:
         return parsed is not None and parsed.node == self._node

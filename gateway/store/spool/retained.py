@@ -494,7 +494,7 @@ def _has(kept: Sequence[_KeptFile], archived: str) -> bool:
     """Whether what is needed of a file of the archive, by its name, is kept already."""
     parsed = parse_file_name(archived)
     assert parsed is not None
-    _, first, last = parsed
+    _, _, first, last = parsed
     at = bisect_right(kept, first, key=lambda one: one.first) - 1
     return at >= 0 and last <= kept[at].last
 

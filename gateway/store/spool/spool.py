@@ -22,8 +22,8 @@ from twisted.logger import Logger
 
 from gateway.config import model
 from gateway.spoken import size as in_words
-from gateway.store.archiving import Archiving
-from gateway.store.consumers import Consumers, There
+from gateway.store.archiving import to_archive
+from gateway.store.consumers import Consumers
 from gateway.store.disk import NO_ROOM
 from gateway.store.job_word import JobBacklog
 from gateway.store.journal.log import Segment
@@ -176,11 +176,6 @@ class Spool:
             self._owners.is_ours,
             self._is_only_copy,
             self.consumers if self.uploads is None else None,
-        )
-        self._archiving = Archiving(
-            self._archive,
-            machine.disk,
-            lambda text: self._log.warn("{text}", text=text),
         )
         self._pace = Pace(settings.max_bytes)
         self.arrived_bytes: Callable[[], int] = lambda: 0
@@ -392,7 +387,8 @@ class Spool:
             if parsed is None or not self._owners.is_ours(parsed.node):
                 continue
             with contextlib.suppress(FileNotFoundError):  # somebody else removed it
-                moved = self._archiving.move(self._directory / name) or moved
+                to_archive(self._directory / name, self._archive, disk)
+                moved = True
         if moved:
             disk.sync_directory(self._archive)
             disk.sync_directory(self._directory)
@@ -430,11 +426,11 @@ class Spool:
         """Whether there is neither a job nor a bucket: the archive has the only copy."""
         return self._settings.after == "keep" and self.uploads is None
 
-    def _is_only_copy(self, file: There) -> bool:
+    def _is_only_copy(self, name: str) -> bool:
         """Whether nobody else has what is in that file of the archive."""
         if self._is_alone and self.consumers.names:
-            return not self.consumers.all_have(file)
-        return self._owners.is_only_copy(file.name)
+            return not self.consumers.all_have(name)
+        return self._owners.is_only_copy(name)
 
     def _make_room(self) -> None:
         if self._is_alone and not self._settings.consumers:

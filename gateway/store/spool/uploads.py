@@ -36,7 +36,7 @@ from gateway.store.bucket import (
     commit,
     probe,
 )
-from gateway.store.names import parse_file_name
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.shared import SharedDict
 from gateway.store.threads import RealThreads, Threads
 
@@ -174,9 +174,9 @@ class Uploads:
 
     def add(self, name: str) -> None:
         """A file that is in the spool now, synced."""
-        node, first, _ = _parsed(name)
+        file = _parsed(name)
         with self._condition:
-            self._waiting[name] = first if node == self._node else 0
+            self._waiting[name] = file.first if file.node == self._node else 0
             self._condition.notify()
 
     def has(self, name: str) -> bool:
@@ -188,17 +188,8 @@ class Uploads:
     def has_of(self, node: str) -> bool:
         """Whether any of that node is not."""
         with self._condition:
-            begin = f"events-{node}-"
-            ours = [name for name in self._waiting if name.startswith(begin)]
-        return any(_node_of(name) == node for name in ours)
-
-    def is_kept_out(self, name: str) -> bool:
-        """Whether another object has that file's name, and no request for it is under way
-        or had gone well.
-        """
-        with self._condition:
-            in_hand = name in self._busy or name in self._there
-            return name in self._met and name in self.stuck and not in_hand
+            begin = f"events-{node}_"
+            return any(name.startswith(begin) for name in self._waiting)
 
     def elsewhere(self, node: str) -> str | None:
         """Why that node's files stay here, as of now: this goes from here on.  Blocks; raises
@@ -423,10 +414,10 @@ class Uploads:
         """
         if self._name is None:
             return
-        node, _, last = _parsed(name)
+        file = _parsed(name)
         # All before this one is there.  Otherwise nobody is told because of this file.
-        told = self._in_order and node == self._node
-        self._name.confirm(last if told else 0)
+        told = self._in_order and file.node == self._node
+        self._name.confirm(file.last if told else 0)
 
     def _put_by_others(self, name: str, begun: float) -> Uploaded:
         """For a file that is no longer here."""
@@ -577,10 +568,10 @@ class Uploads:
 
 
 def _node_of(name: str) -> str:
-    return _parsed(name)[0]
+    return _parsed(name).node
 
 
-def _parsed(name: str) -> tuple[str, int, int]:
+def _parsed(name: str) -> SpoolFile:
     parsed = parse_file_name(name)
     assert parsed is not None
     return parsed

@@ -47,7 +47,7 @@ class Chain:
         self._names.add(name)
         parsed = parse_file_name(name)
         assert parsed is not None
-        node, _, last = parsed
+        node, last = parsed.node, parsed.last
         before = self.newest(node)
         forgotten = rotten and not previous
         if previous != before.sha256 and not forgotten:
@@ -89,10 +89,11 @@ def audit_chain(world: World) -> None:
 
 
 def _write_ledger(world: World, lake: Path) -> None:
-    committed: dict[str, list[tuple[int, int]]] = {}
+    committed: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for name in sorted(world.spark.read):
         parsed = parse_file_name(name)
         assert parsed is not None
-        committed.setdefault(parsed[0], []).append(parsed[1:])
+        lives = committed.setdefault(parsed.node, {})
+        lives.setdefault(parsed.incarnation, []).append((parsed.first, parsed.last))
     (lake / INTERNAL).mkdir(parents=True)
     (lake / INTERNAL / "events.json").write_text(json.dumps({"committed": committed}))

@@ -182,7 +182,7 @@ class Judge:
         parsed = parse_file_name(name)
         if parsed is None:
             raise Broken(f"{name} is no name for a file")
-        node, first, last = parsed
+        node, _, first, last = parsed
         rows = rows_of(content)
         if rows is None:
             raise Broken(f"{name} is torn")
@@ -284,7 +284,7 @@ class Judge:
         there = kept | {
             row.lsn
             for directory in (self._directories.spool, self._directories.archive)
-            for row in self._rows_in(directory, f"events-{node}-")
+            for row in self._rows_in(directory, f"events-{node}_")
         }
         for place, event in self.durable.items():
             mine = place.node == node and event.sender[0] in _KEPT

@@ -17,7 +17,6 @@ The judge counts what *senders heard*, not what a journal says:
 from __future__ import annotations
 
 import contextlib
-import io
 import random
 import shutil
 from collections import Counter
@@ -41,7 +40,6 @@ from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import SpoolFile
 from gateway.spark.parquet import ParquetSink
 from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Plan
@@ -54,6 +52,7 @@ from gateway.store.claim import Claim, Forgotten, Taken
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.machine import Machine
+from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
 from gateway_testkit.bucket import MemoryBucket
@@ -337,7 +336,7 @@ class _Job:
             lsns = found["lsn"].to_pylist()
             kept = [
                 not plan.without.covers(
-                    SpoolFile("", file.node, lsn, lsn, file.incarnation)
+                    SpoolFile(file.node, file.incarnation, lsn, lsn)
                 )
                 for lsn in lsns
             ]
@@ -700,14 +699,11 @@ class _World:
                 del self.bucket.objects[name]
 
     def _is_in_tables(self, name: str) -> bool:
-        file = SpoolFile.parse(name)
+        file = parse_file_name(name)
         assert file is not None
-        words = pq.read_metadata(io.BytesIO(self.bucket.objects[name])).metadata
-        by = words.get(incarnation.KEY, b"").decode()
-        whole = SpoolFile(name, file.node, file.first, file.last, by)
         here = self.job.data / "inbox" / name
         copied = here.exists() and not footers.is_alone(here)
-        return self.job.sink.ledger.committed.covers(whole) or copied
+        return self.job.sink.ledger.committed.covers(file) or copied
 
     def _trouble(self) -> None:
         self.bucket.trouble = self.chance.choice((0.0, 0.0, 0.1, 0.5))
@@ -766,14 +762,10 @@ class _World:
         if any((self.job.data / "inbox").glob("events-*")):
             return "files wait in the inbox"
         committed = self.job.sink.ledger.committed
-        for name, data in self.bucket.objects.items():
-            if (file := SpoolFile.parse(name)) is not None:
-                words = pq.read_metadata(io.BytesIO(data)).metadata
-                by = words.get(incarnation.KEY, b"").decode()
-                if not committed.covers(
-                    SpoolFile(name, file.node, file.first, file.last, by)
-                ):
-                    return f"{name} waits in the bucket"
+        for name in self.bucket.objects:
+            file = parse_file_name(name)
+            if file is not None and not committed.covers(file):
+                return f"{name} waits in the bucket"
         return ""
 
     def _judge(self) -> None:

@@ -52,7 +52,7 @@ class Spark:
     def in_tables(self, node: str) -> int:
         """The last lsn of a node's files that it has read, as its ledger tells a start."""
         files = filter(None, map(parse_file_name, self.read))
-        return max((last for name, _, last in files if name == node), default=0)
+        return max((one.last for one in files if one.node == node), default=0)
 
     def _names(self) -> list[str]:
         names = self._world.disk.names.get(str(self._world.directories.spool), {})

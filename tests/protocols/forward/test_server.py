@@ -12,7 +12,7 @@ import pytest
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.task import Clock
 
-from forwarded import A, B, Sent
+from forwarded import Sent
 from gateway.protocols.forward import protocol
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import ForwardListener, ForwardServer
@@ -39,6 +39,7 @@ from gateway.store.disk import RealDisk
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, listener_of
 from gateway_testkit.settings import options_of, settings
+from incarnations import A, B
 
 HELLO = encode(Hello(0, "shop"))
 LIFE = encode(Life("edge", A))

@@ -24,6 +24,7 @@ from gateway.store import finder
 from gateway.store.finder import Finder
 from gateway.store.journal import log, segment
 from gateway.store.spool import columns
+from incarnations import A
 
 from .conftest import W
 from .places import OTHER, Places, events, fill
@@ -180,7 +181,7 @@ def test_the_first_files_of_all(places: Places) -> None:
         path.unlink()
     history = places.history()
     assert history.first_lsn <= 1
-    places.log = log.Log(places.journal, places.disk, 1)
+    places.log = log.Log(places.journal, places.disk, 1, A)
     fill(places)
     assert places.whole(history, "s") == places.bytes["s"]
 
@@ -495,7 +496,7 @@ def test_a_tail_that_was_written_again(places: Places) -> None:
     begin = dict(places.bytes)
     places.append(events(b"never acknowledged"))
     abandoned = places.log
-    places.log = log.Log(places.journal, places.disk, first)
+    places.log = log.Log(places.journal, places.disk, first, A)
     places.state, places.numbers, places.bytes = Segments(), numbers, begin
     length = len(begin["s"])
     places.state = restored(state, length)

@@ -18,6 +18,7 @@ from gateway.protocols.pravega.wire import NEVER
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name, parse_kept_name
 from gateway.store.spool.retained import Retained
+from incarnations import A
 
 from .conftest import W
 from .places import OTHER, Places, events, fill
@@ -373,7 +374,7 @@ def test_one_that_can_not_be_kept_holds_no_other(
     """
     monkeypatch.setattr("gateway.store.spool.retained._FILE_BYTES", 1)
     paths = away(places, 4)
-    other = places.directories.archive / file_name("other", 1, 1)
+    other = places.directories.archive / file_name("other", A, 1, 1)
     other.touch()
     bad_sector(monkeypatch, places, paths[1])
 

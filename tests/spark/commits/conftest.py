@@ -26,7 +26,7 @@ INTERPRETED = {
     "spark.sql.ui.explainMode": "simple",
 }
 """Here are many plans of few rows: compiling each took a third of the CPU.  What a job has
-compiled commits in `test_earlier_tables.py` and `test_lost_executors.py`."""
+compiled commits in `test_lost_executors.py`."""
 
 
 @pytest.fixture(scope="session", params=sorted(KINDS))

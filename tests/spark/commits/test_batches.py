@@ -31,6 +31,7 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole
 from gateway.store import digests
 from gateway.store.directories import Directories
+from incarnations import A
 from played_spark import PowerCut
 from small_s3 import SmallS3
 
@@ -211,7 +212,7 @@ def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
     name = world.spool.names()[0]
     sink = world.sink()
     sink.recover()
-    sink.note(Hole("gw", 1, SIZE, name, "cut short", 1.0))
+    sink.note(Hole("gw", 1, SIZE, name, "cut short", 1.0, A))
     assert [one.file for one in opened(world.events()).holes] == [name]
     world.run(1, files=3)
     assert opened(world.events()).holes == ()

@@ -18,6 +18,7 @@ from format_tables import (
 from gateway.spark.commits import opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ranges
+from incarnations import A
 
 pytestmark = MARKS
 
@@ -53,7 +54,7 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
     events = world.events()
     with monkeypatch.context() as patch:
         patch.setattr(type(events), "_newest", lost)
-        assert opened(events).committed == Ranges({"gw": [(1, 2 * SIZE)]})
+        assert opened(events).committed == Ranges({"gw": {A: [(1, 2 * SIZE)]}})
         sink = world.sink()
         sink.recover()
     world.run(1, files=3, sink=sink)
@@ -68,7 +69,7 @@ def test_what_rows_do_not_say_is_in_the_copy(
     name = world.spool.names()[2]
     sink = world.sink()
     sink.recover()
-    sink.note(Hole("gw", 1 + 2 * SIZE, 3 * SIZE, name, "cut short", 1.0))
+    sink.note(Hole("gw", 1 + 2 * SIZE, 3 * SIZE, name, "cut short", 1.0, A))
     world.run(2, sink=sink)
     before = sink.ledger
     with monkeypatch.context() as patch:
@@ -218,7 +219,7 @@ def test_a_table_that_is_set_back_as_a_batch_is_committed(
         patch.setattr(type(sink._events), "_state", earlier)
         world.run(3, sink=sink)
     assert opened(world.events()).committed == Ranges(
-        {"gw": [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]}
+        {"gw": {A: [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]}}
     )
 
 

@@ -11,10 +11,18 @@ import pytest
 
 from gateway.spark import footers
 from gateway.spark import inbox as inbox_module
-from gateway.spark.ledger import Life, SpoolFile
 from gateway.store import digests
 from gateway.store.incarnation import KEY
-from inboxes import World, by
+from gateway.store.names import parse_file_name
+from inboxes import World
+
+
+def small(word: str) -> bytes:
+    """A file that is smaller than what is asked for of a footer."""
+    table = pa.table({"lsn": [1]}).replace_schema_metadata({KEY: word})
+    out = io.BytesIO()
+    pq.write_table(table, out)
+    return out.getvalue()
 
 
 def large(incarnation: str, *, words: int = 0) -> bytes:
@@ -36,8 +44,8 @@ def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
         for n in range(4)
     }
     world.bucket.objects |= files
-    small = world.put(1, 5, "gw-2")
-    world.bucket.objects[small] = by("other")
+    whole = world.put(1, 5, "gw-2")
+    world.bucket.objects[whole] = small("other")
     inbox = world.inbox(most_bytes=1 << 30, whole=False)
     read = world.bucket.read
 
@@ -52,13 +60,13 @@ def test_where_tasks_read_the_bucket_only_footers_come(world: World) -> None:
         path = world.folder / name
         assert path.stat().st_size == len(data)
         assert footers.is_alone(path)
-        assert digests.incarnation_of(path) == f"by-{number}"
+        assert digests.said(pq.read_metadata(path).metadata, KEY) == f"by-{number}"
         assert pq.read_metadata(path).num_rows == 100
-    assert (world.folder / small).read_bytes() == by("other")
+    assert (world.folder / whole).read_bytes() == small("other")
     assert len(asked) == len(files) + 1 + 1
     assert sum(asked) < 0.2 * sum(map(len, files.values()))
     for name in files:
-        world.commit(name, "by")
+        world.commit(name)
     inbox.look()
     kept = {name: data for name, data in world.bucket.objects.items() if "/" in name}
     assert kept == {f"_archive/{name}": files[name] for name in [*files][:-1]}
@@ -90,16 +98,6 @@ def test_a_footer_that_is_cut_short_is_not_a_file(world: World) -> None:
     assert inbox.look() == 1
 
 
-def test_a_file_that_is_compared_with_the_tables_comes_whole(world: World) -> None:
-    """They have some of its lsns of an incarnation that nobody knows: its first event says
-    whether these are its events."""
-    name = world.put(1, 5)
-    world.bucket.objects[name] = large("new")
-    world.committed.add(Life("gw"), 5, 6)
-    assert world.inbox(most_bytes=1 << 30, whole=False).look() == 1
-    assert (world.folder / name).read_bytes() == world.bucket.objects[name]
-
-
 def test_what_a_batch_could_not_read_comes_whole(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,10 +110,10 @@ def test_what_a_batch_could_not_read_comes_whole(
     world.bucket.objects |= before
     inbox = world.inbox(most_bytes=1 << 30, whole=False)
     assert inbox.look() == len(names)
-    files = [file for name in names if (file := SpoolFile.parse(name))]
+    files = [file for name in names if (file := parse_file_name(name))]
     assert inbox.mend(files) == []
     del world.bucket.objects[names[1]]
-    world.bucket.objects[names[2]] = by("other")
+    world.bucket.objects[names[2]] = small("other")
     del world.bucket.objects[names[4]]
     world.bucket.objects[names[5]] = b"x" * 99
     (world.folder / names[6]).unlink()
@@ -131,7 +129,7 @@ def test_what_a_batch_could_not_read_comes_whole(
     assert inbox.complete(files) == inbox.mend(files) == []
     assert caplog.text.count("it had is in no table") == 2
     assert inbox.look() == 1
-    assert (world.folder / names[2]).read_bytes() == by("other")
+    assert (world.folder / names[2]).read_bytes() == small("other")
 
 
 def test_of_copies_that_tasks_read_none_is_compared(world: World) -> None:
@@ -141,7 +139,7 @@ def test_of_copies_that_tasks_read_none_is_compared(world: World) -> None:
     world.inbox(most_bytes=1 << 30, whole=False).look()
     inbox = world.inbox(most_bytes=1 << 30)
     world.bucket.requests.clear()
-    files = [file for name in names if (file := SpoolFile.parse(name))]
+    files = [file for name in names if (file := parse_file_name(name))]
     assert inbox.complete(files) == names[:1]
     assert inbox.mend(files) == []
     assert world.bucket.requests == [("read", names[0])]

@@ -8,7 +8,6 @@ import contextlib
 import io
 import random
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ import pytest
 
 from gateway.spark.inbox import Inbox, by_threads
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges, SpoolFile
+from gateway.spark.ledger import Ledger, Ranges
 from gateway.spark.poison import make_readable
-from gateway.store import digests
 from gateway.store.bucket import BucketError, commit
-from gateway.store.incarnation import KEY
-from gateway.store.names import file_name
+from gateway.store.names import SpoolFile, file_name, parse_file_name
 from gateway.store.word import Word, name_of
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A
 
 _TROUBLE = 0.15
 _STEPS = 400
@@ -87,9 +85,9 @@ class Gateway:
         payload = [random.Random(f"{self.by} {lsn}").randbytes(1000) for lsn in lsns]
         table = pa.table({"lsn": lsns, "payload": payload})
         out = io.BytesIO()
-        named = table.replace_schema_metadata({KEY: self.by})
-        pq.write_table(named, out, compression="none")
-        self._made.append((file_name(self.node, lsns[0], lsns[-1]), out.getvalue()))
+        pq.write_table(table, out, compression="none")
+        name = file_name(self.node, self.by, lsns[0], lsns[-1])
+        self._made.append((name, out.getvalue()))
         self._next += events
 
     def upload(self) -> None:
@@ -99,7 +97,7 @@ class Gateway:
             with contextlib.suppress(BucketError):
                 commit(self._bucket, name, data)
                 self._made.remove(one)
-                file = SpoolFile.parse(name)
+                file = parse_file_name(name)
                 assert file is not None
                 for lsn in range(file.first, file.last + 1):
                     self.acknowledged.add((self.node, self.by, lsn))
@@ -133,13 +131,9 @@ class Job:
         self.inbox.recover()
 
     def here(self) -> list[SpoolFile]:
-        """The files of its inbox, with their incarnations."""
+        """The files of its inbox."""
         names = sorted(path.name for path in self._folder.glob("events-*"))
-        found = [file for name in names if (file := SpoolFile.parse(name))]
-        return [
-            replace(file, incarnation=digests.incarnation_of(self._folder / file.name))
-            for file in found
-        ]
+        return [file for name in names if (file := parse_file_name(name))]
 
     def look(self) -> None:
         """At the bucket."""
@@ -195,17 +189,17 @@ def test_a_storm_loses_and_doubles_nothing(
     then goes on with what it had on its way."""
     chance = random.Random(seed)
     bucket = Storm(chance)
-    gateways = [Gateway(bucket, f"gw-{n}", f"of-{n}") for n in range(3)]
+    gateways = [Gateway(bucket, f"gw-{n}", "xyz"[n] * 10) for n in range(3)]
     job = Job(bucket, tmp_path / "inbox", whole=whole)
     frozen = gateways[2]
     for step in range(_STEPS):
         if step == _STEPS // 2:  # another machine has its name, and goes on behind it
-            there = [name for name in bucket.objects if "events-gw-2-" in name]
-            files = [SpoolFile.parse(name.split("/")[-1]) for name in there]
+            there = [name for name in bucket.objects if "events-gw-2_" in name]
+            files = [parse_file_name(name.split("/")[-1]) for name in there]
             last = max(file.last for file in files if file is not None)
             said: Any = Word(fenced={frozen.by: last})
             bucket.objects[name_of("gw-2")] = msgspec.json.encode(said)
-            gateways[2] = Gateway(bucket, "gw-2", "of-another", last + 1)
+            gateways[2] = Gateway(bucket, "gw-2", A, last + 1)
         running = [one for one in gateways if one is not frozen or step < _STEPS // 3]
         doing = chance.random()
         if doing < 0.4 and running:
@@ -224,7 +218,7 @@ def test_a_storm_loses_and_doubles_nothing(
             frozen.make()
     assert frozen.waits
     bucket.gone = False
-    frozen.make(_EVENTS + 1)  # whose name is no other's
+    frozen.make()
     for _ in range(_DRAIN):
         frozen.upload()
         for one in gateways:
@@ -241,7 +235,7 @@ def test_a_storm_loses_and_doubles_nothing(
     assert late
     fenced = {
         ("gw-2", frozen.by, lsn)
-        for file in map(SpoolFile.parse, late)
+        for file in map(parse_file_name, late)
         if file is not None
         for lsn in range(file.first, file.last + 1)
     }
@@ -257,7 +251,7 @@ def test_a_storm_loses_and_doubles_nothing(
 
 def _files_of(events: Counter[Event]) -> set[str]:
     return {
-        file_name(node, lsn, lsn + _EVENTS - 1)
-        for node, _, lsn in events
+        file_name(node, by, lsn, lsn + _EVENTS - 1)
+        for node, by, lsn in events
         if (lsn - 1) % _EVENTS == 0
     }

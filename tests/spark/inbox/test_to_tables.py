@@ -20,6 +20,7 @@ from gateway.store.directories import Directories
 from gateway.store.names import file_name
 from gateway.store.s3 import S3
 from gateway_testkit.settings import options_of
+from incarnations import A
 from small_s3 import SmallS3, small_s3
 
 
@@ -69,9 +70,9 @@ def test_from_a_bucket_to_tables(
     assert lake_events() == spool.produced
     files = sorted(name for name in server.objects if name.endswith(".parquet"))
     assert files == [
-        f"bucket/prefix/_archive/{file_name('gw-1', 1, 50)}",
-        f"bucket/prefix/{file_name('gw-1', 51, 60)}",
-        f"bucket/prefix/{file_name('gw-2', 1, 20)}",
+        f"bucket/prefix/_archive/{file_name('gw-1', A, 1, 50)}",
+        f"bucket/prefix/{file_name('gw-1', A, 51, 60)}",
+        f"bucket/prefix/{file_name('gw-2', A, 1, 20)}",
     ]
     assert list((in_bucket.data_dir / "inbox").iterdir()) == []
     run_once()

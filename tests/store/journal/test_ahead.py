@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.store.disk import RealDisk
-from gateway.store.journal import ahead, segment
+from gateway.store.journal import ahead
 from gateway.store.journal.ahead import begin, in_time
+from incarnations import segment_name
 
 MOST = ahead.AHEAD_BYTES
 
@@ -66,9 +67,9 @@ def test_only_the_beginning_of_a_long_journal_is_read_early(
     """What is no segment is let be, and a FIFO of a segment's name, too."""
     monkeypatch.setattr(ahead, "EARLY_BYTES", 25)
     for lsn in (1, 2, 3, 4):
-        (tmp_path / segment.name(lsn)).write_bytes(bytes(10))
+        (tmp_path / segment_name(lsn)).write_bytes(bytes(10))
     (tmp_path / "catalog").write_bytes(bytes(10))
-    os.mkfifo(tmp_path / segment.name(1, 1))
+    os.mkfifo(tmp_path / segment_name(1, 1))
     read: list[int] = []
     readv = os.readv
 
@@ -86,7 +87,7 @@ def test_a_journal_that_can_not_be_read_is_for_the_start_to_tell(
 ) -> None:
     """A directory that is missing, or a disk that fails: whoever is first says nothing."""
     begin(tmp_path / "missing")
-    (tmp_path / segment.name(1)).write_bytes(b"x")
+    (tmp_path / segment_name(1)).write_bytes(b"x")
 
     def fails(*_: object) -> int:
         raise OSError(5, "Input/output error")

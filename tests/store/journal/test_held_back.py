@@ -15,6 +15,7 @@ from gateway.sdk.disk import File
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment
 from gateway.store.journal.held_back import HoldingLog
+from incarnations import A
 from sections import journal_settings
 
 Make = Callable[..., Batch]
@@ -70,7 +71,7 @@ class World:
         self.clock, self.disk, self.turns = Clock(), Hanging(), turns
         self.sealed: list[Segment] = []
         self.journal = Journal(
-            Log(directory, self.disk, 1, clock=self.clock),
+            Log(directory, self.disk, 1, A, clock=self.clock),
             reactor=turns,
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=self.sealed.append,

@@ -18,7 +18,7 @@ from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, segment
-from gateway.store.journal.recovery import examine
+from incarnations import A, examine
 from journals import Running, on_disk
 from sections import journal_settings
 
@@ -414,7 +414,7 @@ def test_received_at_is_the_wall_clocks(
     """Set back, it stands still for the connections that are open."""
     wall = [1000.0]
     journal = Journal(
-        Log(directory, RealDisk(), 1),
+        Log(directory, RealDisk(), 1, A),
         reactor=turns,
         **journal_settings(),
         on_sealed=lambda _: None,

@@ -12,6 +12,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.store.journal.lead import Lead
 from gateway_testkit.reactor import QueuedReactor
+from incarnations import A
 from sections import journal_settings
 
 Make = Callable[..., Batch]
@@ -68,7 +69,7 @@ def test_a_segment_is_sealed_earlier(
     now = [1000.0]
     sealed: list[int] = []
     journal = Journal(
-        Log(directory, RealDisk(), 1, clock=lambda: now[0]),
+        Log(directory, RealDisk(), 1, A, clock=lambda: now[0]),
         reactor=turns,
         **journal_settings(acknowledge_when_published=waits, roll_interval=10.0),
         on_sealed=lambda one: turns.callFromThread(sealed.append, one.last_lsn),

@@ -11,8 +11,8 @@ import pytest
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Recovered, Synced, segment
-from gateway.store.journal.recovery import examine
 from gateway_testkit.disk import Fault, RecordingDisk
+from incarnations import A, examine, segment_name
 from losses import losses
 
 Make = Callable[..., Batch]
@@ -21,10 +21,10 @@ Make = Callable[..., Batch]
 def write(directory: Path, make: Make) -> Path:
     """An open segment with lsns 1 to 6 in two groups, of which the last has three
     batches; its path."""
-    log = Log(directory, RealDisk(), 1)
+    log = Log(directory, RealDisk(), 1, A)
     log.commit([make(b"a" * 30, 2)])
     log.commit([make(b"b" * 30), make(b"c" * 30, 2), make(b"d" * 30)])
-    return directory / segment.name(1)
+    return directory / segment_name(1)
 
 
 def lost(found: Recovered) -> list[int]:
@@ -77,7 +77,7 @@ def test_a_segment_behind_it_proves_what_was_acknowledged(
     """Though the mark is late: a torn group that nobody was told of is followed by
     nothing."""
     path = write(directory, make)
-    Log(directory, RealDisk(), 7).commit([make(b"e" * 30)])
+    Log(directory, RealDisk(), 7, A).commit([make(b"e" * 30)])
     flip(path, needle * 30)
     whole = path.read_bytes()
     for _ in range(2):
@@ -93,7 +93,7 @@ def test_lsns_that_were_left_out_are_no_lost_end(directory: Path, make: Make) ->
     and nothing of the one before it."""
     path = write(directory, make)
     whole = path.read_bytes()
-    Log(directory, RealDisk(), 1000).commit([make()])
+    Log(directory, RealDisk(), 1000, A).commit([make()])
     found = examine(directory, RealDisk(), durable=2).settle().found
     assert [one.why for one in found.losses] == ["missing before it"]
     assert [(s.first_lsn, s.last_lsn, s.lost) for s in found.segments] == [
@@ -111,7 +111,7 @@ def test_what_is_known_to_be_left_out_gets_no_place(
     lost, also where the newest segment is the one that is gone."""
     path = write(directory, make)
     whole = path.read_bytes()
-    Log(directory, RealDisk(), 1000).commit([make(count=2)])
+    Log(directory, RealDisk(), 1000, A).commit([make(count=2)])
     left_out = [range(10, 1000)]
     for durable in (2, 9, 1001):
         found = (
@@ -124,9 +124,9 @@ def test_what_is_known_to_be_left_out_gets_no_place(
             (7, 9, 3),
             (1000, 1001, 0),
         ]
-    (directory / segment.name(1000)).unlink()
+    (directory / segment_name(1000)).unlink()
     path.write_bytes(whole[:-1])
-    (directory / segment.name(7)).unlink()
+    (directory / segment_name(7)).unlink()
     for _ in range(2):
         found = (
             examine(directory, RealDisk(), durable=1001, left_out=left_out)
@@ -167,11 +167,11 @@ def test_behind_a_sealed_segment_the_lost_one_gets_a_place(
 ) -> None:
     """Its lsns are published as lost, and not given again."""
     disk = RealDisk()
-    log = Log(directory, disk, 1)
+    log = Log(directory, disk, 1, A)
     log.commit([make(count=2)])
     log.seal()
     log.commit([make(count=3)])
-    (directory / segment.name(3)).unlink()
+    (directory / segment_name(3)).unlink()
     for durable in (5, 0):
         found = examine(directory, disk, durable=durable).settle().found
         assert lost(found) == [3, 4, 5]
@@ -211,12 +211,12 @@ def test_nothing_is_changed_before_it_is_told(make: Make) -> None:
     directory = Path("/gw/journal")
     disk = RecordingDisk()
     disk.make_directory(directory)
-    log = Log(directory, disk, 1)
+    log = Log(directory, disk, 1, A)
     for _ in range(3):
         log.commit([make(count=2), make(b"y" * 50)])
         log.seal()
-    disk.unlink(directory / segment.name(4))
-    file = disk.open(directory / segment.name(7))
+    disk.unlink(directory / segment_name(4))
+    file = disk.open(directory / segment_name(7))
     file.truncate(70)
     steps = len(disk.moments)
     found = examine(directory, disk, durable=9)
@@ -249,9 +249,9 @@ def test_a_seal_that_is_not_written_does_not_count(make: Make) -> None:
     directory = Path("/gw/journal")
     disk = RecordingDisk()
     disk.make_directory(directory)
-    log = Log(directory, disk, 1)
+    log = Log(directory, disk, 1, A)
     log.commit([make(b"a" * 30, 2)])
-    path = directory / segment.name(1)
+    path = directory / segment_name(1)
     disk.fault = Fault(1, errno.ENOSPC, times=1 << 30, calls=frozenset({"write"}))
     [left] = examine(directory, disk, durable=4).settle().found.segments
     assert (left.lost, left.bytes) == (2, disk.size(path))
@@ -294,10 +294,10 @@ def test_nor_does_one_of_a_segment_that_can_not_be_read(
 
 def remembering(directory: Path, make: Make) -> tuple[Log, Path]:
     """An open segment with lsns 1 and 2, and three batches of metadata behind them."""
-    log = Log(directory, RealDisk(), 1)
+    log = Log(directory, RealDisk(), 1, A)
     log.commit([make(b"a" * 30, 2)])
     log.commit([make(b"m" * 30, 0), make(b"n" * 30, 0), make(b"o" * 30, 0)])
-    return log, directory / segment.name(1)
+    return log, directory / segment_name(1)
 
 
 def bodies(found: Recovered) -> bytes:
@@ -378,9 +378,9 @@ def test_a_segment_of_metadata_alone_that_is_gone_is_told(
     directory: Path, make: Make, size: int | None
 ) -> None:
     """It has no lsn that anybody would miss."""
-    log = Log(directory, RealDisk(), 5)
+    log = Log(directory, RealDisk(), 5, A)
     log.commit([make(b"m" * 30, 0)])
-    path = directory / segment.name(5)
+    path = directory / segment_name(5)
     whole = path.read_bytes()
     path.unlink()
     if size is not None:
@@ -429,6 +429,6 @@ def test_a_copy_of_the_marked_segment_makes_no_loss(
 ) -> None:
     """What the copy has again is read there."""
     log, path = remembering(directory, make)
-    (directory / segment.name(1, 1)).write_bytes(path.read_bytes())
+    (directory / segment_name(1, 1)).write_bytes(path.read_bytes())
     found = examine(directory, RealDisk(), durable=2, synced=log.synced).settle().found
     assert found.losses == []

@@ -11,7 +11,8 @@ import pytest
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Recovered, segment
-from gateway.store.journal.recovery import examine
+from gateway.store.journal.segment import OtherFormat
+from incarnations import A, examine, segment_name
 from losses import damage, losses, places
 
 Make = Callable[..., Batch]
@@ -22,7 +23,7 @@ Start = Callable[..., Recovered]
 @pytest.fixture
 def begin(directory: Path) -> Begin:
     """A log whose first event has this lsn."""
-    return lambda lsn: Log(directory, RealDisk(), lsn)
+    return lambda lsn: Log(directory, RealDisk(), lsn, A)
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def three(directory: Path, begin: Begin, make: Make) -> Callable[[int], Path]:
 
     def three(lsn: int) -> Path:
         begin(lsn).commit([make(b"x", 3)])
-        return directory / segment.name(lsn)
+        return directory / segment_name(lsn)
 
     return three
 
@@ -58,6 +59,13 @@ def seal(begin: Begin, make: Make) -> Callable[..., list[Path]]:
     return seal
 
 
+def test_a_segment_of_the_old_form_is_refused(tmp_path: Path) -> None:
+    """Its name does not say who gave its lsns: begun anew, they would be given again."""
+    (tmp_path / f"{1:020d}.journal").write_bytes(b"x")
+    with pytest.raises(OtherFormat, match="an earlier version wrote it"):
+        examine(tmp_path, RealDisk())
+
+
 def test_nothing_is_a_journal_too(start: Start) -> None:
     """The very first start finds an empty directory, and begins with lsn 1."""
     assert start() == Recovered([], 1, [])
@@ -71,7 +79,7 @@ def test_a_published_segment_is_no_loss(
     for _ in range(3):
         log.commit([make()])
         log.seal()
-    (directory / segment.name(2)).unlink()
+    (directory / segment_name(2)).unlink()
     assert [loss.first_lsn for loss in start().losses] == [2]
     assert start(given=2).losses == []
 
@@ -86,7 +94,7 @@ def test_what_was_written_again_elsewhere_is_gone_after_the_start(
     later = begin(2)
     later.commit([make(b"again")])
     assert [s.last_lsn for s in start().segments] == [1, 2]
-    (directory / segment.name(2)).unlink()
+    (directory / segment_name(2)).unlink()
     again = start()
     assert [s.last_lsn for s in again.segments] == [1]
     assert again.segments[0].bytes == again.segments[0].path.stat().st_size
@@ -101,9 +109,9 @@ def test_metadata_alone_is_kept(begin: Begin, start: Start, make: Make) -> None:
     log.commit([make(b"3", 0)])
     found = start(given=4)
     assert [s.path.name for s in found.segments] == [
-        segment.name(5),
-        segment.name(5, 1),
-        segment.name(5, 2),
+        segment_name(5),
+        segment_name(5, 1),
+        segment_name(5, 2),
     ]
     assert [(s.first_lsn, s.events) for s in found.segments] == [(5, 0)] * 3
     assert (found.next_lsn, found.losses) == (5, [])
@@ -129,7 +137,7 @@ def test_attempts_never_go_back(begin: Begin, make: Make) -> None:
         if body != b"2":
             sealed.path.unlink()
         paths.append(sealed.path.name)
-    assert paths == [segment.name(1), segment.name(1, 1), segment.name(1, 2)]
+    assert paths == [segment_name(1), segment_name(1, 1), segment_name(1, 2)]
 
 
 def test_a_segment_that_can_not_be_read_keeps_its_numbers_for_good(
@@ -172,7 +180,7 @@ def test_the_next_segment_bounds_what_a_damaged_one_held(
     log.commit([make(b"x" * 5000, 3)])
     log.seal()
     log.commit([make(b"y", 2)])
-    path = directory / segment.name(1)
+    path = directory / segment_name(1)
     damage(path)
     found = start()
     assert losses(found) == [(1, 3)]
@@ -188,7 +196,7 @@ def test_a_missing_oldest_segment_is_reported(
     log.commit([make(b"x", 3)])
     log.seal()
     log.commit([make(b"y", 2)])
-    (directory / segment.name(4)).unlink()
+    (directory / segment_name(4)).unlink()
     assert losses(start(given=3)) == [(4, 3)]
 
 
@@ -276,7 +284,7 @@ def test_one_set_aside_behind_them_hides_no_missing_one(
         found = start()
         assert losses(found) == [(3, 3)]
         assert places(found) == [(1, 2, 0), (3, 5, 3), (6, 9, 0), (11, 12, 0)]
-        (directory / segment.name(3)).unlink()
+        (directory / segment_name(3)).unlink()
 
 
 def test_a_name_that_nobody_gave_makes_no_endless_file(

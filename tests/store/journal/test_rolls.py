@@ -12,8 +12,9 @@ import pytest
 from deadlines import eventually
 from gateway.event import Batch
 from gateway.store.disk import RealDisk
-from gateway.store.journal import Log, segment
+from gateway.store.journal import Log
 from gateway.store.room import Room
+from incarnations import A, segment_name
 from journals import Running, on_disk
 
 Make = Callable[..., Batch]
@@ -40,8 +41,8 @@ def test_the_next_segment_is_there_before_it_is_needed(
     running.submit(make(b"a", 4))
     running.until_stored(1)
     running.stop()
-    assert running.disk.created == [segment.name(1), segment.name(5)]
-    assert [path.name for path in running.directory.iterdir()] == [segment.name(1)]
+    assert running.disk.created == [segment_name(1), segment_name(5)]
+    assert [path.name for path in running.directory.iterdir()] == [segment_name(1)]
 
 
 def test_a_next_segment_that_can_not_be_made_is_made_when_it_is_needed(
@@ -103,7 +104,7 @@ def test_the_time_of_a_segment_begins_with_its_first_event(
 ) -> None:
     """Metadata that lay there for an hour does not make a file of one event."""
     now = [0.0]
-    log = Log(directory, RealDisk(), 1, clock=lambda: now[0])
+    log = Log(directory, RealDisk(), 1, A, clock=lambda: now[0])
     log.commit([make(b"m", 0)])
     now[0] = 3600.0
     assert log.age == 0.0
@@ -169,7 +170,7 @@ def test_a_group_that_finds_no_room_says_how_much_it_wants(
             return free[0]
 
     room = Room(100)
-    log = Log(directory, Short(), 1, room=room)
+    log = Log(directory, Short(), 1, A, room=room)
     with pytest.raises(OSError, match="No space left"):
         log.commit([make(b"x" * 30)])
     assert room.wanted_bytes == 60
@@ -188,7 +189,7 @@ def test_the_room_for_a_file_is_that_of_the_open_segment(
         asked.append((stored, payload_bytes, events))
         return 0
 
-    log = Log(directory, RealDisk(), 1, file_bytes=file_bytes)
+    log = Log(directory, RealDisk(), 1, A, file_bytes=file_bytes)
     batch = replace(make(b"x" * 30), count=7, payload_bytes=500)
     log.commit([batch])
     stored = log.bytes

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gateway.event import Batch, Origin
 from gateway.store.journal import segment
+from incarnations import A, segment_name
 
 Make = Callable[..., Batch]
 
@@ -302,16 +303,18 @@ def test_a_body_of_records_costs_no_more_than_its_bytes(
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("00000000000000000012.journal", (12, 0)),
-        ("00000000000000000012.3.journal", (12, 3)),
+        (f"00000000000000000012-{A}.journal", (12, 0, A)),
+        (f"00000000000000000012-{A}.3.journal", (12, 3, A)),
+        ("00000000000000000012.journal", None),
+        ("00000000000000000012-short.journal", None),
         ("12.journal", None),
         ("catalog", None),
-        ("00000000000000000012.x.journal", None),
-        ("00000000000000000012.journal.damaged", None),
+        (f"00000000000000000012-{A}.x.journal", None),
+        (f"00000000000000000012-{A}.journal.damaged", None),
     ],
 )
-def test_names(text: str, parsed: tuple[int, int] | None) -> None:
-    """A segment's name gives its first lsn; nothing else looks like one."""
+def test_names(text: str, parsed: tuple[int, int, str] | None) -> None:
+    """A segment's name gives its first lsn and who gave it; nothing else looks like one."""
     assert segment.parse_name(text) == parsed
     if parsed:
-        assert segment.name(*parsed) == text
+        assert segment_name(*parsed[:2]) == text

@@ -18,6 +18,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.journal import Commit, Journal, Log
 from gateway.store.journal.shares import Shares
 from gateway.testing import FakeConnection
+from incarnations import A
 from sections import journal_settings
 
 Make = Callable[..., Batch]
@@ -213,7 +214,7 @@ class Running:
         self.commits: list[Commit] = []
         self.durable: list[Batch] = []
         self.journal = Journal(
-            Log(directory, RealDisk(), 1),
+            Log(directory, RealDisk(), 1, A),
             reactor=turns,
             **journal_settings(commit_interval=0.0, **settings),
             on_sealed=lambda _: None,

@@ -12,9 +12,9 @@ from gateway.event import Batch
 from gateway.store.disk import RealDisk
 from gateway.store.finder import segment_files
 from gateway.store.journal import Log, Segment, segment
-from gateway.store.journal.recovery import examine
 from gateway.store.journal.spares import Spares
 from gateway_testkit.disk import Fault, RecordingDisk
+from incarnations import A, examine
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def spares(disk: RealDisk) -> Spares:
 
 @pytest.fixture
 def log(directory: Path, disk: RealDisk, spares: Spares) -> Log:
-    return Log(directory, disk, 1, spares=spares)
+    return Log(directory, disk, 1, A, spares=spares)
 
 
 Recorded = tuple[RecordingDisk, Spares, Log]
@@ -41,7 +41,7 @@ def recorded(directory: Path) -> Recorded:
     disk = RecordingDisk()
     disk.make_directory(directory)
     spares = Spares(disk)
-    return disk, spares, Log(directory, disk, 1, spares=spares)
+    return disk, spares, Log(directory, disk, 1, A, spares=spares)
 
 
 def rolled(log: Log, *batches: Batch) -> Segment:

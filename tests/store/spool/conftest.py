@@ -13,6 +13,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
 from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.writing import Here
+from incarnations import A
 
 
 def split(body: bytes) -> Rows:
@@ -34,7 +35,7 @@ class Place:
         for path in (self.journal, self.spool, self.archive):
             path.mkdir()
         self.catalog = Catalog(self.journal, self.disk)
-        self.log = Log(self.journal, self.disk, 1)
+        self.log = Log(self.journal, self.disk, 1, A)
         self.decoders: dict[str, Any] = {"plain": split}
         self.now = 1000.0
         self.origins: dict[str, Origin] = {}

@@ -11,10 +11,11 @@ from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, parse
 from gateway_testkit.disk import RecordingDisk
+from incarnations import A
 
 
 def entry(first: int, last: int) -> Entry:
-    return Entry(first, last, file_name("gw", first, last))
+    return Entry(first, last, file_name("gw", A, first, last))
 
 
 ENTRIES = [entry(1, 3), entry(4, 4), entry(5, 9)]
@@ -30,7 +31,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 def opened(place: Path, data: bytes, *names: str) -> Catalog:
     (place / "catalog").write_bytes(data)
-    return Catalog(place, RealDisk(), "gw", names)
+    return Catalog(place, RealDisk(), "gw", names, given_by=lambda lsn: A)
 
 
 def test_whatever_bit_flips_all_stays_published() -> None:
@@ -78,9 +79,9 @@ def test_the_last_line_needs_its_file(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"line 3 is damaged.*from lsn 5 on") as refused:
         opened(tmp_path, data)
     assert str(tmp_path / "catalog") in str(refused.value)
-    assert file_name("gw", 5, 104) in str(refused.value)
+    assert file_name("gw", A, 5, 104) in str(refused.value)
     assert (tmp_path / "catalog").read_bytes() == data
-    catalog = opened(tmp_path, data, file_name("gw", 5, 104))
+    catalog = opened(tmp_path, data, file_name("gw", A, 5, 104))
     assert catalog.last_lsn == 104
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from gateway.store.consumers import Consumers, FileMarks
 from gateway.store.disk import RealDisk
+from gateway.store.lsns import Lsns
 from gateway.store.names import file_name
 from gateway.store.removal_clock import NAME, RemovalClock, Seen
 from gateway.store.spool.expired import Expired, ExpiredRecord
@@ -21,7 +22,7 @@ from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
 from gateway.store.statefile import StateFile, look
-from spools import SpoolFolder
+from incarnations import A, B
 
 HOUR = 3600.0
 
@@ -60,7 +61,7 @@ class World:
         self.told += 1
 
     def add(self, lsn: int, size: int = 0) -> None:
-        path = self.archive / file_name("gw", lsn, lsn)
+        path = self.archive / file_name("gw", A, lsn, lsn)
         path.write_bytes(bytes(size))
         os.utime(path, (self.wall, self.wall))
 
@@ -103,13 +104,11 @@ class Read:
 
     def __init__(self, directory: Path) -> None:
         self._marks = FileMarks(directory, "mine", RealDisk())
-        self.consumers = Consumers(
-            lambda _: self._marks, lambda *_: ("",), lambda *_: "", ["mine"]
-        )
+        self.consumers = Consumers(lambda _: self._marks, ["mine"])
 
     def __call__(self, *lsns: int) -> None:
-        files = {file_name("gw", lsn, lsn): "" for lsn in lsns}
-        self._marks.change(lambda mark: mark.with_done(files))
+        names = [file_name("gw", A, lsn, lsn) for lsn in lsns]
+        self._marks.change(lambda mark: mark.with_done(names))
 
 
 @pytest.fixture
@@ -155,7 +154,7 @@ def test_what_was_read_goes_first_where_there_is_too_much(
     world.expiry.run(40)
     assert world.left() == [2, 4]
     assert read.consumers.behind["mine"].missed_files == 1
-    assert [one["file"] for one in logged] == [file_name("gw", 1, 1)]
+    assert [one["file"] for one in logged] == [file_name("gw", A, 1, 1)]
 
 
 def test_what_was_read_makes_room_first(tmp_path: Path, read: Read) -> None:
@@ -287,7 +286,7 @@ def test_room_is_made_by_the_oldest(world: World) -> None:
 
 def test_the_time_counts_from_archiving(tmp_path: Path) -> None:
     """What the job takes late is in the archive for as long as all else."""
-    path = tmp_path / file_name("gw", 1, 1)
+    path = tmp_path / file_name("gw", A, 1, 1)
     old = path.with_name("published")
     old.write_bytes(b"")
     os.utime(old, (1.0, 1.0))
@@ -321,7 +320,7 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     which must not keep a file."""
     archive, state = tmp_path / "archive", tmp_path / "state"
     archive.mkdir()
-    record = ExpiredRecord(state, archive, RealDisk())
+    record = ExpiredRecord(state, RealDisk())
     said: list[tuple[list[str], int]] = []
 
     def before(names: Iterable[str]) -> None:
@@ -330,8 +329,8 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
             raise OSError(errno.ENOSPC, "no room")
         record.note(said[-1][0])
 
-    names = [file_name(node, lsn, lsn + 9) for node, lsn in (("a", 1), ("a", 11))]
-    names.append(file_name("b", 5, 6))
+    names = [file_name(node, A, lsn, lsn + 9) for node, lsn in (("a", 1), ("a", 11))]
+    names.append(file_name("b", A, 5, 6))
     for name in names:
         (archive / name).write_bytes(b"x")
     expiry = Expiry(archive, RealDisk(), HOUR, None, lambda: None, before=before)
@@ -339,40 +338,26 @@ def test_what_goes_is_written_down_before(tmp_path: Path) -> None:
     assert len(expiry.make_room(lambda: next(left))) == 3
     assert [count for _, count in said] == [3, 2]
     assert {one.parent.name: look(one, Expired) for one in state.glob("*/*")} == {
-        "a": Expired(20, {"": 20}),
-        "b": Expired(6, {"": 6}),
+        "a": Expired({A: Lsns([(1, 20)])}),
+        "b": Expired({A: Lsns([(5, 6)])}),
     }
-    again = ExpiredRecord(state, archive, RealDisk())
+    again = ExpiredRecord(state, RealDisk())
     again.note(names)
     again.note(["no name of ours"])
-    assert look(state / "a/expired", Expired) == Expired(20, {"": 20})
+    assert look(state / "a/expired", Expired) == Expired({A: Lsns([(1, 20)])})
     (state / "a/expired").write_bytes(b"damaged")
-    ExpiredRecord(state, archive, RealDisk()).note(names[:1])
-    assert look(state / "a/expired", Expired) == Expired(10, {"": 10})
+    ExpiredRecord(state, RealDisk()).note(names[:1])
+    assert look(state / "a/expired", Expired) == Expired({A: Lsns([(1, 10)])})
 
 
-def test_of_each_life_it_is_known_how_far_it_has_left(tmp_path: Path) -> None:
-    """What has left of the one before says nothing of a rebuilt machine's events.  What an
-    earlier version wrote counts for each; of one that is rebuilt each hour the oldest go.
-    """
-    archive = SpoolFolder(tmp_path / "archive")
-    state = tmp_path / "state"
-    archive.path.mkdir()
-    (state / "gw").mkdir(parents=True)
-    StateFile(state / "gw" / "expired", Expired, RealDisk()).write(Expired(9))
-
-    def goes(first: int, count: int, by: str) -> Expired | None:
-        path = archive.events("gw", first, count, incarnation=by)
-        ExpiredRecord(state, archive.path, RealDisk()).note([path.name])
-        path.unlink()
-        return look(state / "gw" / "expired", Expired)
-
-    assert goes(10, 20, "a1") == Expired(29, {"": 9, "a1": 29})
-    assert goes(1, 5, "b2") == Expired(29, {"": 9, "a1": 29, "b2": 5})
-    for at in range(100):
-        left = goes(1, 1, f"{at:x}")
-    assert left is not None
-    assert [*left.lives] == [f"{at:x}" for at in range(36, 100)]
+def test_of_each_incarnation_it_is_known_what_has_left(tmp_path: Path) -> None:
+    """What has left of the one before says nothing of a rebuilt machine's events."""
+    record = ExpiredRecord(tmp_path, RealDisk())
+    record.note([file_name("gw", A, 10, 29)])
+    record.note([file_name("gw", B, 1, 5), file_name("gw", A, 3, 4)])
+    assert look(tmp_path / "gw/expired", Expired) == Expired(
+        {A: Lsns([(3, 4), (10, 29)]), B: Lsns([(1, 5)])}
+    )
 
 
 @pytest.mark.parametrize(
@@ -401,14 +386,14 @@ def test_what_goes_is_written_down_for_certain(
     world.monotonic += 1
     world.expiry.run(0)
     assert world.left() == []
-    assert said == [[file_name("gw", 1, 1)]]
+    assert said == [[file_name("gw", A, 1, 1)]]
 
 
 def test_room_is_made_without_a_note_for_each_file(tmp_path: Path) -> None:
     """On a disk that is full each would be synced; what is noted covers what goes."""
     noted: set[str] = set()
     calls = 0
-    names = [file_name("gw", lsn, lsn) for lsn in range(1, 251)]
+    names = [file_name("gw", A, lsn, lsn) for lsn in range(1, 251)]
     for number, name in enumerate(names):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (number, number))
@@ -587,8 +572,8 @@ def test_what_was_due_by_other_limits_is_judged_by_the_new_ones(world: World) ->
 
 def test_the_only_copy_makes_no_room(world: World) -> None:
     """It stays for its time, as long as any file."""
-    first = file_name("gw", 1, 1)
-    world.expiry._only_copy = lambda file: file.name == first
+    first = file_name("gw", A, 1, 1)
+    world.expiry._only_copy = lambda name: name == first
     world.add(1)
     world.add(2)
     assert len(world.expiry.make_room(lambda: False)) == 1
@@ -619,7 +604,7 @@ def test_other_daemons_files_stay(world: World) -> None:
     """Whoever shares the archive removes its own, and knows what its readers need."""
     world.expiry._ours = "gw".__eq__
     world.add(1)
-    foreign = world.archive / file_name("other", 2, 2)
+    foreign = world.archive / file_name("other", A, 2, 2)
     foreign.write_bytes(b"x")
     os.utime(foreign, (1, 1))
     assert world.pass_time(HOUR + 120) == [2]

@@ -7,6 +7,7 @@ from pathlib import Path
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool.levels import Levels
+from incarnations import A
 
 
 def test_the_archive_is_never_below_empty(tmp_path: Path) -> None:
@@ -14,7 +15,7 @@ def test_the_archive_is_never_below_empty(tmp_path: Path) -> None:
     spool, archive = tmp_path / "spool", tmp_path / "archive"
     spool.mkdir()
     archive.mkdir()
-    (archive / file_name("gw", 1, 1)).write_bytes(bytes(10))
+    (archive / file_name("gw", A, 1, 1)).write_bytes(bytes(10))
     levels = Levels(spool, archive, RealDisk(), 1000)
     levels.measure()
     levels.left_archive(10 + 90)

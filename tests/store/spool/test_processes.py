@@ -412,7 +412,7 @@ def test_options_that_can_not_be_read_flaw_no_rows(
 
 def test_what_a_killed_daemon_began_is_removed(place: Any) -> None:
     """By the next start, whatever process wrote it; not what is another node's."""
-    name = "events-gw-00000000000000000001-00000000000000000002.parquet"
+    name = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000002.parquet"
     (place.spool / hidden_name(name, (4711, 3))).touch()
     other = hidden_name(name.replace("gw", "gw-2"), (4711, 3))
     (place.spool / other).touch()

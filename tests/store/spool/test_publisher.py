@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA, Rows
-from gateway.store.journal.recovery import examine
 from gateway.store.shared import SharedDict
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog_lines import entries
+from incarnations import A, examine
 
 pytestmark = pytest.mark.lowest
 
-FIRST = "events-gw-00000000000000000001-00000000000000000003.parquet"
+FIRST = "events-gw_aaaaaaaaaa-00000000000000000001-00000000000000000003.parquet"
 
 
 def rows(place: Any, name: str) -> list[dict[str, Any]]:
@@ -234,7 +234,7 @@ def test_of_a_segment_that_is_public_in_part_the_rest_is_published(place: Any) -
     [left] = publisher.recover([sealed])
     assert (left.first_lsn, left.last_lsn) == (4, 5)
     publisher.publish(left)
-    second = file_name("gw", 4, 5)
+    second = file_name("gw", A, 4, 5)
     assert place.public() == [FIRST, second]
     assert [row["lsn"] for row in rows(place, second)] == [4, 5]
 
@@ -422,7 +422,7 @@ def test_a_segment_whose_line_is_forgotten_is_not_published_again(
     for _ in range(9):
         publisher.publish(place.sealed(b"b"))
     assert place.catalog.find(1) is None
-    first = place.spool / file_name("gw", 1, 1)
+    first = place.spool / file_name("gw", A, 1, 1)
     first.write_bytes(b"as it was published")
     sealed.path.write_bytes(whole)
     place.catalog = Catalog(place.journal, place.disk)
@@ -467,11 +467,15 @@ def test_other_names_are_nobodys(name: str) -> None:
 
 def test_names_round_trip() -> None:
     """A name gives back its node and lsns; nodes may hold dots and dashes."""
-    assert parse_file_name(file_name("a.b-1", 5, 12)) == ("a.b-1", 5, 12)
+    assert parse_file_name(file_name("a.b-1", A, 5, 12)) == ("a.b-1", A, 5, 12)
 
 
 def test_names_tell_the_last_lsn() -> None:
     """Where the journal is gone, the files still say which lsns were given."""
-    names = [file_name("gw", 1, 9), file_name("gw", 10, 12), file_name("other", 1, 99)]
-    assert last_lsn("gw", [*names, "notes.txt", f".{file_name('gw', 13, 20)}"]) == 12
+    names = [
+        file_name("gw", A, 1, 9),
+        file_name("gw", A, 10, 12),
+        file_name("other", A, 1, 99),
+    ]
+    assert last_lsn("gw", [*names, "notes.txt", f".{file_name('gw', A, 13, 20)}"]) == 12
     assert last_lsn("new", names) == 0

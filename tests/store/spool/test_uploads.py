@@ -19,6 +19,7 @@ from gateway.store.shared import SharedDict
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway_testkit.bucket import MemoryBucket
+from incarnations import A
 
 
 class Killed(BaseException):
@@ -60,7 +61,7 @@ class World:
             path.mkdir()
 
     def file(self, first: int, last: int, node: str = "gw") -> str:
-        name = file_name(node, first, last)
+        name = file_name(node, A, first, last)
         (self.spool / name).write_bytes(f"{node} {first} {last}".encode())
         return name
 
@@ -401,32 +402,6 @@ def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
     assert "If-None-Match" in uploads.conflicts[name]
 
 
-def test_what_keeps_a_file_out(world: World) -> None:
-    """An object of its name that is another one, as far as that is known: not any trouble
-    that it has here, with an object there that is its own.
-    """
-    name = world.file(1, 5, "edge")
-    uploads = world.uploads(1, brought=lambda node: node == "edge")
-    world.bucket.objects[name] = (world.spool / name).read_bytes()
-
-    def step(what: str) -> None:
-        if what == "read":
-            raise OSError(errno.EIO, "the test says no")
-
-    world.disk.step = step
-    uploads._upload(name)
-    assert name in uploads.stuck
-    assert not uploads.is_kept_out(name)
-    world.disk.step = lambda what: None  # type: ignore[method-assign]
-    world.bucket.objects[name] = b"an earlier life's"
-    uploads._upload(name)
-    assert uploads.is_kept_out(name)
-    del world.bucket.objects[name]
-    uploads._upload(name)
-    assert uploads.uploaded == 1
-    assert not uploads.is_kept_out(name)
-
-
 def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
     """As another gateway serves its node by now: then nothing is wrong with it."""
     name = world.file(1, 5, "edge")
@@ -442,7 +417,6 @@ def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
     uploads._upload(name)
     assert uploads.problem is None
     assert uploads.has(name)
-    assert not uploads.is_kept_out(name)
 
 
 def test_at_the_stop_a_bucket_that_is_away_is_asked_once(world: World) -> None:
