@@ -43,7 +43,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     SCHEMA: pa.Schema
-    """(node, lsn) names an event while its node remembers (docs/adr/0031); the rest is docs/design.md §3."""
+    """(node, lsn) names an event while its node remembers (docs/adr/0042); the rest is docs/design.md §3."""
 else:
 
     def __getattr__(name: str) -> object:

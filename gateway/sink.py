@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.audit.remote import Access
-    from gateway.config.model import Config, Spark
+    from gateway.config.model import Spark
     from gateway.sdk.section import Place
     from gateway.spark.lakedisk import LakeDisk
     from gateway.spark.sink import Parts, Sink
@@ -146,19 +146,6 @@ class Kind(ABC):
         """
         del spark
         return {}
-
-    def folder(self, config: Config) -> Path | None:
-        """Where the table of events is, if its commits can be read on this machine."""
-        del config
-        return None
-
-    def ledgers(self, folder: Path) -> Iterator[Any]:
-        """The ledgers in the table's last commits, as JSON has them.
-
-        A daemon that has lost its disk asks.  Raises OSError, ValueError.
-        """
-        del folder
-        return iter(())
 
 
 def kind_of(sink: str) -> Kind:

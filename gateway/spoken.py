@@ -54,13 +54,3 @@ def size(count: float) -> str:
         step += 1
     digits = 1 if step and count < 10 else 0
     return f"{count:.{digits}f} {_SIZES[step]}"
-
-
-def past(incarnation: str, acknowledged: int, heard: float) -> str:
-    """How one ended, of which nobody can say what it acknowledged last."""
-    when = datetime.fromtimestamp(heard, UTC).isoformat(" ", "seconds")
-    return (
-        f"incarnation {incarnation or 'unknown'} ended with its disk: it had acknowledged "
-        f"up to lsn {acknowledged} when last heard of, {when}, and what came behind that is "
-        "not known to anybody"
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from gateway.store.bucket import (
@@ -31,6 +32,8 @@ class MemoryBucket:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
+        self.written: dict[str, float] = {}
+        """When objects were replaced, in seconds since the epoch."""
         self.fault: Callable[[str, str], None] = lambda request, name: None
         self.after: Callable[[str, str], None] = lambda request, name: None
         self.conditional = True
@@ -57,6 +60,7 @@ class MemoryBucket:
         """See `Bucket`."""
         self._ask("replace", name)
         self.objects[name] = bytes(data)
+        self.written[name] = time.time()
         self.after("replace", name)
 
     def read(self, name: str, first: int = 0) -> bytes:
@@ -87,7 +91,7 @@ class MemoryBucket:
         """See `Bucket`; each page is a request."""
         self._ask("list", begin)
         found = [
-            StoredObject(name, len(data), 0.0)
+            StoredObject(name, len(data), self.written.get(name, 0.0))
             for name, data in sorted(self.objects.items())
             if name.startswith(begin) and name > after
         ]

@@ -89,31 +89,12 @@ class ChainStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedStatus:
-    """An incarnation that ended so that nobody can say what it acknowledged last."""
-
-    incarnation: str
-    since: int
-    """The first lsn that it may have given; 0 if unknown."""
-    acknowledged: int
-    """The last lsn that it was heard to have acknowledged, …"""
-    heard: float
-    """… when, in seconds since the epoch, by its clock."""
-    ack: str
-    """How: `journal` or `spool`."""
-    found: float
-    """When who came after it began."""
-
-
-@dataclass(frozen=True, slots=True)
 class IncarnationStatus:
     """Who gives lsns here: an event's name is node, incarnation and lsn."""
 
     id: str = ""
     since: int = 1
     """The first lsn that it may have given."""
-    ended: Sequence[EndedStatus] = ()
-    """Others of this node's name, oldest first, as the bucket has it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.store import word
-from gateway.store.bucket import ARCHIVE, Bucket, BucketError, NotThere
+from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
 
@@ -44,27 +44,10 @@ class BucketFiles:
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
 
-    def words(self, wanted: str | None) -> Iterator[tuple[str, word.Word | str]]:
-        """What it says of each node, or of one; or why that can not be told."""
-        if self._bucket is None:
-            return
-        begin = word.name_of(wanted or "")
-        for one in self._bucket.list(begin):
-            node = one.name.removeprefix(word.name_of(""))
-            if wanted not in (None, node):
-                continue
-            try:
-                found = word.read(self._bucket, node)
-            except BucketError as why:
-                yield node, str(why)
-                continue
-            if found is not None:
-                said, _ = found
-                yield node, said
-
-    def word_of(self, node: str) -> str:
-        """Where it says something of a node, for people."""
-        return str(self._folder / word.name_of(node))
+    def words(self, wanted: str | None) -> Iterator[word.Heard]:
+        """What it says of each node's incarnations, or of one node's."""
+        if self._bucket is not None:
+            yield from word.read_all(self._bucket, wanted)
 
     def has(self, file: SpoolFile) -> bool:
         """Whether it is one of those."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from gateway.audit.counts import GREATEST
-from gateway.spoken import duration
-from gateway.store.incarnation import Incarnation
+from gateway.store.incarnation import Incarnation, Record
 from gateway.store.lake import End
 from gateway.store.lsns import Lsns
-from gateway.store.word import Reached
+from gateway.store.word import Word
 
 _SHORT = 8
 
@@ -48,10 +48,25 @@ class Line:
         return cls(this.id, this.since, this.began, this.lost)
 
     @classmethod
-    def told(cls, reached: Reached) -> Line:
-        """That of a gateway which says how far it is."""
-        earlier = dict.fromkeys(reached.earlier, 0)
-        return cls(reached.incarnation, reached.since, earlier)
+    def told(cls, said: Word, words: Mapping[str, Word], *, silent: bool) -> Line:
+        """That of a gateway which says how far it is; of one that is *silent* nobody knows
+        whether it acknowledged more.  Those before it said in *words* whom they went on from,
+        and how far they were: farther than this directory knows, if it was set back.
+        """
+        lost = {said.incarnation} if silent and not said.all_told else set()
+        earlier: dict[str, int] = {}
+        ahead = [said]
+        while ahead:
+            one = ahead.pop()
+            for each in one.earlier:
+                before = words.get(each)
+                if before is not None and not one.goes_on_from(before):
+                    lost.add(each)
+                if each not in earlier:
+                    earlier[each] = 0 if before is None else before.since
+                    ahead += () if before is None else [before]
+        oldest_first = dict(sorted(earlier.items(), key=lambda one: one[1]))
+        return cls(said.incarnation, said.since, oldest_first, lost)
 
     def __contains__(self, incarnation: str) -> bool:
         return incarnation == self.id or incarnation in self.earlier
@@ -61,6 +76,18 @@ class Line:
         return (
             self.since if incarnation == self.id else self.earlier.get(incarnation, 0)
         )
+
+    def vouches(self, incarnation: str, last: int) -> bool:
+        """Whether this directory has all of one that gave lsns up to *last*: not, if another
+        one of it began before that, as on a disk that was set back.
+        """
+        if incarnation not in self or incarnation in self.lost:
+            return False
+        ids = [*self.earlier, self.id]
+        since = self.since_of(incarnation)
+        later = [self.since_of(each) for each in ids[ids.index(incarnation) + 1 :]]
+        begins = [each for each in later if each >= since] if since else later[-1:]
+        return last < min(begins, default=last + 1)
 
     def parts(self) -> dict[str, Lsns]:
         """The lsns of its journal that each of them gave, as far as that is known."""
@@ -97,11 +124,10 @@ class Unknown:
             who = f"{short(self.successor)}, which goes on"
             where = f" from lsn {self.since} on" if self.since else ""
             return f"{name} is known up to lsn {self.last}, and not to {who}{where}: {behind}"
-        seconds = self.end.found - self.end.heard
-        before = f"{duration(seconds)} before" if seconds >= 0 else "before"
+        at = datetime.fromtimestamp(self.end.heard, UTC)
         return (
             f"{name} had acknowledged up to lsn {self.last} when last heard,"
-            f" {before} its successor began; {behind}"
+            f" {at:%Y-%m-%d %H:%M:%S} UTC; {behind}"
         )
 
 
@@ -113,8 +139,10 @@ class Lives:
     """Of journals here, and of gateways that say how far they are."""
     ends: Mapping[str, End] = field(default_factory=dict)
     """How those ended that a successor's directory does not go on from."""
-    holders: frozenset[str] = frozenset()
-    """Those that have the node's name."""
+    alive: frozenset[str] = frozenset()
+    """Those that have said something of themselves lately."""
+    records: Mapping[str, Record] = field(default_factory=dict)
+    """What files have said of each, as the job has noted."""
 
     def line(self, incarnation: str) -> Line | None:
         """Which has it."""
@@ -125,14 +153,19 @@ class Lives:
         for line in self.lines:
             if since := line.since_of(incarnation):
                 return since
+        if (record := self.records.get(incarnation)) is not None:
+            return record.first
         end = self.ends.get(incarnation)
         return 0 if end is None else end.since
 
     def mates(self, incarnation: str, others: Iterable[str]) -> list[str]:
         """Those of *others* that may have given the lsns which it did not: of its line, or,
-        as its line is not seen here, of no line that is.
+        as its line is not seen here, of no line that is.  Of one that came farther than its
+        line knows nobody did.
         """
         mine = self.line(incarnation)
+        if mine is not None and incarnation in mine.lost:
+            return []
         return [
             other
             for other in others
@@ -140,12 +173,18 @@ class Lives:
             and (other in mine if mine is not None else self.line(other) is None)
         ]
 
-    def vouched(self, incarnation: str) -> bool:
-        """Whether somebody knows where it ended, or has it."""
-        if not incarnation or incarnation in self.holders:
-            return True
+    def has_directory(self, incarnation: str) -> bool:
+        """Whether a gateway that was heard lately has what is left of it."""
         line = self.line(incarnation)
-        if line is not None and incarnation not in line.lost:
+        if line is None or incarnation in line.lost:
+            return False
+        return line.id in self.alive
+
+    def vouched(self, incarnation: str, last: int) -> bool:
+        """Whether somebody knows where it ended, or has it; it gave lsns up to *last*."""
+        if not incarnation or incarnation in self.alive:
+            return True
+        if any(line.vouches(incarnation, last) for line in self.lines):
             return True
         end = self.ends.get(incarnation)
         return end is not None and end.exact
@@ -163,14 +202,15 @@ class Lives:
         """
         found = []
         for each, lsn in sorted(last.items(), key=lambda one: one[1]):
-            if self.vouched(each):
+            if self.vouched(each, lsn):
                 continue
             end, successor = self.ends.get(each), None
-            if self.lines:
-                successor = self.lines[0].id
+            others = [line for line in self.lines if line.id != each]
+            if others:
+                successor = others[0].id
             elif end is None:
                 successor = later(each)
             if end is not None or successor is not None:
-                since = self.lines[0].since if self.lines else 0
+                since = others[0].since if others else 0
                 found.append(Unknown(node, each, lsn, end, successor or "", since))
         return found

@@ -88,10 +88,15 @@ class _Judge:
             see(each, lsns.last)
         for home in self._view.journals.homes(self._name):
             see(home.this.id if home.this is not None else "", home.last)
+            for each, last in home.this.lost.items() if home.this is not None else ():
+                see(each, last)
         for each, reached in self._reached.items():
             see(each, reached.lsn)
         for each, end in self._lives.ends.items():
             see(each, end.acknowledged)
+        for record in self._lives.records.values():
+            if record.continues:
+                see(record.continues, record.first - 1)
         if (word := self._view.asked.words.get(self._name)) is not None:
             see(word.incarnation, word.durable)
         see("", self._view.journals.marked.get(self._name, 0))
@@ -100,7 +105,11 @@ class _Judge:
         for file in (*self._files.spool, *self._files.archive):
             see("", file.last)
         until = self._view.until
-        self._last = until.setdefault((self._name, None), max(found.values()))
+        # Whoever has acknowledged nothing yet says what comes before its first lsn.
+        begun = [
+            last for each, last in found.items() if last >= self._lives.since(each)
+        ]
+        self._last = until.setdefault((self._name, None), max(begun))
         return {
             each: until.setdefault((self._name, each), last)
             for each, last in found.items()
@@ -304,12 +313,16 @@ class _Judge:
         homes = self._view.journals.homes(self._name)
         if (
             reached is not None
-            and reached.ack != "spool"
-            and not any(home.this and home.this.id == each for home in homes)
+            and not reached.all_told
+            and not any(home.line and each in home.line for home in homes)
+            and self._lives.has_directory(each)
         ):
             counts = self._counts.get(each)
             ends = [last for _, last in self._files.spans(each)]
             ends += [counts.last] if counts is not None else []
+            line = self._lives.line(each)
+            holder = None if line is None else self._reached.get(line.id)
+            ends += [holder.published] if holder is not None else []
             seen = max(ends, default=reached.since - 1)
             if word is None and seen < reached.lsn:
                 self._report.worded = sorted({*self._report.worded, self._name})

@@ -112,9 +112,8 @@ def _explain_hole(view: View, name: str, hole: Hole) -> None:
         return
     end = view.lives[name].ends.get(hole.incarnation)
     if end is not None and hole.last <= end.acknowledged:
-        hole.note = (
-            f"acknowledged by {name} with ack: {end.ack} before its disk was lost"
-        )
+        how = f"acknowledged by {name} with ack: {end.ack}"
+        hole.note = f"{how}, and in no file that is here: its own disk may have it"
         return
     seen = view.journals.content(name)
     for first, last, path in seen.damaged:

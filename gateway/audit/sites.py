@@ -7,6 +7,7 @@ journal below the directory of its gateway, or by that gateway's word.
 
 from __future__ import annotations
 
+import time
 from collections.abc import (
     Callable,
     Collection,
@@ -26,16 +27,23 @@ from gateway.audit.incarnations import Line, Lives
 from gateway.audit.lake import Lake, Problem
 from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
-from gateway.store import incarnation, mark
+from gateway.store import incarnation, mark, word
 from gateway.store.bucket import Bucket
 from gateway.store.deleted import Deletion, deletions
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.incarnation import Incarnation
-from gateway.store.lake import Accepted, End, KnownHole, accepted, ends, known_holes
+from gateway.store.incarnation import Incarnation, Record
+from gateway.store.lake import (
+    Accepted,
+    End,
+    KnownHole,
+    accepted,
+    ends,
+    known_holes,
+    records,
+)
 from gateway.store.lsns import Lsns
 from gateway.store.statefile import of_nodes
-from gateway.store.word import Reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,34 +147,40 @@ class Asked:
 
 
 class Words:
-    """What buckets say of nodes: how far each is, and how its incarnations ended."""
+    """What buckets say of nodes' incarnations: how far each is, or was at its end."""
 
     def __init__(self, buckets: Sequence[BucketFiles], node: str | None) -> None:
         self._buckets = buckets
         self._node = node
-        self.reached: dict[str, list[Reached]] = {}
+        self.reached: dict[str, list[word.Word]] = {}
         """By node."""
-        self.holders: dict[str, set[str]] = {}
-        """The incarnations that have each name."""
+        self.old: dict[str, set[str]] = {}
+        """Incarnations whose word is old, …"""
+        self.silent: dict[str, set[str]] = {}
+        """… and not their last one."""
         self.ends: dict[str, dict[str, End]] = {}
         """By node and incarnation."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
         """Read them.  Raises `BucketError`."""
-        self.reached, self.holders, self.ends, self.problems = {}, {}, {}, []
+        self.reached, self.old, self.silent = {}, {}, {}
+        self.ends, self.problems = {}, []
+        now = time.time()
         for bucket in self._buckets:
-            for node, said in bucket.words(self._node):
-                if isinstance(said, str):
-                    self.problems.append(Problem(bucket.word_of(node), said))
+            for one in bucket.words(self._node):
+                if one.word is None:
+                    self.problems.append(Problem(f"node {one.node}", one.why))
                     continue
-                if said.reached is not None and said.reached.incarnation:
-                    self.reached.setdefault(node, []).append(said.reached)
-                if said.holder is not None and said.holder.incarnation:
-                    holders = self.holders.setdefault(node, set())
-                    holders.add(said.holder.incarnation)
-                for each, end in said.ended.items():
-                    _add_end(self.ends.setdefault(node, {}), each, end)
+                self.reached.setdefault(one.node, []).append(one.word)
+                if now - one.modified > word.SILENT_SECONDS:
+                    each = one.word.incarnation
+                    self.old.setdefault(one.node, set()).add(each)
+                    if not one.word.exact:
+                        self.silent.setdefault(one.node, set()).add(each)
+        for node, words in self.reached.items():
+            for each, end in word.ended(words, self.silent.get(node, ()), now).items():
+                _add_end(self.ends.setdefault(node, {}), each, end)
 
 
 def _add_end(known: dict[str, End], each: str, end: End) -> None:
@@ -189,11 +203,14 @@ class Ledgers:
         self.deletions: list[Deletion] = []
         self.ends: dict[str, dict[str, End]] = {}
         """By node and incarnation."""
+        self.records: dict[str, dict[str, Record]] = {}
+        """Likewise what files have said of each."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
         """Read them.  Raises OSError."""
         self.holes, self.accepted, self.ends, self.problems = [], [], {}, []
+        self.records = {}
         self.deletions = []
         for site in self._sites:
             lake = site.directories.lake
@@ -202,6 +219,8 @@ class Ledgers:
                 self.accepted += accepted(lake)
                 self.holes += known_holes(lake)
                 self.deletions += deletions(lake)
+                for node, told in records(lake).items():
+                    self.records.setdefault(node, {}).update(told)
                 for node, found in ends(lake).items():
                     for each, end in found.items():
                         _add_end(self.ends.setdefault(node, {}), each, end)
@@ -296,17 +315,26 @@ def lives_of(
 ) -> Lives:
     """What all of them say of a node's incarnations."""
     lines = [line for home in journals.homes(node) if (line := home.line) is not None]
-    for reached in words.reached.get(node, ()):
-        if not any(reached.incarnation == line.id for line in lines):
-            lines.append(Line.told(reached))
+    silent = words.silent.get(node, set())
+    said = {one.incarnation: one for one in words.reached.get(node, ())}
+    went_on = {each for one in said.values() for each in one.earlier}
+    for each, one in said.items():
+        if each not in went_on and not any(each in line for line in lines):
+            lines.append(Line.told(one, said, silent=each in silent))
     known: dict[str, End] = {}
     for place in (ledgers.ends, words.ends):
         for each, end in place.get(node, {}).items():
             _add_end(known, each, end)
-    holders = words.holders.get(node, set())
+    for each in words.old.get(node, set()):
+        one = said[each]
+        if one.all_told:
+            end = End(one.lsn, one.at, one.ack, True, time.time(), one.since)
+            _add_end(known, each, end)
+    alive = said.keys() - words.old.get(node, set())
     if node in asked.words:
-        holders = holders | {asked.words[node].incarnation}
-    return Lives(lines, known, frozenset(holders))
+        alive |= {asked.words[node].incarnation}
+    told = ledgers.records.get(node, {})
+    return Lives(lines, known, frozenset(alive), told)
 
 
 def _both(

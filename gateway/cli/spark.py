@@ -28,7 +28,6 @@ from gateway.store import s3
 from gateway.store.bucket import BucketError
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked
-from gateway.store.word import Holder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,9 +56,9 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
             are older than --days and no longer of a table; the job does so by itself, each
             hour (spark.compact).  May run beside it
   nodes     whose files are in the bucket (spool.directory: s3://…): what of each node is in
-            the tables, what waits and for how long, and which gateway serves it
-  forget    a node that left for good: once all of it is in the tables, its last file is
-            taken out of the bucket, and no gateway may have its name again
+            the tables, what waits and for how long, and which incarnation runs
+  forget    a node that left for good: once all of it is in the tables, what it has in the
+            bucket is taken out
   compact   rewrite the small files of days that are over as a few large ones; the job
             does so by itself, and with the current day's (spark.compact).  May run beside it; needs no Spark
 
@@ -270,12 +269,10 @@ def _nodes(args: argparse.Namespace) -> int:
         raise WrongUse("forget needs the name of one NODE")
     # They log by Twisted, which no job needs.
     from gateway.spark import nodes
-    from gateway.store.claim import REQUEST_SECONDS, Claim
 
     config = _config(args)
     bucket = s3.bucket_of(config.spool)
-    asked = s3.bucket_of(config.spool, REQUEST_SECONDS)
-    if bucket is None or asked is None:
+    if bucket is None:
         raise WrongUse(f"{args.action}: spool.directory is no bucket (s3://…)")
     lake = config.data_dir / "lake"
     ledger = Ledger.load(Lake(), lake / INTERNAL / "events.json")
@@ -288,7 +285,7 @@ def _nodes(args: argparse.Namespace) -> int:
         last = nodes.forget(
             bucket,
             ledger,
-            Claim(asked, node, Holder.here(lake, "")),
+            node,
             inbox=[path.name for path in spool_of(config).glob("events-*")],
             archived=config.spool.after == "archive",
         )
@@ -311,15 +308,13 @@ def _nodes(args: argparse.Namespace) -> int:
 
 
 def _told(one: NodeState) -> str:
-    if one.forgotten:
-        return f"{one.node}: forgotten, with lsn {one.in_tables} in the tables"
     waits = "nothing waits"
     if one.oldest is not None:
         seconds = max(0, int(datetime.now(UTC).timestamp() - one.oldest))
         waits = f"{one.events} events in {one.files} files wait, for {seconds} s"
     if one.lacking:
         waits += f"; {one.lacking} events are in no table and not in the bucket"
-    served = f"served by {one.served_by}" if one.served_by else "served by nobody"
+    served = f"incarnation {one.served_by} runs" if one.served_by else "none runs"
     return f"{one.node}: lsn {one.in_tables} in the tables; {waits}; {served}"
 
 

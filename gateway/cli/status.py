@@ -15,7 +15,7 @@ from gateway.admin.gateways import Row, row_of, silent, verdict
 from gateway.cli import _admin
 from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, printable
-from gateway.spoken import duration, many, past, size
+from gateway.spoken import duration, many, size
 
 HELP = """\
 Say in one sentence how a running gateway is and what to do, and then in a few numbers.
@@ -142,8 +142,6 @@ def lines(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"node     {status['node']}, up {up}, version {status['version']}"
     if (own := status.get("incarnation")) and own["id"]:
         yield f"lsns     of incarnation {own['id']}, from {own['since']:,} on"
-        for one in own["ended"]:
-            yield f"past     {past(one['incarnation'], one['acknowledged'], one['heard'])}"
     if (fresh := status.get("freshness")) is not None:
         yield f"oldest   {_oldest(fresh, ready=status.get('ready', True))}"
     yield f"journal  lsn {status['journal']['durable_lsn']:,} is on disk"

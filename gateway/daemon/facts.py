@@ -22,7 +22,7 @@ from gateway.forward import Forwarder
 from gateway.net.rejection_log import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
-from gateway.spoken import duration, past
+from gateway.spoken import duration
 from gateway.store.audited import Audited
 from gateway.store.consumers import Behind
 from gateway.store.shared import SharedDeque
@@ -32,8 +32,6 @@ from gateway.store.storage import Storage
 _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0
 """A sender that is refused comes again within a minute, most of them."""
-_LOST_SECONDS = 86400.0
-"""What was lost with a disk is told for so long."""
 _LATE_AUDITS = 2
 """So many times `spark.audit.every` without one; the alert GatewayAuditLate has the same."""
 _FEW_SECONDS = 30.0
@@ -296,10 +294,6 @@ def _consumers(behind: Mapping[str, Behind]) -> list[Consumer]:
 def _troubles(
     storage: Storage, node: str, sections: Iterable[Statistics], now: datetime
 ) -> Iterator[str]:
-    for incarnation, end in storage.ended.items():
-        if now.timestamp() - end.found < _LOST_SECONDS:
-            told = past(incarnation, end.acknowledged, end.heard)
-            yield f"{told}: gateway audit says what is missing"
     for orphan in storage.orphans:
         if orphan.problem is not None:
             yield (

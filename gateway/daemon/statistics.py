@@ -11,7 +11,6 @@ from typing import NamedTuple
 from gateway.admin.status import (
     ArchiveStatus,
     ChainStatus,
-    EndedStatus,
     IncarnationStatus,
     JournalStatus,
     ListenerStatus,
@@ -289,13 +288,9 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
 
 
 def of_incarnation(storage: Storage) -> IncarnationStatus:
-    """Who gives lsns, and who ended before."""
+    """Who gives lsns."""
     own = storage.incarnation
-    ended = [
-        EndedStatus(each, end.since, end.acknowledged, end.heard, end.ack, end.found)
-        for each, end in storage.ended.items()
-    ]
-    return IncarnationStatus(own.id, own.since, ended)
+    return IncarnationStatus(own.id, own.since)
 
 
 def of_feeds(live: Live, replay: Replay) -> Statistics:

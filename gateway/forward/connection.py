@@ -59,8 +59,7 @@ _LOOK_SECONDS = 1.0
 _PING_SECONDS = 30.0
 _SILENT_SECONDS = 60.0
 """A hub that says nothing for so long is not there: it has a word each ten seconds."""
-_FENCED, _NO_FILE = 412, 422
-_HELD = frozenset((403, _FENCED))
+_FOREIGN, _NO_FILE = 403, 422
 _ASK_SECONDS = 0.2
 """From one node of which only the archive has files to the next."""
 
@@ -74,18 +73,14 @@ class Failed(Lost):
 
 
 class Denied(Lost):
-    """The hub has refused it: *fences* it, if another gateway has its name, and *holds* the
-    files of another node.
-    """
+    """The hub has refused it; that *holds* the files of another node alone."""
 
-    def __init__(
-        self, refused: Refused, node: str, *, fences: bool, holds: bool
-    ) -> None:
+    def __init__(self, refused: Refused, node: str, *, holds: bool) -> None:
         super().__init__(refused.why)
         self.code = refused.code
         self.node = node
         """Whose files came; "" if none did."""
-        self.fences, self.holds = fences, holds
+        self.holds = holds
 
 
 class Observer(Protocol):
@@ -529,10 +524,9 @@ class Connection:
                 if self._sent:  # what is before that is there
                     node = self._sent[0].waiting.named.node
                 ours = node in ("", self._files.node)
-                fences = ours and frame.code == _FENCED
                 looked_at = frame.code == _NO_FILE and self._doubted
-                holds = not ours and (frame.code in _HELD or looked_at)
-                self.end(Denied(frame, node, fences=fences, holds=holds))
+                holds = not ours and (frame.code == _FOREIGN or looked_at)
+                self.end(Denied(frame, node, holds=holds))
             case _:
                 raise Refusal(f"{type(frame).__name__} at a time that is not for it")
 

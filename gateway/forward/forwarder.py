@@ -1,8 +1,7 @@
 """Keeps a connection to the hub, and tells how it goes.
 
 A connection that ends is made again, with pauses that grow up to ten seconds and differ from
-gateway to gateway.  One that a later life of this node has fenced is not: another gateway has
-this one's name.
+gateway to gateway.
 
 Of several hubs the first has the files.  Where none was reached for `forward.next_after`, the
 next one is tried, and so on in turns; while another one than the first has them, those before
@@ -64,8 +63,6 @@ class Hub:
     """Why not; or why the hub takes nothing now, empty if it does."""
     refused: int
     """What the hub has answered in place of that, as in docs/forward-v0.md; 0: nothing."""
-    fenced: bool
-    """Another gateway has this one's name."""
     place: int = 1
     """Which of `forward.to` is connected, or tried."""
 
@@ -194,8 +191,8 @@ class Forwarder:
             denied = next(told, None)
             why = why or str(denied or "")
         to = hubs[self._at] if self._connected else " or ".join(hubs)
-        refused, fenced = (0, False) if denied is None else (denied.code, denied.fences)
-        return Hub(to, self._connected, seconds, why, refused, fenced, self._at + 1)
+        refused = 0 if denied is None else denied.code
+        return Hub(to, self._connected, seconds, why, refused, self._at + 1)
 
     @property
     def why_waiting(self) -> str:
@@ -401,11 +398,6 @@ class Forwarder:
         if self._why != self._told:
             self._told = self._why
             self._log.warn("Not forwarding to {to}: {why}", to=self._to, why=self._why)
-        if self.hub.fenced:
-            self._log.critical(
-                "Another gateway has this node's name; this one forwards nothing more, "
-                "until it is started again or configured otherwise"
-            )
-        elif self._running:
+        if self._running:
             self._try_next()
             self._timer = self._reactor.callLater(self._backoff.pause(), self._begin)

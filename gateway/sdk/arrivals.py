@@ -27,7 +27,6 @@ class Unwelcome(Exception):
 
     403     the node is brought by somebody else
     409     it is brought by another connection since, or a file goes on in the wrong place
-    412     the node has begun another life since
     422     it is no file of that node
     503     the disk fails: it is to come again
     """

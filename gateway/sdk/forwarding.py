@@ -133,7 +133,7 @@ class Refused(msgspec.Struct, frozen=True):
     """The last message of who takes files: it ends the connection."""
 
     code: int
-    """As in docs/forward-v0.md: 400, 401, 403, 409, 412, 422, 503."""
+    """As in docs/forward-v0.md: 400, 401, 403, 409, 422, 503."""
     why: str
 
 

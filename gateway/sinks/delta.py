@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote
 
 from gateway.sink import PARTITIONS
+from gateway.sinks.words import ledgers_in
 from gateway.spark.formats import Format, stats_of
 from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.shared import (
@@ -36,13 +37,12 @@ from gateway.spark.shared import (
     persistently,
     take_newest,
 )
-from gateway.store.table_words import ledgers_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from gateway.audit.remote import Access
-    from gateway.config.model import Config, Spark
+    from gateway.config.model import Spark
     from gateway.sdk.section import Place
 
 #: Delta's own answer to whether a write has committed something.
@@ -500,18 +500,6 @@ class _Delta(Format):
                         " the files"
                     )
         yield from found.items()
-
-    def folder(self, config: Config) -> Path | None:
-        """See `Kind`."""
-        return local(_place(config))
-
-    def ledgers(self, folder: Path) -> Iterator[Any]:
-        """See `Kind`: the `userMetadata` of commits in `_delta_log/N.json`."""
-        for commit in numbered(folder / "_delta_log", _COMMIT)[:_COMMITS]:
-            for line in read(commit).splitlines():
-                if b'"commitInfo"' in line:
-                    info = json.loads(line).get("commitInfo", {})
-                    yield from ledgers_in(info.get("userMetadata"))
 
 
 def _place(config: Any) -> str:

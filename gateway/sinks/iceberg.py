@@ -14,7 +14,6 @@ snapshot, which still has them.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import PARTITIONS
+from gateway.sinks.words import ledgers_in, numbered
 from gateway.spark.formats import Format, stats_of
 from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.shared import (
@@ -33,13 +33,12 @@ from gateway.spark.shared import (
     persistently,
     take_newest,
 )
-from gateway.store.table_words import ledgers_in, local, numbered, read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from gateway.audit.remote import Access
-    from gateway.config.model import Config, Spark
+    from gateway.config.model import Spark
     from gateway.sdk.section import Place
 
 #: The snapshot's property that has the ledger.
@@ -651,25 +650,6 @@ class _Iceberg(Format):
             for field, key in keys.items()
             if key in spark.conf
         }
-
-    def folder(self, config: Config) -> Path | None:
-        """See `Kind`."""
-        spark = config.spark
-        catalog, *parts = _name(spark).split(".")
-        key = f"spark.sql.catalog.{catalog}"
-        if key in spark.conf:
-            if str(spark.conf.get(f"{key}.type")) != "hadoop":
-                return None
-            warehouse = local(str(spark.conf.get(f"{key}.warehouse", "")))
-        else:
-            warehouse = _warehouse(config.data_dir) if catalog == _CATALOG else None
-        return None if warehouse is None else warehouse.joinpath(*parts)
-
-    def ledgers(self, folder: Path) -> Iterator[Any]:
-        """See `Kind`: of the snapshots in `metadata/vN.metadata.json`."""
-        for metadata in numbered(folder / "metadata", _METADATA)[:1]:
-            for snapshot in json.loads(read(metadata)).get("snapshots") or ():
-                yield from ledgers_in(snapshot.get("summary", {}).get(LEDGER))
 
 
 def _name(spark: Any) -> str:

@@ -273,7 +273,7 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes = self.looked_at(files)
+        found, row_bytes, records = self.looked_at(files)
         took = Ranges.of(files)
         without = self.left_out(took)
         fresh = took.minus(without)
@@ -281,7 +281,7 @@ class CommitSink(Sink):
             if found != len(took):
                 raise shortfall(batch, len(took), found)
             plan = Plan(files, without, row_bytes=row_bytes)
-            after = self.ledger.after(self._checkpoint.query, batch, took)
+            after = self.ledger.after(self._checkpoint.query, batch, took, records)
             types = {**self.ledger.types, **self.types}
             self._commit(self._read(plan), replace(after, types=types), len(fresh))
             self._add_counts(self._events.added(), fresh)
@@ -296,7 +296,7 @@ class CommitSink(Sink):
 
     def _add_counts(self, rows: Any, added: Ranges) -> None:
         query, batch = self.ledger.query, self.ledger.batch
-        after = self._counted.after(query, batch, added)
+        after = self._counted.after(query, batch, added, {})
         # By the same names: it counts just these.
         after = replace(after, committed=self.ledger.committed)
         self._stats.append(self._count(rows), after)

@@ -5,7 +5,7 @@ The file's name says the rest.  One look at each file, before a batch is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Broken
-from gateway.store.names import SpoolFile
+from gateway.store import incarnation
+from gateway.store.incarnation import Record
+from gateway.store.names import Life, SpoolFile
 
 _GROUP_BYTES = 32 << 20
 
@@ -27,6 +29,8 @@ class Footers(NamedTuple):
     """In all that are there."""
     row_bytes: int = 0
     """What one of them may have in memory."""
+    records: Mapping[Life, Record] = {}
+    """What they say of their incarnations."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -36,6 +40,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     file that is damaged.
     """
     rows = row_bytes = 0
+    records: dict[Life, Record] = {}
     for file in files:
         try:
             found = pq.read_metadata(spool / file.name)
@@ -48,9 +53,13 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
                 f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}: a newer"
                 " gateway wrote it. Install the same version here"
             )
+        first = int(words.get(incarnation.FIRST_KEY, b"0"))
+        continues = words.get(incarnation.CONTINUES_KEY, b"").decode("ascii", "replace")
+        if first:
+            records[file.life] = Record(first, continues)
         rows += found.num_rows
         row_bytes = max(row_bytes, _row_bytes(found))
-    return Footers(rows, row_bytes)
+    return Footers(rows, row_bytes, records)
 
 
 def is_alone(path: Path) -> bool:

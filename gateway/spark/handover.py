@@ -23,7 +23,7 @@ import importlib
 import inspect
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
 from gateway.spark.source import spool_of
+from gateway.store.incarnation import Record
 from gateway.store.lake import INTERNAL
-from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.names import Life, SpoolFile, parse_file_name
 
 _log = logging.getLogger("gateway.spark")
 
@@ -144,11 +145,18 @@ class HandOver(Sink):
             self.types = told["types"]
             found = self.looked_at(files)
             plan = Plan(files, Ranges(told["without"]), row_bytes=found.row_bytes)
-            self._hand(plan, found.rows, told["query"], told["batch"], repeated=True)
+            self._hand(
+                plan,
+                found.rows,
+                found.records,
+                told["query"],
+                told["batch"],
+                repeated=True,
+            )
 
     def _take(self, rows: Any, batch: int) -> Committed:
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes = self.looked_at(files)
+        found, row_bytes, records = self.looked_at(files)
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0
@@ -165,14 +173,23 @@ class HandOver(Sink):
             }
             write_json(self._disk, self._intent, intent)
             self._point("intended")
-            count = self._hand(plan, found, query, batch, repeated=False)
+            count = self._hand(plan, found, records, query, batch, repeated=False)
             self._disk.unlink(self._intent)
         return Committed(batch, count, len(files))
 
     def _hand(
-        self, plan: Plan, found: int, query: str | None, batch: int, *, repeated: bool
+        self,
+        plan: Plan,
+        found: int,
+        records: Mapping[Life, Record],
+        query: str | None,
+        batch: int,
+        *,
+        repeated: bool,
     ) -> int:
-        """*found* is how many rows its files have."""
+        """*found* is how many rows its files have, *records* what they say of their
+        incarnations.
+        """
         number = self.ledger.sequence + 1
         took = Ranges.of(plan.files)
         events = took.minus(plan.without)
@@ -187,7 +204,7 @@ class HandOver(Sink):
             self._refused = number if never else 0
             raise
         self._point("handed over")
-        after = _after(self.ledger, query, batch, plan.files)
+        after = self.ledger.after(query, batch, Ranges.of(plan.files), records)
         types = {**self.ledger.types, **self.types}
         self._write_down(replace(after, types=types))
         self._point("in ledger")
@@ -241,16 +258,10 @@ def settle(
     if not written:
         _leave_out(disk, intent, told, aside)
         return len(Ranges.of(files).minus(Ranges.of(_files(told))))
-    done = _after(ledger, told["query"], told["batch"], files)
+    done = ledger.after(told["query"], told["batch"], Ranges.of(files), {})
     replace(done, types=told["types"]).save(disk, path)
     disk.unlink(intent)
     return 0
-
-
-def _after(
-    ledger: Ledger, query: str | None, batch: int, files: Sequence[SpoolFile]
-) -> Ledger:
-    return ledger.after(query, batch, Ranges.of(files))
 
 
 def _files(told: dict[str, Any]) -> list[SpoolFile]:

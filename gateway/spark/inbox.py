@@ -5,18 +5,11 @@
 
 What is copied and what may go is decided by the ledger, which counts events by their whole
 names.  So a crash between any two steps does one of them again, an object that is uploaded
-a second time is only removed, and an inbox that is lost is fetched afresh.  An object's name
-does not say which incarnation gave its lsns: over lsns that the tables have, it is looked at.
-An object stays while its copy is here: the tasks of a cluster read the bucket, until the
-batch is done.
+a second time is only removed, and an inbox that is lost is fetched afresh.  An object stays
+while its copy is here: the tasks of a cluster read the bucket, until the batch is done.
 
-A gateway that stood still for so long that its name was taken over may put a file there
-afterwards, under lsns that are another's by then.  So after files were fetched, and before
-the job sees them, it is asked whose the name is: what comes too late is moved to _fenced/
-(`gateway.store.word`).  What is said there of incarnations that have ended is told, too.
-
-The newest object of each node stays where it is: a gateway that lost its disk goes on
-behind it.  Only what the job may have counts as newer.
+What incarnations say there of themselves (`gateway.store.word`) is read once a minute: how
+those have ended that are silent goes into the ledger.
 
 Where tasks read the bucket, as those of a cluster do, nobody reads the copies, and only the
 end of each file is fetched: its footer, behind zeros that take no place on the disk.  So it
@@ -38,7 +31,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -52,7 +45,6 @@ from gateway.spark.ledger import Ledger
 from gateway.store import digests, word
 from gateway.store.bucket import (
     ARCHIVE,
-    FENCED,
     Bucket,
     BucketError,
     NotThere,
@@ -61,7 +53,7 @@ from gateway.store.bucket import (
 from gateway.store.lake import End
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile, parse_file_name
-from gateway.store.word import UNDECIDED, Word
+from gateway.store.word import Heard, Word
 
 _log = logging.getLogger("gateway.spark")
 
@@ -73,11 +65,9 @@ REQUESTS = 64
 _LOOK_SECONDS = 1.0
 """A look begins so long after the one before; later, if that took longer."""
 _ROUND = 16 * REQUESTS
-"""Files that are fetched before it is asked whose their nodes' names are."""
+"""Files that are fetched before the job sees the first of them."""
 _ROUND_BYTES = 128 << 20
 """No more is fetched then: all of it may be in memory at once.  A file may be as large."""
-_UNDECIDED_SECONDS = 600.0
-"""Who has taken a name over and does not say for so long from where it goes on has ended."""
 _LACKING_SECONDS = 600.0
 """Later files may be there for so long before earlier ones are missed: uploads go in
 parallel, and one that fails is tried again."""
@@ -161,11 +151,10 @@ class Inbox:
         self._odd: set[str] = set()
         """Objects that are not what the listing says, and were told."""
         self.ends: dict[Life, End | None] = {}
-        """How incarnations have ended, say the gateways that came after them; None: they
-        have not, their disk is back.
-        """
-        self._undecided: dict[str, float] = {}
-        """Since when files of an incarnation wait for a word of who has taken over."""
+        """How incarnations have ended, as far as words tell; None: they have not after all."""
+        self._heard: dict[str, tuple[Heard, float]] = {}
+        """The words, by their objects' names, and when each was read."""
+        self._heard_at = -math.inf
         self._held = 0
         """Bytes that the directory has, in a look, as its files' sizes say."""
         self._footer_bytes = _FOOTER_BYTES
@@ -224,8 +213,7 @@ class Inbox:
         look = _Look(ledger, here, most, upto)
         there = known(ledger)
         nodes = self._sorted(look, there)
-        # Before more comes: what goes is not the newest of what the job may have now.
-        done = [name for node in nodes.values() for name in node.to_go()]
+        done = [name for node in nodes.values() for name in sorted(node.done)]
         brought = 0
         failures: list[OSError] = []
 
@@ -242,6 +230,7 @@ class Inbox:
             pass
         if self._stopping.is_set() and not stopped:
             return brought
+        self._hear()
         self._miss(there, ledger)
         self._tell_behind({node: one.waiting for node, one in nodes.items()})
         if failures:
@@ -252,19 +241,25 @@ class Inbox:
         """What is to be done with each node's objects; *there* gets the lsns of all."""
         aside = {hole.file for hole in look.ledger.holes}
         nodes: dict[str, _Node] = {}
+        taken: dict[Life, Lsns] = {}
+        for each in filter(None, map(parse_file_name, look.here)):
+            taken.setdefault(each.life, Lsns()).add(each.first, each.last)
         for one in sorted(self._objects(), key=lambda one: one.file.first):
             name, file = one.file.name, one.file
             node = nodes.setdefault(file.node, _Node())
             there.setdefault(file.node, Lsns()).add(file.first, file.last)
             in_tables = look.ledger.committed.covers(file)
             node.waiting += not in_tables and name not in aside
-            if name in look.here:
-                node.valid.add(name)
-            elif name in aside:
+            if name in look.here or name in aside:
                 continue
-            elif in_tables:
+            if in_tables:
                 node.done.add(name)
             elif look.wants(one, node):
+                # Two copies of a directory give one past other bounds: in turns.
+                mine = taken.setdefault(file.life, Lsns())
+                if mine.touches(file.first, file.last):
+                    continue
+                mine.add(file.first, file.last)
                 node.wanted.append(one)
                 node.wanted_bytes += one.stored.bytes
         return nodes
@@ -286,19 +281,13 @@ class Inbox:
                     self._held -= one.stored.bytes
                 else:
                     came.setdefault(one.file.node, []).append(one)
-            # After they were fetched: whoever takes a name over after this request sees them.
-            words, more = self._ask(self._word_of, list(came))
-            failures += more
             if self._stopping.is_set():
                 return brought, failures
-            for node, said in words:
+            for fetched in came.values():
                 try:
-                    seen = self._admit(said, came[node])
+                    brought += self._admit(fetched)
                 except OSError as why:  # of this node's files: those of others come
                     failures.append(why)
-                    continue
-                nodes[node].valid |= seen
-                brought += len(seen)
             if failures:
                 return brought, failures
         return brought, []
@@ -559,52 +548,44 @@ class Inbox:
         self._held -= one.stored.bytes
         self._disk.unlink(self._hidden(one))
 
-    def _word_of(self, node: str) -> Word:
-        """What the bucket says of a node's name.  Any thread may ask."""
-        found = word.read(self._bucket, node)
-        return Word() if found is None else found[0]
+    def _hear(self) -> None:
+        """Read what incarnations say of themselves, once a minute.  Raises `BucketError`."""
+        now = self._clock()
+        if now - self._heard_at < word.EVERY_SECONDS:
+            return
+        there = {one.name: one for one in word.listed(self._bucket)}
+        before, self._heard = self._heard, {}
+        for name, one in there.items():
+            if (known := before.get(name)) and known[0].modified == one.modified:
+                self._heard[name] = known
+        new = [one for name, one in there.items() if name not in self._heard]
+        read, _ = self._ask(lambda one: word.read(self._bucket, one), new)
+        self._heard |= {one.name: (heard, now) for one, heard in read}
+        self._heard_at = now
+        nodes: dict[str, dict[str, tuple[Word, float]]] = {}
+        for heard, since in self._heard.values():
+            if heard.word is not None:
+                mine = nodes.setdefault(heard.node, {})
+                mine[heard.word.incarnation] = heard.word, since
+        for node, mine in nodes.items():
+            silent = [
+                by
+                for by, (_, since) in mine.items()
+                if now - since > word.SILENT_SECONDS
+            ]
+            ended = word.ended([one for one, _ in mine.values()], silent, time.time())
+            for by in mine:
+                life, end = Life(node, by), ended.get(by)
+                told = self.ends.get(life)
+                if told is not None and end is not None:  # as it was found first
+                    end = replace(end, found=told.found)
+                self.ends[life] = end
 
-    def _admit(self, said: Word, fetched: Sequence[_Object]) -> set[str]:
-        """Let the job see what was fetched of a node, but for what comes too late; the
-        names of what it sees.
-        """
-        node = fetched[0].file.node
-        if (now := said.reached) is not None:
-            for by in (now.incarnation, *now.earlier):
-                self.ends[Life(node, by)] = None
-        for by, end in said.ended.items():
-            self.ends[Life(node, by)] = end
-        seen = set()
+    def _admit(self, fetched: Sequence[_Object]) -> int:
+        """Let the job see what was fetched of a node; how many files that are."""
         for one in fetched:
-            name = one.file.name
-            if self._is_late(said, one.file):
-                self._drop(one)
-            else:
-                self._disk.rename(self._hidden(one), self._folder / name)
-                seen.add(name)
-        return seen
-
-    def _is_late(self, said: Word, file: SpoolFile) -> bool:
-        """Whether the job must not have it; it is out of the way then, or undecided yet."""
-        if said.forgotten is None and not said.fenced:
-            return False
-        by = file.incarnation
-        last = said.last_lsn_of(by)
-        if last is None or (last != UNDECIDED and file.last <= last):
-            return False
-        if last == UNDECIDED:
-            since = self._undecided.setdefault(by, self._clock())
-            return self._clock() - since < _UNDECIDED_SECONDS
-        self._bucket.copy(file.name, f"{FENCED}/{file.name}")
-        self._bucket.remove(file.name)
-        self._forget(file.name)
-        _log.error(
-            "%s was put into %s by incarnation %s of node %s after another gateway had"
-            " taken that name over, behind lsn %d, or after the node was forgotten: it is in"
-            " no table, and now in %s/ there. With `ack: spool` it was not acknowledged",
-            *(file.name, self._bucket.url, by, file.node, last, FENCED),
-        )
-        return True
+            self._disk.rename(self._hidden(one), self._folder / one.file.name)
+        return len(fetched)
 
     def _run(self) -> None:
         pause = _LOOK_SECONDS
@@ -668,24 +649,12 @@ class _Node:
 
     done: set[str] = field(default_factory=set)
     """Their events are in the tables, and no copy is here."""
-    valid: set[str] = field(default_factory=set)
-    """The job has, or may have, their copies."""
     wanted: list[_Object] = field(default_factory=list)
     """Those to fetch, in order of lsn."""
     wanted_bytes: int = 0
     """Theirs."""
     waiting: int = 0
     """Those whose events are in no table."""
-
-    def to_go(self) -> list[str]:
-        """What leaves the bucket: not the newest that the job may have."""
-        newest = max(self.done | self.valid, key=_lsns_of, default="")
-        return sorted(self.done - {newest})
-
-
-def _lsns_of(name: str) -> tuple[int, int]:
-    file = parse_file_name(name)
-    return (file.first, file.last) if file else (0, 0)
 
 
 def _in_turns(nodes: Iterable[list[_Object]]) -> Iterator[_Object]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.sdk.disk import Disk, replace_file
+from gateway.store.incarnation import Record
 from gateway.store.lake import FORMAT, Accepted, End, read_accepted
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
@@ -213,6 +214,8 @@ class Ledger:
     """What may be missing."""
     ends: Mapping[Life, End] = field(default_factory=dict)
     """Incarnations of which nothing more comes from their own disk."""
+    records: Mapping[Life, Record] = field(default_factory=dict)
+    """What files say of their incarnations."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Columns of `events` so far, and their types as Spark names them."""
     taken_back: str = ""
@@ -257,6 +260,11 @@ class Ledger:
                     for node, ends in kept.get("ends", {}).items()
                     for incarnation, end in ends.items()
                 },
+                {
+                    Life(node, incarnation): Record(*record)
+                    for node, records in kept.get("records", {}).items()
+                    for incarnation, record in records.items()
+                },
                 kept["types"],
                 str(kept.get("taken_back", "")),
             )
@@ -268,8 +276,11 @@ class Ledger:
         query: str | None,
         batch: int,
         took: Ranges,
+        records: Mapping[Life, Record],
     ) -> Ledger:
-        """This, once *batch* of *query* is in the tables, which *took* these events."""
+        """This, once *batch* of *query* is in the tables, which *took* these events, of files
+        that say this of their incarnations.
+        """
         committed = Ranges(self.committed.plain())
         committed.update(took)
         holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
@@ -281,6 +292,7 @@ class Ledger:
             committed=committed,
             sequence=self.sequence + 1,
             holes=holes,
+            records={**self.records, **records},
         )
 
     def with_hole(self, hole: Hole) -> Ledger:
@@ -341,6 +353,7 @@ class Ledger:
             "holes": [asdict(hole) for hole in self.holes],
             "accepted": [asdict(one) for one in self.accepted],
             "ends": _by_node(self.ends),
+            "records": _records(self.records),
             "types": dict(self.types),
             **({"taken_back": self.taken_back} if self.taken_back else {}),
         }
@@ -350,4 +363,11 @@ def _by_node(ends: Mapping[Life, End]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for life, end in ends.items():
         found.setdefault(life.node, {})[life.incarnation] = asdict(end)
+    return found
+
+
+def _records(records: Mapping[Life, Record]) -> dict[str, dict[str, Record]]:
+    found: dict[str, dict[str, Record]] = {}
+    for life, record in records.items():
+        found.setdefault(life.node, {})[life.incarnation] = record
     return found

@@ -2,23 +2,22 @@
 that left is forgotten.
 
 A job needs no list of its nodes: files have their node's name.  What is forgotten is drained
-first, and its name is never given again: its lsns are used, and the ledger keeps them.
+first.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from gateway.spark.inbox import keep, known, lacking
 from gateway.spark.ledger import Ledger
+from gateway.store import word
 from gateway.store.bucket import Bucket, StoredObject
-from gateway.store.claim import Claim, Forgotten
 from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile, parse_file_name
-from gateway.store.word import Holder
 
 
 class NotDrained(Exception):
@@ -45,8 +44,8 @@ class NodeState:
     oldest: float | None
     """When the first of them came, by the bucket's clock."""
     served_by: str | None
-    """Which gateway has the name; None after a clean stop."""
-    forgotten: bool
+    """The incarnation that has said something of itself lately; several, if two gateways
+    have its name."""
 
 
 def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
@@ -66,7 +65,6 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
         missing[node] += lsns.size
     found = []
     for node in sorted(waiting.keys() | last.keys()):
-        word = Claim(bucket, node, Holder.here(Path(), "")).read()
         files = waiting.get(node, [])
         found.append(
             NodeState(
@@ -76,47 +74,51 @@ def states(bucket: Bucket, ledger: Ledger) -> list[NodeState]:
                 sum(file.last - file.first + 1 for file, _ in files),
                 missing[node],
                 min((stored.modified for _, stored in files), default=None),
-                str(word.holder) if word is not None and word.holder else None,
-                word is not None and word.forgotten is not None,
+                _served(bucket, node),
             )
         )
     return found
 
 
+def _served(bucket: Bucket, node: str) -> str | None:
+    now = time.time()
+    alive = [
+        one.word.incarnation
+        for one in word.read_all(bucket, node)
+        if one.word is not None
+        and not one.word.exact
+        and now - one.modified <= word.SILENT_SECONDS
+    ]
+    return ", ".join(alive) or None
+
+
 def forget(
     bucket: Bucket,
     ledger: Ledger,
-    claim: Claim,
+    node: str,
     *,
     inbox: Collection[str] = (),
     archived: bool,
 ) -> int:
-    """Take the last of a node out of the bucket, and let nobody have its name again.
+    """Take the last of a node's files out of the bucket; its last lsn.
 
-    *claim* is to its name; the last lsn that it gave is returned.  Files in *inbox* are
-    still in the hands of a job.  Objects go to the bucket's archive if *archived*.  Raises
-    `Unknown`, `NotDrained`, `claim.Taken` where the gateway runs, `BucketError`.
+    What its incarnations said of themselves stays: how far they had acknowledged, and who
+    went on from whom, the audit asks for as long as there are tables.  Files in *inbox* are still in the hands of a job.  Objects go to the bucket's archive if
+    *archived*.  Raises `Unknown`, `NotDrained`, also where the gateway runs, `BucketError`.
     """
-    node = claim.node
     known = {one.node for one in states(bucket, ledger)}
     if node not in known:
         there = ", ".join(sorted(known)) or "none"
         raise Unknown(f"no node {node} has files or rows here; there is {there}")
+    if (by := _served(bucket, node)) is not None:
+        raise NotDrained(
+            f"node {node} is served: its incarnation {by} has said so in the last"
+            f" {word.SILENT_SECONDS:g} s; stop that gateway first"
+        )
     _check_drained(bucket, ledger, node, inbox)
     last = ledger.committed.last().get(node, 0)
-    try:
-        claim.take()
-    except Forgotten:
-        pass  # killed before all was taken out
-    else:
-        try:  # it may have uploaded one more before it ended
-            _check_drained(bucket, ledger, node, inbox)
-        except NotDrained:
-            claim.release()
-            raise
-        last = max([last, *(file.last for file, _ in _files(bucket, node))])
-        claim.forget(last)
     for file, _ in list(_files(bucket, node)):
+        last = max(last, file.last)
         if archived:
             keep(bucket, file.name)
         bucket.remove(file.name)

@@ -41,7 +41,9 @@ from gateway.spark.lakedisk import sync
 from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
+from gateway.store.incarnation import Record
 from gateway.store.lake import INTERNAL
+from gateway.store.names import Life
 
 if TYPE_CHECKING:
     from gateway.spark.expiry import Expired
@@ -139,7 +141,7 @@ class ParquetSink(Sink):
         self._point("begun")
         query = self._checkpoint.query
         files = self._checkpoint.batch_files(batch)
-        row_bytes = self.looked_at(files).row_bytes
+        _, row_bytes, records = self.looked_at(files)
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
@@ -160,6 +162,7 @@ class ParquetSink(Sink):
             "sequence": self.ledger.sequence + 1,
             "took": took.plain(),
             "files": [file.name for file in files],
+            "records": [[*life, *record] for life, record in records.items()],
             "moves": moves,
             "types": {**self.ledger.types, **self.types},
         }
@@ -255,7 +258,11 @@ class ParquetSink(Sink):
             for folder in sorted(folders):
                 self._disk.sync_directory(folder)
         self._point("published")
-        after = self.ledger.after(query, batch, Ranges(manifest["took"]))
+        records = {
+            Life(node, by): Record(first, continues)
+            for node, by, first, continues in manifest["records"]
+        }
+        after = self.ledger.after(query, batch, Ranges(manifest["took"]), records)
         types = manifest.get("types", self.ledger.types)
         self._write_down(replace(after, types=types))
         self._point("in ledger")

@@ -14,8 +14,8 @@ Which events there are, and where:
     digests      of payloads and of files: the chain
     finder       which file holds an event
     mark         how far a node had come, for when the journal ends too early
-    incarnation  which copy of a node's journal gave an lsn
-    lineage      whether somebody else gave lsns of this node
+    incarnation  which start of a daemon gave an lsn
+    lineage      what a start knows of those before it
     orphans      what nodes with another name left
     owners       whose files are ours in directories that gateways share
 
@@ -23,10 +23,7 @@ In object storage:
 
     bucket       what is asked of it
     s3           … by S3
-    claim        which gateway has a node's name in a bucket
-    word         what the bucket says of that, and whose files come too late
-    uploading    what has to be known before anything is put there
-    in_bucket    what the bucket has that a start does not know of
+    word         what each incarnation says there of itself
     bucket_looks a thread that looks there now and then
 
 Files of other gateways:
@@ -40,7 +37,6 @@ Files of other gateways:
 What the Spark job, the audit and consumers say:
 
     lake         what the tables have
-    table_words  how far a node is in a table, by its last commits
     deleted      what was taken out of the tables on purpose
     job_word     how far the job is behind a bucket
     consumers    what jobs of others have read, so that files stay until then

@@ -48,8 +48,9 @@ from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile
 from gateway.store.thrift import STRUCT, Compact, TooMuch
 
-_MOST_LIVES = 64
-"""Incarnations of a node that are remembered; the oldest go."""
+_MOST_INCARNATIONS = 2000
+"""Of a node that are remembered; the oldest go.  What is brought again of these, the Spark
+job has already."""
 _MOST_FOOTER_BYTES = 8 << 20
 """More than the largest segment of small events makes, …"""
 _MOST_FOOTER_WEIGHT = 1 << 21
@@ -100,9 +101,6 @@ class Onward(Protocol):
 
     def has_of(self, node: str) -> bool:
         """Whether any of that node is not."""
-
-    def elsewhere(self, node: str) -> str | None:
-        """Why files of that node are not taken there.  Blocks; raises OSError."""
 
 
 @define(eq=False, slots=False)
@@ -332,8 +330,6 @@ class Arrivals:
         """Before it is told what is here."""
         if (onward := self._onward) is None:
             return
-        if (why := onward.elsewhere(known.name)) is not None:
-            raise Unwelcome(403, why)
         if self._waits and (not self._place(known) or onward.has_of(known.name)):
             raise BlockingIOError(
                 errno.EAGAIN, "what came before is not in the bucket yet (ack: spool)"
@@ -352,22 +348,19 @@ class Arrivals:
             )
         if new == record.current:
             return record
-        if new in record.last:
-            raise Unwelcome(
-                412,
-                f"node {node} has begun another life, {record.current}, since {new}: two "
-                "gateways have its name, or an old copy of one was started",
-            )
+        if (
+            new in record.last
+        ):  # two gateways have the name: each brings what is its own
+            return msgspec.structs.replace(record, current=new)
         if record.current not in life.earlier:
             self._tell(
                 f"node {node} began anew: incarnation {new} knows nothing of "
                 f"{record.current}, of which all up to lsn {record.last[record.current]} "
                 "is here; what that one had acknowledged behind it, and not forwarded, is "
-                "lost with its disk.  If it still runs, two gateways have this name, and it "
-                "is refused from now on"
+                "lost with its disk, unless that gateway still runs: then two have this name"
             )
         last = {**record.last, new: 0}
-        for oldest in [*last][: max(0, len(last) - _MOST_LIVES)]:
+        for oldest in [*last][: max(0, len(last) - _MOST_INCARNATIONS)]:
             del last[oldest]
         return Record(by, new, last, record.placing)
 
@@ -508,11 +501,6 @@ class _Bringing:
             raise Unwelcome(422, f"{file.name} has more than {_MOST_EVENTS} events")
         if not _SHA256.fullmatch(file.sha256) or file.bytes <= 0:
             raise Unwelcome(422, f"{file.name}: without a digest, or without a size")
-        lives = {*self.last, self._life.incarnation, *self._life.earlier}
-        if file.incarnation not in lives:
-            raise Unwelcome(
-                422, f"{file.name} is of incarnation {file.incarnation}, not announced"
-            )
         return named
 
     def _opened(self, brought: Brought, named: SpoolFile) -> _InHand:
@@ -614,10 +602,7 @@ class _Bringing:
 
     def end(self, by: Life) -> None:
         """Somebody else brings the node's files: as *by* says."""
-        code, why = 409, "by a newer connection"
-        if by.incarnation != self._life.incarnation:
-            code, why = 412, f"by a later life of it, {by.incarnation}"
-        self.ended = Unwelcome(code, f"node {by.node} is brought {why}")
+        self.ended = Unwelcome(409, f"node {by.node} is brought by a newer connection")
         self._close()
 
     @contextlib.contextmanager

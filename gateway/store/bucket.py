@@ -17,8 +17,6 @@ from typing import Protocol
 
 ARCHIVE = "_archive"
 """Below it is what the job has committed, if that is kept; Spark passes it over."""
-FENCED = "_fenced"
-"""Below it is what a gateway has put there whose name was another one's by then."""
 PROBE = ".gateway-probe"
 """What the name of the object begins with that `probe` makes; Spark passes it over."""
 
@@ -121,8 +119,8 @@ def commit(bucket: Bucket, name: str, data: bytes) -> bool:
             return False
         raise Conflict(
             f"{bucket.url}/{name} is there with other bytes: {_told(there)}; here it is "
-            f"{_told(data)}.  Two gateways have this node name, or had: give one another "
-            "`node`"
+            f"{_told(data)}.  Two gateways are the same incarnation: a machine was copied "
+            "as it ran"
         ) from None
     return True
 

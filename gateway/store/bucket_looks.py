@@ -12,6 +12,9 @@ from twisted.logger import Logger
 from gateway.store.bucket import BucketError
 from gateway.store.threads import RealThreads, Threads
 
+_AGAIN_SECONDS = 5.0
+"""After a look that failed, if the next one is not due before."""
+
 
 @define(eq=False, slots=False)
 class BucketLooks:
@@ -53,7 +56,8 @@ class BucketLooks:
                 self._failed(f"{type(why).__name__}: {why}")
             with self._condition:
                 if not self._stopping:
-                    self._condition.wait(self._seconds)
+                    again = self._seconds if self.problem is None else _AGAIN_SECONDS
+                    self._condition.wait(min(self._seconds, again))
 
     def _failed(self, why: str) -> None:
         text = f"{self._what}: {why}"

@@ -1,15 +1,13 @@
-"""Incarnations: which copy of a node's journal gave an lsn.
+"""Incarnations: which start of a daemon on which directory gave an lsn.
 
-`(node, incarnation, lsn)` names an event for ever.  Each journal has an id, written once,
-in `journal/NODE/incarnation`; the catalog has it in each line, and each spool file in its
-own metadata.  It belongs to the directory that it was written in: one that was copied,
-moved to another file system or restored from a backup goes on as a new incarnation, which
-knows those before it, and from which lsn on each of them began.  So what an earlier one
-left unpublished is published under that one's id, whoever does it.  One that was put back
-as it had been, or has lost its end, goes on as a new one, too, and of the one before nobody
-knows how far it came.  Files of an
-incarnation that a journal does not know were published by another copy under the same
-name.
+`(node, incarnation, lsn)` names an event for ever.  Each start has an id that no other start
+has; the names of its segments and files say it.  Two starts never give one name, so nobody
+is asked where to begin, and a copy of a directory takes nothing's place.
+
+The journal's record says who gave its lsns, from which lsn on each: itself, and those before
+it in this directory.  What an earlier one left unpublished is published under its id.  Of
+one that came farther than its directory knows, as in an older copy that was put back, the
+record says that nobody knows where it ended.
 
     journal/NODE/incarnation    {"id": …, …}, a `statefile`
 """
@@ -19,6 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,9 +31,15 @@ INCARNATION = ("incarnation", ".incarnation")
 KEY = b"gateway.incarnation"
 """Under which a spool file's key-value metadata has the id."""
 
+FIRST_KEY = b"gateway.first"
+"""Under which a spool file's metadata has the first lsn of its incarnation, …"""
+CONTINUES_KEY = b"gateway.continues"
+"""… and the incarnation that gave all lsns of its directory before that, and has ended with
+the one before it; not there if nobody knows that."""
+
 _CHARACTERS = 10
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
-_MOST_EARLIER = 100
+_MOST_EARLIER = 1000
 
 
 def new_id() -> str:
@@ -43,8 +48,17 @@ def new_id() -> str:
     return "".join(_ALPHABET[number >> 5 * at & 31] for at in range(_CHARACTERS))
 
 
+class Record(NamedTuple):
+    """What each file of an incarnation says of it."""
+
+    first: int = 0
+    """The first lsn that it may have given; 0 if that is not known."""
+    continues: str = ""
+    """Who gave the lsn before that, and none behind; empty if that is not known."""
+
+
 class Incarnation(msgspec.Struct, frozen=True):
-    """One life of a node's journal in one directory."""
+    """The record of a start, and of those before it in its directory."""
 
     id: str
     """Ten characters, as names of files have them (`gateway.store.names`)."""
@@ -58,10 +72,10 @@ class Incarnation(msgspec.Struct, frozen=True):
     """… of those that had this number; 0 if unknown."""
     begins: tuple[int, ...] = ()
     """The first lsn that each of `earlier` may have given here, the last ones' if there are
-    fewer; 0 if that is not known, as in files of earlier versions."""
-    lost: tuple[str, ...] = ()
-    """Those of `earlier` that came farther than this directory knows, nobody knows how far;
-    earlier versions do not read it."""
+    fewer; 0 if that is not known."""
+    lost: Mapping[str, int] = {}
+    """Those of `earlier` that came farther than this directory knows, nobody knows how far:
+    the last lsn that each is known to have acknowledged."""
 
     @classmethod
     def new(
@@ -71,7 +85,7 @@ class Incarnation(msgspec.Struct, frozen=True):
         known = {} if before is None else {**before.began, before.id: before.since}
         number, generation = directory
         new = new_id()
-        lost = () if before is None else before.lost
+        lost = {} if before is None else before.lost
         return _knowing(cls(new, since, number, (), generation, lost=lost), known)
 
     def lives_in(self, directory: tuple[int, int]) -> bool:
@@ -87,6 +101,14 @@ class Incarnation(msgspec.Struct, frozen=True):
             return self
         return _knowing(self, {**dict.fromkeys(others, 0), **self.began})
 
+    def record_of(self, one: str) -> Record:
+        """What the footers of its files say of *one* of them."""
+        began = {**self.began, self.id: self.since}
+        first = began.get(one, 0)
+        before = [each for each, since in began.items() if 0 < since < first]
+        vouched = bool(before) and before[-1] not in self.lost
+        return Record(first, before[-1] if vouched else "")
+
     @property
     def began(self) -> dict[str, int]:
         """From which lsn on each of those before it gave lsns here, oldest first."""
@@ -100,21 +122,13 @@ class Incarnation(msgspec.Struct, frozen=True):
         began = [each for each, first in self.began.items() if 0 < first <= lsn]
         return began[-1] if began else ""
 
-    def givers(self, lsn: int) -> tuple[str, ...]:
-        """Who may have given an lsn of this journal; nobody, if that is not known."""
-        last = self.of_lsn(lsn)
-        unknown = (each for each, first in self.began.items() if not first)
-        return (*dict.fromkeys((*((last,) if last else unknown), *self.lost)),)
-
     @property
     def whole(self) -> tuple[str, ...]:
         """Those of `earlier` that it vouches for."""
         return tuple(each for each in self.earlier if each not in self.lost)
 
     def knows(self, other: str) -> bool:
-        """Whether what has this id was published here, or before; earlier versions of the
-        gateway gave none.
-        """
+        """Whether what has this id was published here, or before; "" is nobody's."""
         return other in ("", self.id, *self.earlier)
 
     def save(self, journal: Path, disk: Disk) -> None:

@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from gateway.store.incarnation import Record
 from gateway.store.lsns import Lsns
 
 #: The folder of the lake that belongs to the job; readers of tables pass it over.
@@ -133,6 +134,7 @@ class _Ledger(msgspec.Struct):
     holes: list[KnownHole] = []
     accepted: list[dict[str, Any]] = []
     ends: dict[str, dict[str, End]] = {}
+    records: dict[str, dict[str, tuple[Lsn, str]]] = {}
 
 
 def known_holes(lake: Path) -> list[KnownHole]:
@@ -158,6 +160,17 @@ def committed(lake: Path) -> dict[str, dict[str, Lsns]]:
 def ends(lake: Path) -> dict[str, dict[str, End]]:
     """How incarnations ended, by node and incarnation.  Raises as `known_holes`."""
     return _ledger(lake).ends
+
+
+def records(lake: Path) -> dict[str, dict[str, Record]]:
+    """What files have said of incarnations, by node and incarnation.
+
+    Raises as `known_holes`.
+    """
+    return {
+        node: {by: Record(*record) for by, record in records.items()}
+        for node, records in _ledger(lake).records.items()
+    }
 
 
 def accepted(lake: Path) -> list[Accepted]:

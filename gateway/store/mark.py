@@ -47,8 +47,7 @@ class Mark(msgspec.Struct, frozen=True):
     earlier: tuple[str, ...] = ()
     """Those it vouched for, oldest first: a journal that is lost knows them no more."""
     segment: str = ""
-    """The file name of the newest journal segment with a batch.  Empty if there is none,
-    and in marks of earlier versions."""
+    """The file name of the newest journal segment with a batch.  Empty if there is none."""
     synced: int = 0
     """So many bytes of it were synced: less is a loss, and no torn tail."""
     left_out: tuple[tuple[int, int], ...] = ()

@@ -7,9 +7,8 @@ Each step is a type, and the next one can not be made without it:
                which segments are files already, `gateway.store.journal.recovery` has
                examined the journal; nothing is changed
     _Judged    what that means: who goes on from which lsn, behind every lsn that was
-               ever given: the journal's, the catalog's, the mark's, those in file names,
-               which outlive a journal directory that was lost, and what the tables, a
-               bucket and the word in it say
+               ever given here: the journal's, the catalog's, the mark's, and those in file
+               names, which outlive a journal directory that was lost
     _Told      what is damaged or lost was told, before anything is changed
     _Settled   catalog, incarnation and journal are durably so; the mark, too, before a
                name goes that was all that told of a lsn
@@ -32,14 +31,12 @@ import msgspec
 
 from gateway.event import Decode
 from gateway.sdk.disk import Disk
-from gateway.store import in_bucket, incarnation, lineage
+from gateway.store import incarnation, lineage
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.checkpoint import Unreadable, saved_names
-from gateway.store.claim import Standing
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
 from gateway.store.disk import read_patiently
-from gateway.store.in_bucket import Asked
 from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
@@ -51,10 +48,8 @@ from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
 from gateway.store.room import Room
 from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
-from gateway.store.spool.catalog_lines import Damaged, entries
+from gateway.store.spool.catalog_lines import Damaged, Entry, entries
 from gateway.store.spool.writing import Here, Writer
-from gateway.store.table_words import TablePlace, anybody
-from gateway.store.word import UNDECIDED
 
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""
@@ -126,10 +121,6 @@ class Start:
     """Of the spool's files; None: the publisher's own thread."""
     bucket: Bucket | None = field(default=None, kw_only=True)
     """Where the spool is one."""
-    standing: Standing = field(default=Standing(), kw_only=True)
-    """Of the node's name there."""
-    table: TablePlace | None = field(default=None, kw_only=True)
-    """Where the job's table can be seen."""
 
     @property
     def disk(self) -> Disk:
@@ -200,21 +191,13 @@ class _Read:
         mark = self.mark
         self.before, self.damaged_id = incarnation.read(journal, disk)
         """Who gave lsns here."""
-        self.in_tables = self.last_in_tables(anybody, start.tell_notice)
-        """The last lsn that is there, as far as can be seen."""
-        self.known_lsn = max(mark.published, names.last)
-        """The last one of which this directory knows a file."""
-        self.asked = _ask(start, mark, self.known_lsn, self.in_tables)
-        self.in_bucket = self.asked.last_lsn(node)
-        self.all_names = [*names.here, *self.asked.uploaded]
-        published = max(mark.published, self.in_tables, self.in_bucket)
         try:
             self.catalog = Catalog(
-                journal, disk, node, self.all_names, published, self._given_by
+                journal, disk, node, names.here, mark.published, self._given_by
             )
         except Damaged as why:
             raise Unreadable(str(why)) from None
-        self.given = max(self.catalog.last_lsn, names.last, self.in_bucket)
+        self.given = max(self.catalog.last_lsn, names.last)
         """Everything up to this lsn is in files."""
         if mark.durable > self.given and not any(_ours_in(journal, disk)):
             raise MissingJournal(journal, self.given + 1, mark.durable)
@@ -244,34 +227,6 @@ class _Read:
         """Who gave lsns here, where nobody knows."""
         return incarnation.new_id()
 
-    def last_in_tables(
-        self, of: Callable[[str], bool], tell: Callable[[str], None] = _ignore
-    ) -> int:
-        """Likewise *of* some incarnations."""
-        start = self.start
-        return max(
-            lineage.in_tables(start.node, start.directories.lake, of),
-            lineage.in_table(start.node, start.table, tell, of),
-        )
-
-
-def _ask(start: Start, mark: Mark, here: int, in_tables: int) -> Asked:
-    """What the bucket has of the node; nothing where there is none."""
-    bucket, node, unclaimed = start.bucket, start.node, start.standing.unclaimed
-    if bucket is None:
-        return Asked()
-    # Whether it is known to have given an lsn: a start that ended before that told nobody.
-    new = not (mark.given or here or any(_segments_in(start.journal, start.disk)))
-    if new and unclaimed is not None:
-        raise BucketError(
-            f"{start.journal} is new, so it has to be known who has node {node} of "
-            f"{bucket.url}: {unclaimed}"
-        )
-    asked = in_bucket.ask(bucket, node, start.journal, here, in_tables, new=new)
-    if asked.unlisted is not None:
-        start.tell_notice(asked.unlisted)
-    return asked
-
 
 # -- what it means ----------------------------------------------------------------------
 
@@ -282,107 +237,95 @@ class _Judged:
     def __init__(self, read: _Read) -> None:
         self.read = read
         start, mark, names, found = read.start, read.mark, read.names, read.found
-        said, catalog, before = start.standing.said, read.catalog, read.before
+        catalog = read.catalog
+        before = read.before or lineage.in_lines(catalog)
         self.keep = start.remembering or bool(read.remembered)
         """Published segments stay until a checkpoint covers them."""
         ends = [each.last_lsn for each in found.segments]
         self.durable_lsn = max(mark.durable, read.given, *ends)
-        self.here_lsn = max(
-            mark.given, mark.durable, catalog.read_lsn, names.last, *ends
-        )
-        refused = last_lsn(start.node, [read.asked.refused])
-        heard = max(0 if said is None else said.last_lsn, refused)
-        self.first_lsn = 1 + max(found.next_lsn - 1, mark.given, mark.durable, heard)
+        self.first_lsn = 1 + max(found.next_lsn - 1, mark.given, mark.durable)
         now = range(self.durable_lsn + 1, self.first_lsn)
         # The mark may know that already.
         self.left_out = [each for each in read.left_out if each.start != now.start]
         self.left_out += [now] * bool(now)
-        known = max(mark.given, mark.published, catalog.read_lsn, names.last)
-        behind = read.in_tables > known
-        # Or another one had the name meanwhile, without a bucket that would tell.
-        taken = (
-            behind and before is not None and read.last_in_tables(before.knows) <= known
-        )
-        older, fenced = behind and not taken, start.standing.fenced
-        if taken and fenced is None:
-            fenced = UNDECIDED
-        forgot, end_is_lost = _forgot(read, self.here_lsn, older=older)
-        begun, self.notice = lineage.go_on(
+        begun, self.notice = lineage.begin(
             before,
             start.journal,
             start.disk,
-            catalog,
             self.first_lsn,
-            fenced=fenced,
-            forgot=forgot,
-            lost=end_is_lost,
+            forgot=_forgot(read),
+            ended=_vouches(mark, before) and not _files_are_ahead(read),
         )
+        # Whose own record could not be saved for want of room.
+        begun = begun.aware_of(_in_names(found.segments, catalog))
         # state/ is never shared: who wrote the mark was here before.
-        mine = begun.aware_of([*mark.earlier, mark.incarnation])
-        goes_on = mark.exact or begun.knows(mark.incarnation)
-        # Or its id is lost, and nothing else.
-        goes_on = goes_on or (before is None and bool(found.segments))
-        self.incarnation = mine if goes_on else begun.aware_of(mark.earlier)
-        """Who goes on; not yet saved.  It vouches for none whose journal is lost."""
-        if not goes_on:
+        self.incarnation = begun.aware_of([*mark.earlier, mark.incarnation])
+        """Who goes on; not yet saved."""
+        if not (
+            mark.exact or begun.knows(mark.incarnation)
+        ):  # an older copy, or an empty directory: it ends with nobody to vouch
+            known = {mark.incarnation: mark.durable}
+            if before is not None and not _vouches(mark, before):
+                known[before.id] = self.durable_lsn
+            self.incarnation = msgspec.structs.replace(
+                self.incarnation, lost={**self.incarnation.lost, **known}
+            )
             lost = lineage.lost(
                 read.marker.path, mark, begun, start.journal, self.first_lsn
             )
             self.notice = lost if self.notice is None else f"{self.notice}.  {lost}"
         self.repairs = [
             *catalog.repairs,
-            *catalog.count_public(start.node, found.segments, read.all_names),
+            *catalog.count_public(start.node, found.segments, names.here),
             *filter(None, [read.damaged_mark, read.damaged_id]),
         ]
-        if read.new_mark and before is not None and (self.durable_lsn or ends):
+        if read.new_mark and read.before is not None and (self.durable_lsn or ends):
             forgotten = start.remembering and not read.remembered
             why = _FORGOTTEN if forgotten else _NO_MARK
             self.repairs.append(f"{read.marker.path}{why}")
-        strangers = _strangers(read, mine, known)
-        if older:
-            self.repairs.append(
-                lineage.OLDER.format(node=start.node, there=read.in_tables, here=known)
-            )
-        if behind or strangers or not begun.knows(mark.incarnation):
+        if not begun.knows(mark.incarnation):
             catalog.doubt()
         self.repairs += _put_back(read)
-        self.repairs += strangers
 
 
-def _forgot(read: _Read, here_lsn: int, *, older: bool) -> tuple[bool, bool]:
-    """Whether this journal was farther than it is, and whether nobody knows how far.
+def _in_names(segments: Iterable[Segment], catalog: Iterable[Entry]) -> Iterator[str]:
+    """The incarnations that gave what is in a journal, or was."""
+    yield from (entry.incarnation for entry in catalog if entry.said)
+    for each in segments:
+        if (name := parse_name(each.path.name)) is not None:
+            yield name.incarnation
 
-    *older*: the tables have more of it than this directory knows.
-    """
-    said, before, mark = read.start.standing.said, read.before, read.mark
+
+def _vouches(mark: Mark, before: Incarnation | None) -> bool:
+    """Whether who wrote the *mark* knew that *before* had acknowledged nothing more."""
     if before is None:
-        return False, False
-    reached = None if said is None else said.reached
-    if (
-        reached is not None
-        and reached.is_of(before)
-        and not reached.is_behind(before, here_lsn)
-    ):
-        return True, not reached.all_told
+        return False
+    return before.id in mark.earlier or (mark.exact and mark.incarnation == before.id)
+
+
+def _forgot(read: _Read) -> bool:
+    """Whether this journal was farther than it is."""
+    before, mark = read.before, read.mark
+    if before is None:
+        return False
     # Of damaged lines the mark knows what they said.
     known = mark.published if read.catalog.damaged else 0
     known = max(known, read.catalog.read_lsn, read.found.reached)
     if mark.incarnation == before.id and (mark.durable > known or read.found.lost_end):
-        return True, not mark.exact or older
-    older = older or _files_are_ahead(read, known)
-    return older, older
+        return True
+    return _files_are_ahead(read)
 
 
-def _files_are_ahead(read: _Read, known: int) -> bool:
-    """Whether one lies here that this incarnation gave, and does not know."""
-    here, before, start = read.names.here, read.before, read.start
-    if before is None or read.names.last <= max(known, read.mark.given):
+def _files_are_ahead(read: _Read) -> bool:
+    """Whether one lies here that the incarnation before gave, and this journal does not
+    know.
+    """
+    if (before := read.before) is None:
         return False
-    return not [
-        *lineage.strangers(
-            before, start.node, read.catalog, start.published, here, start.disk
-        )
-    ]
+    files = filter(None, map(parse_file_name, read.names.here))
+    ahead = max((one.last for one in files if one.incarnation == before.id), default=0)
+    known = max(read.catalog.read_lsn, read.found.reached, read.mark.published)
+    return ahead > max(known, read.mark.given)
 
 
 def _put_back(read: _Read) -> Iterator[str]:
@@ -396,18 +339,6 @@ def _put_back(read: _Read) -> Iterator[str]:
             )
 
 
-def _strangers(read: _Read, this: Incarnation, known: int) -> list[str]:
-    """A sentence for the newest file here, and in the bucket, that somebody else gave."""
-    start = read.start
-    here, published, disk = read.names.here, start.published, start.disk
-    node, bucket = start.node, start.bucket
-    found = list(lineage.strangers(this, node, read.catalog, published, here, disk))
-    if bucket is not None and read.in_bucket > known:
-        newest = read.asked.newest(node)
-        found.append(in_bucket.newest_in(bucket, this, node, newest, known))
-    return found
-
-
 # -- it is told, and then made so -------------------------------------------------------
 
 
@@ -418,24 +349,10 @@ class _Told:
         """Raises `MissingProtocol` after that."""
         self.judged = judged
         read = judged.read
-        start, catalog = read.start, read.catalog
+        start = read.start
         start.tell(read.found.losses, judged.repairs)
         if judged.notice is not None:
             start.tell_notice(judged.notice)
-        if start.bucket is not None:
-            known = max(
-                read.in_tables, read.in_bucket, read.names.last, catalog.last_lsn
-            )
-            past = lineage.heard_of(
-                start.standing.said,
-                start.bucket.url,
-                start.node,
-                judged.incarnation,
-                start.journal,
-                lineage.Known(judged.here_lsn, known, judged.first_lsn),
-            )
-            if past is not None:
-                start.tell_notice(past)
         if missing := _needed(judged) - start.decoders.keys():
             raise MissingProtocol(start.journal, missing)
 
@@ -566,8 +483,6 @@ class Opened:
         """The lsn of the next event."""
         self.durable_lsn = judged.durable_lsn
         """Events up to this lsn were acknowledged."""
-        self.here_lsn = judged.here_lsn
-        """The last lsn that this disk knew to be given."""
         self.published_lsn = (left[0].first_lsn if left else first_lsn) - 1
         """Everything up to this lsn has been given to Spark, or is lost."""
         self.losses: Sequence[Loss] = found.losses
@@ -586,11 +501,6 @@ class Opened:
         """What an operator should know of the directory's past."""
         self.remembered: Sequence[str] = read.remembered
         """Protocols with a state file: their memories are kept, served or not."""
-        self.known_lsn = max(read.known_lsn, read.catalog.read_lsn)
-        """The last lsn of which this directory knew a file; the bucket was listed behind
-        it, …"""
-        self.unlisted = read.asked.unlisted
-        """… unless this is why not."""
         self.foreign = [*_foreign_to_journal(start.journal, disk), *read.names.odd]
         """What lies where the node's files are, and is none of them; it is left alone."""
 
@@ -636,6 +546,7 @@ def _publisher(settled: _Settled) -> Publisher:
         start.compression,
         keep=judged.keep,
         clock=start.machine.clock,
+        record_of=settled.incarnation.record_of,
         link=settled.link,
         before_removal=lambda path: read.marker.forget(path.name),
     )

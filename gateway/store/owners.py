@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from attrs import define, field
+from attrs import define
 
 from gateway.sdk.disk import Disk
-from gateway.store.claim import Claim
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name
 
@@ -28,11 +27,8 @@ class Owners:
     _is_live: Callable[[Path], bool] = lambda _: False
     _kept_until: int = 0
     """Up to which lsn the archive has the only copy of our files."""
-    _claim: Claim | None = None
     _arrives: Callable[[str], bool] = lambda _: False
     """Says of a node whether its files are brought here."""
-    _silent: dict[str, str] = field(factory=dict, init=False)
-    """Who had a node's name in the bucket and did not answer."""
 
     def is_ours(self, node: str) -> bool:
         """Whether this daemon removes that node's files: each knows only what its own
@@ -65,13 +61,4 @@ class Owners:
         journal = self._directories.journal_of(node)
         return node == self._node or not (
             self._disk.exists(journal) and self._is_live(journal)
-        )
-
-    def elsewhere(self, node: str) -> str | None:
-        """Why another node's files must not be uploaded from here: its name is served."""
-        if self._claim is None:
-            return None
-        journal = self._directories.journal_of(node)
-        return Claim.by(self._claim.bucket, node, journal, self._disk).served(
-            self._silent
         )

@@ -31,16 +31,14 @@ from gateway.sdk.disk import Disk
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store import removal_clock
 from gateway.store.arrivals import Arrivals
-from gateway.store.bucket import Bucket
+from gateway.store.bucket import Bucket, BucketError
 from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.claim import REQUEST_SECONDS, Claim, Standing, claimed
 from gateway.store.consumers import Consumers, marks_at
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.lake import End
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
 from gateway.store.machine import Machine
 from gateway.store.opening import Opened, Start, open_node
@@ -59,8 +57,8 @@ from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.statefile import StateFile
-from gateway.store.table_words import TablePlace, table_of
-from gateway.store.uploading import Uploading
+from gateway.store.word import EVERY_SECONDS as EVERY_WORD_SECONDS
+from gateway.store.word import Speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +70,6 @@ class Settings:
     journal: model.Journal = field(default_factory=model.Journal)
     spool: model.Spool = field(default_factory=model.Spool)
     acknowledge_when_published: bool = False
-    table: TablePlace | None = None
     """Of the Spark job, if it can be seen."""
     checkpoint_bytes: int = 128 * 2**20
     """Published segments of so many bytes are removed before the minute is over."""
@@ -86,7 +83,6 @@ class Settings:
             journal=settings.journal,
             spool=settings.spool,
             acknowledge_when_published=settings.ack == "spool",
-            table=table_of(settings),
         )
 
 
@@ -261,9 +257,7 @@ class OpenedStorage:
     writer: Processes | None = None
     """Writes the spool's files; None: the spool's own thread."""
     bucket: Bucket | None = None
-    """They go on to it, if there is one, where …"""
-    claim: Claim | None = None
-    """… this is to the node's name."""
+    """They go on to it, if there is one."""
     in_thread: Callable[..., Deferred[Any]] = deferToThread
     is_live: Callable[[Path], bool] = lambda _: False
     """Says of a journal's directory whether a daemon has it."""
@@ -273,8 +267,6 @@ class OpenedStorage:
     def __attrs_post_init__(self) -> None:
         settings, machine, callbacks = self.settings, self.machine, self.callbacks
         self.room = Room(SPARE_BYTES)
-        self.standing = Standing() if self.claim is None else self.claim.standing
-        """When the journal was opened: it may be another by the time that all is."""
         start = Start(
             settings.node,
             settings.directories,
@@ -287,8 +279,6 @@ class OpenedStorage:
             tell_notice=callbacks.noticed,
             writer=self.writer,
             bucket=self.bucket,
-            standing=self.standing,
-            table=settings.table,
         )
         self.found = found = open_node(start)
         publisher = found.publisher
@@ -351,10 +341,6 @@ class OpenedStorage:
         journal = Directories.of(settings).journal_of(settings.node)
         disk.make_directory(journal)
         lock_directory(journal)
-        claim, bucket = None, bucket_of(settings.spool)
-        if (asked := bucket_of(settings.spool, REQUEST_SECONDS)) is not None:
-            claim = claimed(asked, settings.node, journal, disk, callbacks.noticed)
-            claim.begin()  # who asks is answered while this opens, which may take long
         return cls(
             settings=Settings.of(settings),
             machine=Machine(disk),
@@ -363,8 +349,7 @@ class OpenedStorage:
             callbacks=callbacks,
             remembering=remembering,
             writer=_processes(settings, disk, decoders, callbacks.noticed),
-            bucket=bucket,
-            claim=claim,
+            bucket=bucket_of(settings.spool),
             is_live=is_locked,
             publish_orphans=True,
         )
@@ -381,21 +366,11 @@ class OpenedStorage:
             machine.disk,
             self.is_live,
             self._find_kept(),
-            self.claim,
             self.arrivals.has,
         )
         uploads = self._uploads(owners)
-        uploading = None
-        if self.bucket is not None and uploads is not None:
-            uploading = Uploading.begin(
-                uploads,
-                self.bucket,
-                self.claim,
-                settings.node,
-                found.known_lsn,
-                self.standing.unclaimed,
-                found.unlisted,
-            )
+        if uploads is not None:
+            uploads.find()
         checkpoint = self._recovered(memories)
         retained = self._retained(memories)
         handing = _Handing(
@@ -419,15 +394,8 @@ class OpenedStorage:
         self.arrivals.recover()
         spool.arrived_bytes = partial(getattr, self.arrivals, "bytes")
         spool.look_at_arrivals = self.arrivals.look
-        storage = Storage(self, spool, checkpoint, retained, uploading, handing)
-        if self.claim is not None:
-            self.claim.known_as(
-                found.incarnation,
-                found.first_lsn - 1,
-                here=found.here_lsn,
-                ack="spool" if settings.acknowledge_when_published else "journal",
-                acknowledged=lambda: storage.acknowledged_lsn,
-            )
+        storage = Storage(self, spool, checkpoint, retained, handing)
+        storage.speak()
         return storage
 
     def _spool(
@@ -498,11 +466,9 @@ class OpenedStorage:
             settings.spool.s3.uploads,
             self.callbacks.uploaded,
             owners.is_nobodys,
-            owners.elsewhere,
             self.arrivals.has,
             clock=machine.monotonic,
             threads=machine.threads,
-            name=self.claim,
             in_order=settings.acknowledge_when_published,
         )
 
@@ -549,7 +515,6 @@ class Storage:
     checkpoint: Checkpoint
     retained: Retained
     """What readers of streams still need of files that have left the archive."""
-    _uploading: Uploading | None
     _handing: _Handing
 
     def __attrs_post_init__(self) -> None:
@@ -558,6 +523,8 @@ class Storage:
         self.directories = opened.settings.directories
         self.incarnation = opened.found.incarnation
         self._consumed: BucketExpiry | None = None
+        self._speaker, self._words = self._said()
+        """What tells the bucket how far this incarnation is, and when, if there is one."""
         self.bucket_looks = self._looks()
         """At what is done in the bucket by the job or by consumers, if that matters here."""
         self.ready = self._handing.ready
@@ -605,6 +572,44 @@ class Storage:
             machine.threads,
         )
 
+    def _said(self) -> tuple[Speaker | None, BucketLooks | None]:
+        opened, spool = self._opened, self.spool
+        settings, bucket = opened.settings, opened.bucket
+        if bucket is None or spool.uploads is None:
+            return None, None
+        speaker = Speaker(
+            bucket,
+            settings.node,
+            self.incarnation,
+            "spool" if settings.acknowledge_when_published else "journal",
+            lambda: self.acknowledged_lsn,
+            lambda: spool.published_lsn,
+            opened.machine.clock,
+        )
+        return speaker, BucketLooks(
+            speaker.say,
+            EVERY_WORD_SECONDS,
+            "the bucket is not told how far this gateway has acknowledged",
+            opened.machine.threads,
+        )
+
+    def speak(self) -> None:
+        """Tell the bucket of this incarnation, before it gives a lsn.
+
+        Raises `BucketError` where it does not answer, and has never heard of this
+        directory: if that were lost, nobody could miss what it had acknowledged.
+        """
+        if self._speaker is None:
+            return
+        try:
+            self._speaker.say()
+        except BucketError as why:
+            if not self.incarnation.earlier:
+                raise BucketError(
+                    f"{self._opened.settings.directories.journal} is new, and the bucket"
+                    f" has to know of it before this acknowledges anything: {why}"
+                ) from None
+
     @property
     def waits_for(self) -> str | None:
         """Why it is not `ready`."""
@@ -620,14 +625,6 @@ class Storage:
     def link(self) -> Link:
         """Of the newest published file; any thread may ask."""
         return self._opened.found.publisher.link
-
-    @property
-    def ended(self) -> Mapping[str, End]:
-        """Of others that had the node's name in its bucket, how those ended of which
-        nobody knows what they acknowledged last; any thread may ask.
-        """
-        claim = self._opened.claim
-        return {} if claim is None else claim.unvouched
 
     @property
     def journal_bytes(self) -> int:
@@ -648,8 +645,10 @@ class Storage:
         if opened.writer is not None:
             with contextlib.suppress(OSError):  # it is said when one is needed
                 opened.writer.start()
-        if self._uploading is not None:
-            self._uploading.start()
+        if (uploads := self.spool.uploads) is not None:
+            uploads.find()  # what a renamed node left, too
+        if self._words is not None:
+            self._words.start()
         self.journal.start()
         self.spool.start(opened.found.unpublished)
         self.checkpoint.start()
@@ -669,6 +668,8 @@ class Storage:
         with contextlib.suppress(OSError):
             self._handing.looked(ended=True)
         await in_thread(self._opened.found.publisher.spares.give_room)
-        if self._uploading is not None:
-            waits = self.spool.published_lsn < self.journal.durable_lsn
-            await in_thread(partial(self._uploading.leave, waits=waits))
+        if self._words is not None and self._speaker is not None:
+            self._words.stop()
+            exact = self.spool.published_lsn >= self.journal.durable_lsn
+            with contextlib.suppress(BucketError):  # nobody knows its end, then
+                await in_thread(partial(self._speaker.say, exact=exact))

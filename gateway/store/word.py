@@ -1,86 +1,42 @@
-"""What a bucket says of a node's name: who has it, how far that one has acknowledged, how
-those before it ended, and whose files come too late.
+"""What a bucket says of each incarnation of a node: how far it had acknowledged when it last
+said so, and whether that is all.
 
-    .gateway-node-NODE    a `Word` as JSON; Spark passes the object over
+    .gateway-node-NODE_INCARNATION    a `Word` as JSON; Spark passes the object over
 
-Gateways write it, by compare and swap (`gateway.store.claim`); the Spark job reads it, after
-it has fetched files and before it takes them on.  A gateway that takes the name over from
-one that is silent fences its incarnation first, then lists the bucket, and goes on behind
-what is there.  So what the silent one has put there *later*, should it wake up, is found by
-the job: it was fetched, and its incarnation is fenced by then.
-
-The word outlives its holder: a machine that lost its disk goes on behind what it says was
-acknowledged, and writes down how the one before it ended.
+The gateway that is this incarnation writes it, and nobody else: at its start, once a minute,
+and at its end.  The Spark job and the audit read it: what a lost disk
+had acknowledged, and is in no file, is missing then, and not forgotten.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 import msgspec
+from attrs import define
 
-from gateway.store.bucket import Bucket, BucketError, NotThere
+from gateway.store.bucket import Bucket, BucketError, StoredObject
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End, Lsn
 
-FORM = 2
-"""Of the object; the first had neither `reached` nor `ended`, nor a form."""
+EVERY_SECONDS = 60.0
+"""So often a word is written."""
+SILENT_SECONDS = 300.0
+"""Whose word is older than this, and not its last one, is not known to live."""
 
-UNDECIDED = -1
-"""The fence of an incarnation while who took over has not said yet from where it goes on."""
-
-
-class Holder(msgspec.Struct, frozen=True):
-    """A gateway's process."""
-
-    run: str
-    """Of this process, and no other."""
-    host: str
-    pid: int
-    path: str
-    """Its journal."""
-    incarnation: str = ""
-    """Of the journal, if it has one yet."""
-
-    @classmethod
-    def here(cls, path: Path, incarnation: str) -> Holder:
-        """This process, with its journal in *path*."""
-        return cls(
-            secrets.token_hex(8),
-            socket.gethostname(),
-            os.getpid(),
-            str(path.absolute()),
-            incarnation,
-        )
-
-    @property
-    def fence(self) -> str:
-        """Under which `Word.fenced` has it."""
-        return self.incarnation or f"run {self.run}"
-
-    def was(self, other: Holder) -> bool:
-        """Whether *other* had this very journal, which is locked by now."""
-        mine = self.host, self.path, self.incarnation
-        theirs = other.host, other.path, other.incarnation
-        return bool(self.incarnation) and mine == theirs
-
-    def __str__(self) -> str:
-        known = f", incarnation {self.incarnation}" if self.incarnation else ""
-        return f"pid {self.pid} on {self.host} with {self.path}{known}"
+_NAME = ".gateway-node-"
+_MOST_EARLIER = 50
+"""Incarnations before its own that a word names."""
 
 
-class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the name's last holder said of itself."""
+class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What an incarnation says of itself."""
 
     incarnation: str
-    """Who gives lsns; empty if there was no room for an id."""
     since: Lsn
-    """The first one that it may have given."""
+    """The first lsn that it may have given."""
     lsn: Lsn
     """The last one that it has acknowledged; before `since` if there is none."""
     at: float
@@ -88,99 +44,120 @@ class Reached(msgspec.Struct, frozen=True, omit_defaults=True):
     ack: str
     """How it acknowledges: `journal` or `spool`."""
     exact: bool = False
-    """It has ended in good order, and acknowledged nothing behind that."""
+    """It has ended in good order, and acknowledged nothing behind `lsn`."""
     earlier: tuple[str, ...] = ()
     """The incarnations that its directory had before, and vouches for, oldest first."""
-
-    def is_behind(self, own: Incarnation, here: int) -> bool:
-        """Whether it is of *own*, or before it, and nothing behind lsn *here*."""
-        return self.is_of(own) and (self.lsn <= here or self.lsn < self.since)
-
-    def is_of(self, own: Incarnation) -> bool:
-        """Whether it is of *own*, or of one before it for which that vouches."""
-        return self.incarnation in (own.id, *own.whole)
+    published: Lsn = 0
+    """Up to this one all that its directory was ever given is in the bucket, or was."""
 
     @property
     def all_told(self) -> bool:
-        """Whether nothing was acknowledged behind `lsn`, now that it has ended."""
+        """Whether it acknowledged nothing behind `lsn` that is in no file, if it has ended."""
         return self.exact or self.ack == "spool"
 
-
-class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What the object says."""
-
-    holder: Holder | None = None
-    asks: Holder | None = None
-    """Who would like to be it."""
-    refused: str = ""
-    """Whose question, by `run`, the holder has answered last; who asks lets it stand."""
-    forgotten: int | None = None
-    """The node's last lsn, if it is no more."""
-    fenced: Mapping[str, int] = {}
-    """Incarnations whose name was taken over, oldest first, and the last lsn that may be
-    theirs."""
-
-    reached: Reached | None = None
-    """How far who has the name is, or who had it last."""
-    ended: Mapping[str, End] = {}
-    """How others before that one ended, by incarnation, oldest first."""
-
-    def last_lsn_of(self, incarnation: str) -> int | None:
-        """The last lsn that may come from there, or `UNDECIDED`; None: any."""
-        found = self.fenced.get(incarnation)
-        return self.forgotten if found is None else found
-
-    @property
-    def last_lsn(self) -> int:
-        """The last one that it knows anybody to have given."""
-        lsns = [
-            self.forgotten or 0,
-            *self.fenced.values(),
-            *(one.acknowledged for one in self.ended.values()),
-            self.reached.lsn if self.reached is not None else 0,
-        ]
-        return max(0, *lsns)
+    def goes_on_from(self, other: Word) -> bool:
+        """Whether its directory has what *other* acknowledged: a disk that was set back
+        to an earlier moment has not.
+        """
+        return other.incarnation in self.earlier and other.lsn < self.since
 
 
-class _Form(msgspec.Struct):
-    form: Annotated[int, msgspec.Meta(ge=1)] = 1
+def name_of(node: str, incarnation: str = "") -> str:
+    """The object's name; without an incarnation, what the names of a node's begin with."""
+    return f"{_NAME}{node}_{incarnation}"
 
 
-def name_of(node: str) -> str:
-    """The object's."""
-    return f".gateway-node-{node}"
+class Heard(NamedTuple):
+    """A word in a bucket."""
+
+    node: str
+    word: Word | None
+    why: str
+    """Why it can not be read, if it is None."""
+    modified: float
+    """When it was written, in seconds since the epoch, by the bucket's clock."""
 
 
-def encode(said: Word) -> bytes:
-    """As the object has it."""
-    return msgspec.json.encode({"form": FORM, **msgspec.to_builtins(said)})
+def read_all(bucket: Bucket, node: str | None = None) -> Iterator[Heard]:
+    """What it says of all nodes, or of one: node by node.  Raises `BucketError`."""
+    return (read(bucket, one) for one in listed(bucket, node))
 
 
-def decode(data: bytes) -> Word:
-    """What an object says; raises ValueError, which says why it is not ours."""
-    if (form := msgspec.json.decode(data, type=_Form).form) > FORM:
-        raise ValueError(f"form {form}; this version knows {FORM}")
-    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    if fields.pop("form", None) is None and not fields:
-        raise ValueError("it says nothing")
-    return msgspec.json.decode(msgspec.json.encode(fields), type=Word)
+def listed(bucket: Bucket, node: str | None = None) -> Iterator[StoredObject]:
+    """The objects of all nodes, or of one.  Raises `BucketError`."""
+    for one in bucket.list(_NAME if node is None else name_of(node)):
+        if _whose(one.name):  # else an earlier version's
+            yield one
 
 
-def read(bucket: Bucket, node: str) -> tuple[Word, str] | None:
-    """What the object says, and its tag; None if there is none.
+def read(bucket: Bucket, one: StoredObject) -> Heard:
+    """What one of them says.  Any thread; blocks."""
+    node = _whose(one.name)
+    try:
+        word = msgspec.json.decode(bucket.read(one.name), type=Word)
+    except (BucketError, ValueError, RecursionError) as why:
+        return Heard(node, None, f"{bucket.url}/{one.name}: {why}", one.modified)
+    return Heard(node, word, "", one.modified)
 
-    Raises `BucketError`, also for what no gateway has written, or a newer one: that must
-    not be written over.
+
+def _whose(name: str) -> str:
+    return name.removeprefix(_NAME).rpartition("_")[0]
+
+
+def ended(
+    words: Collection[Word], silent: Collection[str], now: float
+) -> dict[str, End]:
+    """How incarnations of one node have ended, by their *words*; *silent* are those that
+    have written none for long.
+
+    One that another of these goes on from has not ended: its directory is there.
     """
-    try:
-        data, tag = bucket.read_tagged(name_of(node))
-    except NotThere:
-        return None
-    try:
-        return decode(data), tag
-    except (ValueError, RecursionError) as why:
-        raise BucketError(
-            f"{bucket.url}/{name_of(node)} is damaged, not a gateway's, or a newer one's"
-            f" ({why}): start the version that wrote it, or remove it if nobody else"
-            " serves this node; then what it knew of lsns is gone"
-        ) from None
+    by = {word.incarnation: word for word in words}
+    goes_on = {
+        each
+        for word in words
+        for each in word.earlier
+        if each in by and word.goes_on_from(by[each])
+    }
+    return {
+        word.incarnation: End(
+            word.lsn, word.at, word.ack, word.all_told, now, word.since
+        )
+        for word in words
+        if word.incarnation not in goes_on
+        and (word.exact or word.incarnation in silent)
+    }
+
+
+@define(eq=False, slots=False)
+class Speaker:
+    """Writes the word of *own*, which is *node*'s.  Any thread; blocks.
+
+    *acknowledged* gives the last lsn that senders may have been told of, *published* up to
+    which all is in the bucket.
+    """
+
+    _bucket: Bucket
+    _node: str
+    _own: Incarnation
+    _ack: str
+    _acknowledged: Callable[[], int]
+    _published: Callable[[], int]
+    _clock: Callable[[], float] = time.time
+
+    def say(self, *, exact: bool = False) -> None:
+        """Write it.  Raises `BucketError`."""
+        published = self._published()  # first: it is never ahead of the other
+        lsn = max(self._acknowledged(), self._own.since - 1)
+        word = Word(
+            self._own.id,
+            self._own.since,
+            lsn,
+            self._clock(),
+            self._ack,
+            exact,
+            self._own.whole[-_MOST_EARLIER:],
+            published,
+        )
+        name = name_of(self._node, self._own.id)
+        self._bucket.replace(name, msgspec.json.encode(word))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ from gateway.store import word
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import Incarnation
-from gateway.store.lake import INTERNAL, End, accepted_folder
+from gateway.store.lake import INTERNAL, accepted_folder
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 
@@ -158,12 +159,12 @@ def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
     status, said = told(capsys, tmp_path)
     assert status == 1
     assert (
-        "hole: gw (incarnation aaaa) lsn 11-1710: acknowledged by gw with ack: journal"
-        " before its disk was lost"
+        "hole: gw (incarnation aaaa) lsn 11-1710: acknowledged by gw with ack: journal,"
+        " and in no file that is here: its own disk may have it"
     ) in said
     assert (
         "unknown: gw (incarnation aaaa) had acknowledged up to lsn 1710 when last heard,"
-        " 2.5 s before its successor began; what it acknowledged behind that nobody knows"
+        " 1970-01-01 00:01:40 UTC; what it acknowledged behind that nobody knows"
     ) in said
     status, said = accept(capsys, tmp_path, "11-1710")
     assert (status, said) == (0, "accepted: gw lsn 11-1710 of incarnation aaaa\n")
@@ -308,10 +309,11 @@ def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
     assert [one.incarnation for one in report.unknown] == [current(old)]
     assert report.nodes[0].in_spool == 6
     # Of one incarnation they would be.
-    publish(new, b"w,v")
-    [path] = new.glob("spool/events-gw_*04-*05.parquet")
+    one = tmp_path / "one"
+    publish(one, b"a,b,c", b"w,v")
+    [path] = one.glob("spool/events-gw_*04-*05.parquet")
     path.rename(path.with_name(path.name.replace("04-", "03-")))
-    assert [list(node.doubles) for node in look(new).nodes] == [[(3, 3)]]
+    assert [list(node.doubles) for node in look(one).nodes] == [[(3, 3)]]
 
 
 def test_two_that_are_alive_are_both_complete_and_told(tmp_path: Path) -> None:
@@ -327,37 +329,124 @@ def test_two_that_are_alive_are_both_complete_and_told(tmp_path: Path) -> None:
     assert "another directory has a journal of this node, too" in problem.why
 
 
-def reached(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
+def say_in(bucket: MemoryBucket, this: str, lsn: int, **more: Any) -> None:
+    """A word; *ago* it was written so many seconds."""
+    ago = more.pop("ago", 0.0)
     how: dict[str, Any] = {"since": 1, "at": 9.0, "ack": "journal", **more}
-    ended = how.pop("ended", {})
-    said = word.Word(reached=word.Reached(this, lsn=lsn, **how), ended=ended)
-    bucket.replace(word.name_of("gw"), word.encode(said))
+    name = word.name_of("gw", this)
+    bucket.replace(name, msgspec.json.encode(word.Word(this, lsn=lsn, **how)))
+    bucket.written[name] -= ago
 
 
-def test_a_word_in_the_bucket_vouches(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+SILENT = word.SILENT_SECONDS + 60
+
+
+def test_a_word_in_the_bucket_vouches(tmp_path: Path) -> None:
     """No journal is seen: the gateway's word says who it is, who was before it in its
-    directory, how far it is and how others ended."""
+    directory, and how far it is."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 12)))
-    reached(bucket, "bbbb", 11, since=8, earlier=("aaaa",))
+    say_in(bucket, "bbbb", 11, since=8, earlier=("aaaa",))
     assert look(tmp_path, bucket=bucket).complete
     # What it has acknowledged by its journal is there, it says.
-    reached(bucket, "bbbb", 15, since=8, earlier=("aaaa",))
+    say_in(bucket, "bbbb", 15, since=8, earlier=("aaaa",))
     report = look(tmp_path, bucket=bucket)
     assert report.complete
     assert (report.nodes[0].in_journal, report.worded) == (4, ["gw"])
     # By the spool: it would be in the bucket, or in the table.
-    reached(bucket, "bbbb", 15, since=8, earlier=("aaaa",), ack="spool")
+    say_in(bucket, "bbbb", 15, since=8, earlier=("aaaa",), ack="spool")
     assert list(look(tmp_path, bucket=bucket).nodes[0].holes) == [(12, 15)]
     # It does not know who was before it.
-    reached(bucket, "bbbb", 11, since=8)
+    say_in(bucket, "bbbb", 11, since=8)
     [unknown] = look(tmp_path, bucket=bucket).unknown
     assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
-    ended = {"aaaa": End(7, 1.0, "spool", exact=True, found=9.0)}
-    reached(bucket, "bbbb", 11, since=8, ended=ended)
+    say_in(bucket, "aaaa", 7, exact=True, ago=SILENT)
     assert look(tmp_path, bucket=bucket).complete
+
+
+def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path: Path) -> None:
+    """With `ack: journal`: a word vouches for five minutes.  What it had acknowledged is
+    nowhere then."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    say_in(bucket, "aaaa", 20)
+    assert look(tmp_path, bucket=bucket).complete
+    say_in(bucket, "aaaa", 20, ago=SILENT)
+    report = look(tmp_path, bucket=bucket)
+    assert list(report.nodes[0].holes) == [(8, 20)]
+    [unknown] = report.unknown
+    assert (unknown.incarnation, unknown.last) == ("aaaa", 20)
+    # With `ack: spool` all that it acknowledged is in the bucket.
+    say_in(bucket, "aaaa", 7, ago=SILENT, ack="spool")
+    assert look(tmp_path, bucket=bucket).complete
+
+
+def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path: Path) -> None:
+    """It was in files then.  If that is in the tables, all is well for ever; else somebody
+    has removed it, whether the gateway has begun again or not."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    say_in(bucket, "aaaa", 7, exact=True, ago=SILENT)
+    assert look(tmp_path, bucket=bucket).complete
+    for more in ({}, {"ago": SILENT}):
+        say_in(bucket, "aaaa", 20, exact=True, **more)
+        report = look(tmp_path, bucket=bucket)
+        [hole] = report.holes["gw"]
+        assert (hole.first, hole.last) == (8, 20)
+        assert "acknowledged by gw with ack: journal" in (hole.note or "")
+        assert not report.unknown
+    say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",))
+    report = look(tmp_path, bucket=bucket)
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
+
+
+def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(
+    tmp_path: Path,
+) -> None:
+    """In the same directory, as long as that one is heard."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    say_in(bucket, "aaaa", 20, ago=SILENT)
+    say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",))
+    assert look(tmp_path, bucket=bucket).complete
+    say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",), ago=SILENT)
+    report = look(tmp_path, bucket=bucket)
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
+    assert [one.incarnation for one in report.unknown] == ["bbbb"]
+
+
+def test_a_disk_that_was_set_back_is_told_by_the_word_of_before(tmp_path: Path) -> None:
+    """Nothing on it says so: it goes on from the one before, from an lsn which that one had
+    acknowledged."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 10)))
+    say_in(bucket, "aaaa", 20, ago=SILENT)
+    say_in(bucket, "bbbb", 9, since=8, earlier=("aaaa",))
+    report = look(tmp_path, bucket=bucket)
+    [unknown] = report.unknown
+    assert (unknown.incarnation, unknown.last) == ("aaaa", 20)
+    assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
+
+
+@pytest.mark.parametrize("order", ["forwards", "backwards"])
+def test_starts_without_number_are_one_directory(tmp_path: Path, order: str) -> None:
+    """A word names the fifty before its own; each was killed, and went on from the one
+    before it, whichever name sorts first."""
+    bucket = MemoryBucket()
+    starts = [f"{n:010}" for n in range(130)]
+    if order == "backwards":
+        starts.reverse()
+    table(tmp_path, "a", *((each, [1 + at]) for at, each in enumerate(starts)))
+    for at, each in enumerate(starts):
+        earlier = tuple(starts[max(0, at - 50) : at])
+        last = each == starts[-1]
+        how = {"since": 1 + at, "earlier": earlier, "ago": 0 if last else SILENT}
+        say_in(bucket, each, 1 + at, **how)
+    assert look(tmp_path, bucket=bucket).complete
+    # That disk is lost, and nobody knows what the last one acknowledged.
+    say_in(bucket, each, 1 + at, **{**how, "ago": SILENT})
+    [unknown] = look(tmp_path, bucket=bucket).unknown
+    assert unknown.incarnation == starts[-1]
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"{}", b'{"form": 99}'])
@@ -367,11 +456,12 @@ def test_a_word_that_is_not_understood_is_a_problem(
     """Damaged, or of a newer version: it is named, and nothing is written over it."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
-    bucket.replace(word.name_of("gw"), data)
+    name = word.name_of("gw", "aaaa")
+    bucket.replace(name, data)
     report = look(tmp_path, bucket=bucket)
     [problem] = report.problems
-    assert problem.file.endswith("/.gateway-node-gw")
-    assert bucket.read(word.name_of("gw")) == data
+    assert f"/{name}: " in problem.why
+    assert bucket.read(name) == data
 
 
 @pytest.mark.parametrize("content", ["{", '{"format": 4, "committed": {}}'])
@@ -573,3 +663,30 @@ def test_it_stays_accepted_in_the_ledger(
     accepted_by_the_job(tmp_path)
     assert look(tmp_path).complete
     assert "3 accepted as lost (the disk died)" in told(capsys, tmp_path)[1]
+
+
+def test_what_a_file_says_of_its_incarnation_is_asked_for(tmp_path: Path) -> None:
+    """A machine was rebuilt, and the first files of its second life vanish: equal lsns of
+    the first life satisfy nobody, as the files that are left say from which lsn on.
+    """
+    table(tmp_path, "one.parquet", ("a" * 10, range(1, 1001)))
+    table(tmp_path, "two.parquet", ("b" * 10, range(401, 1001)))
+    ledger(tmp_path, records={"gw": {"a" * 10: [1, ""], "b" * 10: [1, ""]}})
+    report = look(tmp_path)
+    assert not report.complete
+    assert [(one.incarnation, one.first, one.last) for one in report.holes["gw"]] == [
+        ("b" * 10, 1, 400)
+    ]
+
+
+def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    """The last file of the one before vanishes: the next one's files say where that ended."""
+    table(tmp_path, "one.parquet", ("a" * 10, range(1, 301)))
+    table(tmp_path, "two.parquet", ("b" * 10, range(401, 501)))
+    ledger(tmp_path, records={"gw": {"a" * 10: [1, ""], "b" * 10: [401, "a" * 10]}})
+    report = look(tmp_path)
+    assert [(one.incarnation, one.first, one.last) for one in report.holes["gw"]] == [
+        ("a" * 10, 301, 400)
+    ]

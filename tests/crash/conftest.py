@@ -299,9 +299,16 @@ def previous_of(content: bytes) -> str:
 def assert_chained(files: Mapping[str, bytes]) -> None:
     """Each file has the digest of the one before it, whatever happened in between."""
     link = NOTHING
-    for name, content in sorted(files.items()):
+    for name, content in by_lsn(files):
         assert previous_of(content) == link, f"the chain is broken before {name}"
         link = hashlib.sha256(content).hexdigest()
+
+
+def by_lsn(files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
+    """In the order in which they were made."""
+    parsed = [(parse_file_name(name), name) for name in files]
+    ordered = sorted((file.first, name) for file, name in parsed if file is not None)
+    return [(name, files[name]) for _, name in ordered]
 
 
 def check(disk: RecordingDisk) -> None:
@@ -353,7 +360,8 @@ def check(disk: RecordingDisk) -> None:
     gateway.commit(0, 2)
     gateway.roll()
     gateway.publish()
-    assert rows_of(max(public(disk).items())[1]).keys() == {next_lsn, next_lsn + 1}
+    *_, (_, newest) = by_lsn(public(disk))
+    assert rows_of(newest).keys() == {next_lsn, next_lsn + 1}
     assert disk.wrong == []
 
 

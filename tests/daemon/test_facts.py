@@ -20,7 +20,6 @@ from gateway.net.rejection_log import Recent
 from gateway.sdk.protocol import Statistics
 from gateway.store.audited import Audited
 from gateway.store.consumers import Behind
-from gateway.store.lake import End
 from gateway.store.orphans import Orphan
 from gateway.store.spool import Published
 
@@ -78,10 +77,6 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         bucket_looks=SimpleNamespace(problem="the bucket can not be listed"),
         checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
         orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
-        ended={
-            "5f0c": End(7, 0.0, "journal", False, NOW.timestamp() - 90_000),
-            "e0e0": End(9, 0.0, "journal", False, NOW.timestamp() - 80_000),
-        },
     )  # fmt: skip
     listeners: Any = [
         SimpleNamespace(
@@ -159,7 +154,7 @@ def test_with_a_bucket(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
-    """Of the last reload, lost disks for a day, the spool, state, nodes, protocols."""
+    """Of the last reload, the spool, state, nodes, protocols."""
     facts = collected(tmp_path, "archive")
     assert facts.reload == Reload(90, applied=True, problems=["a", "b"])
     assert (facts.publish_error, facts.lost_events) == ("OSError: no space", 3)
@@ -169,11 +164,6 @@ def test_what_is_wrong_and_stops_no_event(tmp_path: Path) -> None:
         Consumer("mine", 2, 9, 60, has_come=False),
     ]
     assert facts.troubles == [
-        (
-            "incarnation e0e0 ended with its disk: it had acknowledged up to lsn 9 when "
-            "last heard of, 1970-01-01 00:00:00+00:00, and what came behind that is not "
-            "known to anybody: gateway audit says what is missing"
-        ),
         "what node old left in its journal can not be published: format 9",
         (
             "this node is gw, so nobody serves what pravega remembered for node old: set "

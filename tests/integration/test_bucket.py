@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -28,10 +29,10 @@ from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Ledger, Ranges
 from gateway.store.bucket import AlreadyThere, Changed, commit, probe
 from gateway.store.directories import Directories
-from gateway.store.in_bucket import files_behind
 from gateway.store.incarnation import KEY
 from gateway.store.names import Life, file_name, parse_file_name
-from gateway.store.word import Reached, Word, decode, name_of
+from gateway.store.spool.consumed import objects_of
+from gateway.store.word import Word, name_of
 from gateway_testkit.seaweed import Seaweed
 from incarnations import A
 from programs import running
@@ -90,7 +91,7 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     """Killed while files are on their way and the bucket fails, then its disk is gone:
-    what was acknowledged is in the bucket, and a new machine goes on behind it.
+    what was acknowledged is in the bucket, and a new machine goes on at once.
     """
     acked = tmp_path / "acked"
     with small_s3() as server:
@@ -99,7 +100,9 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
             eventually(lambda: _ids(acked), "acknowledgements")
             server.faults = [503, 0, -1]
             daemon.kill()
+            server.faults = []
             daemon.start()
+            server.faults = [503, 0, -1]
             before = len(_ids(acked))
             eventually(lambda: len(_ids(acked)) > before, "acknowledgements")
             daemon.kill()
@@ -115,46 +118,62 @@ def test_a_machine_that_is_lost_takes_nothing_acknowledged_with_it(
             assert lost
             daemon.start()
             finish(sender)
-        assert "this directory" in daemon.log
         daemon.terminate()
         assert "complete: " in audited(daemon, acked)
 
 
-def _word(server: SmallS3) -> Word:
-    return decode(server.objects[f"gateway/spool/{name_of('gw-1')}"])
+def _words(server: SmallS3) -> dict[str, Word]:
+    """What each incarnation of gw-1 says of itself."""
+    begin = f"gateway/spool/{name_of('gw-1')}"
+    words = [
+        msgspec.json.decode(data, type=Word)
+        for name, data in dict(server.objects).items()  # the server may be at work
+        if name.startswith(begin)
+    ]
+    return {word.incarnation: word for word in words}
 
 
-def _reached(server: SmallS3) -> Reached:
-    found = _word(server).reached
-    assert found is not None
-    return found
+def _age(server: SmallS3, incarnation: str) -> None:
+    """As if it had said nothing more for ten minutes."""
+    server.written[f"gateway/spool/{name_of('gw-1', incarnation)}"] -= 600
 
 
-def _lsns(objects: Mapping[str, bytes]) -> dict[int, str]:
-    """Who gave each lsn that is in a file."""
-    found: dict[int, str] = {}
-    for name, data in dict(objects).items():  # the server may be at work
-        if "/events-" in name:
+def _lsns(objects: Mapping[str, bytes]) -> dict[str, list[int]]:
+    """The lsns that are in files, by incarnation; each of one once."""
+    found: dict[str, list[int]] = {}
+    for path, data in dict(objects).items():  # the server may be at work
+        if (name := parse_file_name(path.rpartition("/")[2])) is not None:
             file = pq.ParquetFile(io.BytesIO(data))
-            own = file.metadata.metadata[KEY].decode()
-            for lsn in file.read(["lsn"]).column("lsn").to_pylist():
-                assert lsn not in found, "two events have one lsn"
-                found[lsn] = own
+            assert file.metadata.metadata[KEY].decode() == name.incarnation
+            lsns = file.read(["lsn"]).column("lsn").to_pylist()
+            assert lsns == list(range(name.first, name.last + 1))
+            found.setdefault(name.incarnation, []).extend(lsns)
+    for lsns in found.values():
+        assert len(set(lsns)) == len(lsns)
     return found
+
+
+def incomplete(daemon: Daemon) -> str:
+    """What the audit says, which finds that something is missing."""
+    words = ("audit", "--config", daemon.config)
+    done = run(sys.executable, "-m", "gateway.cli", *words)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "INCOMPLETE" in done.stdout
+    return done.stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "way", ["killed", pytest.param("stopped", marks=pytest.mark.long)]
 )
-def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
+def test_a_disk_is_lost_and_nobody_gives_its_names_again(
     prepare: Callable[..., Daemon],
     free_port: Callable[[], int],
     tmp_path: Path,
     way: str,
 ) -> None:
     """Somebody removes the newest objects, then the disk goes: what comes after it has
-    other names, and what was acknowledged is told, by number."""
+    other names, and of whoever stopped in good order is told what is missing, by number."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     with small_s3() as server:
         daemon, port = in_bucket(prepare, free_port, server.url, "50ms")
@@ -164,36 +183,41 @@ def test_a_disk_is_lost_and_nobody_gives_its_lsns_again(
             else:
                 eventually(lambda: len(_ids(ours)) > 500, "acknowledgements")
         getattr(daemon, "kill" if way == "killed" else "terminate")()
-        before, acknowledged = _reached(server), len(_ids(ours))
-        assert before.lsn >= acknowledged
+        [before] = _words(server).values()
         assert before.exact is (way == "stopped")
-        given = _lsns(server.objects)
+        [given] = _lsns(server.objects).values()
+        assert sorted(given) == list(range(1, len(given) + 1))
         names = sorted(name for name in server.objects if "/events-" in name)
         removed = {name: server.objects.pop(name) for name in names[-2:]}
+        first = min(_lsns(removed)[before.incarnation])
         shutil.rmtree(daemon.data)
         daemon.start()
-        assert f"incarnation {before.incarnation} had acknowledged" in daemon.log
-        first = min(_lsns(removed))
-        assert f"Of lsns {first} to {before.lsn} there is no file" in daemon.log
         with sending(port, theirs, "--rate", "1000", "--window", "50") as sender:
             finish(sender)
-        ended = _word(server).ended[before.incarnation]
-        assert (ended.acknowledged, ended.exact) == (before.lsn, True)
         daemon.terminate()
         now = _lsns({**server.objects, **removed})
-        new = {lsn for lsn, own in now.items() if own != before.incarnation}
-        assert len(new) == 2000 == len(_ids(theirs))
-        assert min(new) == max(before.lsn, *given) + 1
-        assert {own for lsn, own in now.items() if lsn in given} == {before.incarnation}
+        assert now.pop(before.incarnation) == given
+        [new] = now.values()
+        assert sorted(new) == list(range(1, 2001))
+        assert len(_ids(theirs)) == 2000
+        _age(server, before.incarnation)
+        if way == "stopped":
+            assert f"lsn {first}-{before.lsn}" in incomplete(daemon)
+        server.objects |= removed
+        assert "complete: " in audited(daemon, theirs)
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
-    prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
+@pytest.mark.parametrize("way", ["killed", "stopped"])
+def test_what_was_acknowledged_before_a_disk_was_lost_is_missing(
+    prepare: Callable[..., Daemon],
+    free_port: Callable[[], int],
+    tmp_path: Path,
+    way: str,
 ) -> None:
-    """With `ack: journal`, while the bucket takes no files: the next one goes on behind
-    what was acknowledged, names what is missing, and says that nobody vouches for more."""
+    """With `ack: journal`, while the bucket takes no files: the next one goes on, and the
+    audit names what is missing, or says that nobody knows."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
 
     def refuse(method: str, path: str) -> int:
@@ -206,28 +230,29 @@ def test_what_was_acknowledged_before_a_disk_was_lost_is_a_named_hole(
             eventually(lambda: _lsns(server.objects), "a file")
             server.refuse = refuse
             heard = len(_ids(ours)) + 200
-            eventually(lambda: _reached(server).lsn > heard, "a word")
-        daemon.kill()
+            eventually(lambda: len(_ids(ours)) > heard, "acknowledgements")
+        getattr(daemon, "kill" if way == "killed" else "terminate")()
         server.refuse = lambda method, path: 0
-        before, last = _reached(server), max(_lsns(server.objects))
-        assert last < heard < before.lsn
+        [before] = _words(server).values()
+        assert not before.exact  # files were on their way, still
+        last = max(_lsns(server.objects)[before.incarnation])
         shutil.rmtree(daemon.data)
         daemon.start()
-        assert f"Of lsns {last + 1} to {before.lsn} there is no file" in daemon.log
-        assert "acknowledged by gw-1 with `ack: journal`" in daemon.log
-        status = daemon.status()
-        [ended] = status["incarnation"]["ended"]
-        assert ended["incarnation"] == before.incarnation
-        assert ended["acknowledged"] == before.lsn
-        assert status["incarnation"]["since"] == before.lsn + 1
-        assert f"up to lsn {before.lsn} when last heard of" in status["sentence"]
         with sending(port, theirs, "--rate", "2000") as sender:
             finish(sender)
         daemon.terminate()
         now = _lsns(server.objects)
-        new = [lsn for lsn, own in now.items() if own != before.incarnation]
-        assert len(new) == 2000
-        assert min(new) == before.lsn + 1
+        assert max(now.pop(before.incarnation)) == last
+        [new] = now.values()
+        assert sorted(new) == list(range(1, 2001))
+        _age(server, before.incarnation)
+        said = incomplete(daemon)
+        if way == "stopped":  # it has said how far it was
+            assert before.lsn >= len(_ids(ours)) > last
+            assert f"lsn {last + 1}-{before.lsn}: acknowledged by gw-1" in said
+            last = before.lsn
+        assert f"unknown: gw-1 (incarnation {before.incarnation[:8]}" in said
+        assert f"had acknowledged up to lsn {last} when last heard" in said
 
 
 @pytest.mark.slow
@@ -263,12 +288,11 @@ def test_a_bucket_that_fails_for_a_minute(
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_gateway_that_stood_still_is_fenced(
+def test_a_gateway_that_stood_still_puts_its_files_where_they_belong(
     prepare: Callable[..., Daemon], free_port: Callable[[], int], tmp_path: Path
 ) -> None:
-    """Stopped within a request until another one has its name: the request is carried out
-    all the same.  It acknowledges nothing of it, and the job takes what the other one gave.
-    """
+    """Stopped within a request while another one begins under its name, and sends: both go
+    on, and what either acknowledged is in the bucket once, for the job to take."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     held: list[str] = []
     going_on = threading.Event()
@@ -280,36 +304,38 @@ def test_a_gateway_that_stood_still_is_fenced(
 
     with small_s3() as server, contextlib.ExitStack() as stack:
         first, port = in_bucket(prepare, free_port, server.url, "50ms", "first")
-        stack.enter_context(sending(port, ours, "--rate", "500", "--window", "10"))
-        eventually(lambda: _ids(ours), "acknowledgements")
-        server.before = hold
-        eventually(lambda: held, "a request that is under way")
-        os.kill(first.pid, signal.SIGSTOP)
-        stack.callback(os.kill, first.pid, signal.SIGCONT)
-        server.before = lambda method, path: None
-        second, port = in_bucket(prepare, free_port, server.url, "50ms", "second")
-        assert "it is taken over" in second.log
-        before = _ids(ours)  # the sender has long read what was on its way to it
-        with sending(port, theirs, "--rate", "1000", "--window", "7") as sender:
+        with sending(port, ours, "--rate", "500", "--window", "10") as sender:
+            eventually(lambda: _ids(ours), "acknowledgements")
+            server.before = hold
+            eventually(lambda: held, "a request that is under way")
+            os.kill(first.pid, signal.SIGSTOP)
+            stack.callback(os.kill, first.pid, signal.SIGCONT)
+            server.before = lambda method, path: None
+            second, port = in_bucket(prepare, free_port, server.url, "50ms", "second")
+            with sending(port, theirs, "--rate", "1000", "--window", "7") as other:
+                finish(other)
+            going_on.set()
+            os.kill(first.pid, signal.SIGCONT)
             finish(sender)
-        going_on.set()
-        os.kill(first.pid, signal.SIGCONT)
-        first.eventually(lambda: "two gateways have node gw-1" in first.log, "a word")
-        first.eventually(lambda: not first.status()["ready"], "it takes nothing more")
-        assert _ids(ours) == before
+        assert Path(held[0]).name in {Path(name).name for name in server.objects}
+        stack.pop_all()
+        first.terminate()
         second.terminate()
-        stood = Path(held[0]).name
-        assert f"gateway/spool/{stood}" in server.objects
-        _job_of(server.url, tmp_path / "inbox").look()
-        assert f"gateway/spool/_fenced/{stood}" in server.objects
-        names = sorted(path.name for path in (tmp_path / "inbox").iterdir())
-        files = [file for name in names if (file := parse_file_name(name)) is not None]
-        assert [file.first for file in files[1:]] == [
-            file.last + 1 for file in files[:-1]
-        ]
+        assert len(_words(server)) == 2
+        for lsns in _lsns(server.objects).values():  # some may have been sent again
+            assert sorted(lsns) == list(range(1, len(lsns) + 1))
+            assert len(lsns) >= 2000
+        inbox = _job_of(server.url, tmp_path / "inbox")
+        inbox.look()
+        names = {name for name in server.objects if "/events-" in name}
+        assert {path.name for path in (tmp_path / "inbox").iterdir()} == {
+            Path(name).name for name in names
+        }
         where = Directories.under(second.data)
-        ids = before + _ids(theirs)
+        ids = _ids(ours) + _ids(theirs)
+        assert len(ids) == 4000
         assert not search(where, ids, decoders(), bucket_at(server.url)).missing
+        assert "complete: " in audited(second, ours)
 
 
 def _job_of(url: str, folder: Path) -> Inbox:
@@ -322,26 +348,18 @@ def _job_of(url: str, folder: Path) -> Inbox:
 
 
 def test_two_gateways_of_one_name(prepare: Callable[..., Daemon]) -> None:
-    """The second one ends, and names both; the first one goes on, and tells who asked.
-    After a clean stop another machine has the name at once.
-    """
+    """Each is an incarnation; the second one waits for nobody, and stops nobody."""
     with small_s3() as server:
         settings: dict[str, Any] = {
             "spool": {"directory": "s3://gateway/spool", "s3": settings_of(server.url)}
         }
         first = prepare("first", **settings).start()
-        second = prepare("second", **settings)
-        done = second.run()
-        assert done.returncode != 0
-        said = done.stdout + done.stderr
-        assert "two gateways have node gw-1 of s3://gateway/spool" in said
-        for daemon in (first, second):
-            assert str(daemon.data / "journal" / "gw-1") in said
-        first.eventually(lambda: "is refused" in first.log, "a word of who asked")
+        second = prepare("second", **settings).start()
+        assert len(_words(server)) == 2
         assert first.status()["ready"]
-        first.terminate()
-        assert _word(server).holder is None
-        second.start()
+        assert second.status()["ready"]
+        second.terminate()
+        assert sorted(word.exact for word in _words(server).values()) == [False, True]
 
 
 @pytest.mark.slow
@@ -390,7 +408,7 @@ def test_a_server_of_somebody_else(seaweed: Seaweed) -> None:
     names = [file_name("gw", A, n, n) for n in range(1, 6)]
     for name in (*names, file_name("gw-1", A, 1, 1)):
         bucket.create(name, b"data")
-    assert files_behind(bucket, "gw", 2) == names[2:]
+    assert [one.name for one in objects_of(bucket, "gw")] == names
     bucket.remove("race")
     bucket.create("race", b"again")
 
@@ -419,7 +437,7 @@ def test_a_bucket_with_versions_keeps_what_the_job_removes(
     for name in names:
         (tmp_path / "inbox" / name).unlink()
     inbox.look()
-    assert files_behind(bucket, "gw", 0) == names[1:]
+    assert not objects_of(bucket, "gw")
     assert _versioned(bucket, names[0], None, made[0]) == names[0].encode()
     bucket.create(names[0], b"again")
     assert bucket.read(names[0]) == b"again"

@@ -48,8 +48,9 @@ def events_at(hub: Daemon) -> list[bytes]:
 
 
 def rows_at(hub: Daemon) -> list[dict[str, Any]]:
-    files = sorted(hub.archive.glob("events-edge_*.parquet"))
-    return [row for path in files for row in pq.read_table(path).to_pylist()]
+    files = hub.archive.glob("events-edge_*.parquet")
+    rows = [row for path in files for row in pq.read_table(path).to_pylist()]
+    return sorted(rows, key=lambda row: int(row["lsn"]))
 
 
 def arrives(hub: Daemon, number: int) -> None:

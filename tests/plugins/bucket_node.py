@@ -14,15 +14,13 @@ from twisted.internet.defer import Deferred
 from gateway.config import model
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.interfaces import Memory
-from gateway.store import claim
-from gateway.store.bucket import Bucket, BucketError
-from gateway.store.claim import Claim
+from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.machine import Machine
+from gateway.store.names import parse_file_name
 from gateway.store.spool import uploads
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
-from gateway.store.word import Holder, Reached, Word, name_of
+from gateway.store.word import Word, read_all
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import options_of
@@ -37,7 +35,6 @@ class Node:
         bucket: Bucket | None,
         *,
         ack: str = "spool",
-        claim: Claim | None = None,
         memory: Memory | None = None,
         opened: Callable[[], object] = lambda: None,
         **spool: Any,
@@ -62,7 +59,6 @@ class Node:
             ),
             remembering=memory is not None,
             bucket=bucket,
-            claim=claim,
             in_thread=self.reactor.in_thread,
         )
         opened()
@@ -92,23 +88,6 @@ class Node:
         self.reactor.wait(Deferred.fromCoroutine(self.storage.stop()))
 
 
-def claimed(bucket: MemoryBucket, root: Path) -> Claim:
-    """As a start has it, of the data directory *root*."""
-    journal = Directories.under(root).journal_of("gw")
-    journal.mkdir(parents=True, exist_ok=True)
-    return claim.claimed(bucket, "gw", journal, RealDisk(), lambda _: None)
-
-
-def unclaimed(bucket: MemoryBucket) -> None:
-    """Requests for the node's name fail, and no others."""
-
-    def fault(request: str, name: str) -> None:
-        if name == name_of("gw"):
-            raise BucketError(f"{name}: 503 SlowDown")
-
-    bucket.fault = fault
-
-
 def uploads_of(node: Node) -> uploads.Uploads:
     found = node.storage.spool.uploads
     assert found is not None
@@ -116,34 +95,33 @@ def uploads_of(node: Node) -> uploads.Uploads:
 
 
 def kill(node: Node) -> None:
-    """It asks nothing more of the bucket, and answers nobody."""
-    assert node.storage._opened.claim is not None
-    node.storage._opened.claim.stop()
-    uploads_of(node).forbid("it was killed")
+    """It asks nothing more of the bucket."""
+    uploads_of(node).finish(0.0)
     node.reactor.run(lambda: not uploads_of(node)._busy)
     node.reactor.wait(node.storage.spool.stop())  # else it would go on in its threads
 
 
-def events(bucket: MemoryBucket) -> dict[int, bytes]:
-    """What is in the bucket's files, by lsn; each once."""
-    found: dict[int, bytes] = {}
+def named(bucket: MemoryBucket) -> dict[tuple[str, int], bytes]:
+    """What is in the bucket's files, by incarnation and lsn; each once."""
+    found: dict[tuple[str, int], bytes] = {}
     for name, data in sorted(bucket.objects.items()):
-        if name.startswith("events-"):
+        if (file := parse_file_name(name)) is not None:
             table = pq.read_table(io.BytesIO(data), columns=["lsn", "payload"])
             for row in table.to_pylist():
-                assert row["lsn"] not in found
-                found[row["lsn"]] = row["payload"]
+                key = file.incarnation, row["lsn"]
+                assert key not in found
+                found[key] = row["payload"]
     return found
 
 
-def said(bucket: MemoryBucket) -> Word:
-    """What the word says now."""
-    found = Claim(bucket, "gw", Holder.here(Path(), "")).read()
-    assert found is not None
-    return found
+def events(bucket: MemoryBucket) -> dict[int, bytes]:
+    """The same by lsn, where one directory gave them all."""
+    found = named(bucket)
+    assert len({lsn for _, lsn in found}) == len(found)
+    return {lsn: found[by, lsn] for by, lsn in sorted(found, key=lambda key: key[1])}
 
 
-def reached(bucket: MemoryBucket) -> Reached:
-    found = said(bucket).reached
-    assert found is not None
-    return found
+def words(bucket: MemoryBucket) -> dict[str, Word]:
+    """What each incarnation says of itself now."""
+    heard = (one.word for one in read_all(bucket, "gw"))
+    return {word.incarnation: word for word in heard if word is not None}

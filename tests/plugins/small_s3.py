@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ class SmallS3:
     def __init__(self, url: str) -> None:
         self.url = url
         self.objects: dict[str, bytes] = {}
+        self.written: dict[str, float] = {}
+        """When objects were replaced; all others are of November 22."""
         self.faults: list[int] = []
         self.keys: list[str] = []
         """The access keys that requests came with."""
@@ -127,6 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
                         return 404, b""
                     if _tag(there) != tag:
                         return 412, b""
+                if not self.headers.get("if-none-match"):
+                    self._s3.written[name] = time.time()
                 objects[name] = body
             elif self.command == "POST" and "delete" in query:
                 parts = body.decode().split("<Key>")[1:]
@@ -142,6 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
                 found = objects.get(name)
                 return (404, b"") if found is None else (200, found)
         return 200, b""
+
+    def _written(self, name: str) -> str:
+        at = self._s3.written.get(name, 1795305600.0)
+        return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
 
     def _deleted(self, name: str, key: str) -> str:
         if self._s3.refuse("DELETE", f"/{name}"):
@@ -162,8 +171,8 @@ class _Handler(BaseHTTPRequestHandler):
         some, more = keys[:3], keys[3:]  # so that pages are met
         rows = "".join(
             f"<Contents><Key>{key}</Key><Size>{len(self._s3.objects[f'{bucket}/{key}'])}"
-            '</Size><LastModified>2026-11-22T00:00:00.000Z</LastModified><ETag>"x"</ETag>'
-            "</Contents>"
+            f"</Size><LastModified>{self._written(f'{bucket}/{key}')}</LastModified>"
+            '<ETag>"x"</ETag></Contents>'
             for key in some
         )
         if more:

@@ -1,5 +1,6 @@
-"""Machines that are lost and rebuilt under their node's name (`simulation.rebuilt`): what
-senders heard is in the tables, or the audit says that something is missing.
+"""Machines that are lost, rebuilt, copied and put back under their node's name, several at
+once (`simulation.rebuilt`): what senders heard is in the tables, or the audit says that
+something is missing.
 """
 
 from __future__ import annotations
@@ -7,15 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gateway.audit.incarnations import Lives
-from gateway.store import lineage
-from gateway.store.claim import Claim
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
-from gateway.store.word import Word
+from gateway.store.word import Speaker, Word
 from incarnations import A
 from simulation.rebuilt import rebuild
 
@@ -51,24 +50,19 @@ def name_events_by_node_and_lsn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SpoolFile, "life", property(lambda file: Life(file.node, A)))
 
 
-def forget_what_was_heard(patch: pytest.MonkeyPatch) -> None:
-    """A node that lost its memory goes on behind what it finds of itself alone, and tells
-    nobody how the one before it ended."""
-    patch.setattr(Claim, "_ended", lambda self, said: dict(said.ended))
-    patch.setattr(lineage, "heard_of", lambda *_: None)
+def say_that_it_is_all(patch: pytest.MonkeyPatch) -> None:
+    """A word says of whoever is silent that it had acknowledged no more."""
+    patch.setattr(Word, "all_told", property(lambda word: True))
 
 
-def say_too_little(patch: pytest.MonkeyPatch) -> None:
-    """The word is behind what was acknowledged, and says that it is exact."""
-    original = Claim._ended
+def say_nothing(patch: pytest.MonkeyPatch) -> None:
+    """No incarnation says in the bucket how far it is."""
+    patch.setattr(Speaker, "say", lambda self, *, exact=False: None)
 
-    def ended(self: Any, said: Word) -> Any:
-        return {
-            by: type(end)(0, end.heard, end.ack, True, end.found, end.since)
-            for by, end in original(self, said).items()
-        }
 
-    patch.setattr(Claim, "_ended", ended)
+def bring_one_past_twice(patch: pytest.MonkeyPatch) -> None:
+    """The job gets files of two copies of a directory together, whose lsns are the same."""
+    patch.setattr(Lsns, "touches", lambda *_: False)
 
 
 def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
@@ -79,10 +73,11 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (name_events_by_node_and_lsn, (31,)),
-        (forget_what_was_heard, (0, 6, 8, 11, 25)),
-        (say_too_little, (17, 25)),
-        (vouch_for_everybody, (0, 17, 25)),
+        (name_events_by_node_and_lsn, (18, 19, 26)),
+        (say_that_it_is_all, (1, 2)),
+        (say_nothing, (25, 58)),
+        (bring_one_past_twice, (76,)),
+        (vouch_for_everybody, (1, 2)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )

@@ -61,7 +61,7 @@ def test_a_ledger_survives(tmp_path: Path) -> None:
     """What was saved is what is loaded."""
     hole = Hole("b", 5, 6, "events-b.parquet", "it is empty", 1.5)
     ledger = replace(
-        Ledger().after("q", 7, Ranges({"gw": {A: [(1, 9)]}})),
+        Ledger().after("q", 7, Ranges({"gw": {A: [(1, 9)]}}), {}),
         holes=(hole,),
         types={"body": "string"},
     )
@@ -71,8 +71,8 @@ def test_a_ledger_survives(tmp_path: Path) -> None:
 
 def test_batches_of_all_queries_add_up() -> None:
     """A new checkpoint begins at batch 0; what was committed before stays known."""
-    old = Ledger().after("old", 7, Ranges({"gw": {A: [(1, 9)]}}))
-    new = old.after("new", 0, Ranges({"gw": {A: [(10, 12)]}}))
+    old = Ledger().after("old", 7, Ranges({"gw": {A: [(1, 9)]}}), {})
+    new = old.after("new", 0, Ranges({"gw": {A: [(10, 12)]}}), {})
     assert (new.query, new.batch, new.sequence) == ("new", 0, 2)
     assert new.latest == Ranges({"gw": {A: [(10, 12)]}})
     assert new.committed == Ranges({"gw": {A: [(1, 12)]}})
@@ -84,9 +84,9 @@ def test_a_hole_is_closed_by_its_events() -> None:
     name = "events-gw_aaaaaaaaaa-00000000000000000010-00000000000000000019.parquet"
     hole = Hole("gw", 10, 19, name, "it is empty", 1.5, A)
     ledger = replace(Ledger(), holes=(hole,))
-    assert ledger.after("q", 0, Ranges({"gw": {A: [(1, 12)]}})).holes == (hole,)
-    assert ledger.after("q", 0, Ranges({"gw": {B: [(1, 19)]}})).holes == (hole,)
-    assert ledger.after("q", 0, Ranges({"gw": {A: [(1, 19)]}})).holes == ()
+    assert ledger.after("q", 0, Ranges({"gw": {A: [(1, 12)]}}), {}).holes == (hole,)
+    assert ledger.after("q", 0, Ranges({"gw": {B: [(1, 19)]}}), {}).holes == (hole,)
+    assert ledger.after("q", 0, Ranges({"gw": {A: [(1, 19)]}}), {}).holes == ()
 
 
 def test_a_file_is_one_hole() -> None:
@@ -102,7 +102,7 @@ def test_a_file_is_one_hole() -> None:
 def test_another_versions_ledger_is_left_as_it_is(tmp_path: Path, other: int) -> None:
     """It may say what this version does not know, and would not write again."""
     path = tmp_path / "events.json"
-    Ledger().after("q", 0, Ranges({"gw": {A: [(1, 9)]}})).save(RealDisk(), path)
+    Ledger().after("q", 0, Ranges({"gw": {A: [(1, 9)]}}), {}).save(RealDisk(), path)
     theirs = json.loads(path.read_text()) | {"format": other}
     path.write_text(json.dumps(theirs))
     with pytest.raises(Broken, match=rf"format {other}, .*install the version"):

@@ -182,7 +182,7 @@ def test_a_ledger_names_all_incarnations() -> None:
         took = Ranges()
         took.add(life, first, first + 9)
         end = End(first + 9, 1.0, "spool", exact=True, found=2.0, since=first)
-        ledger = ledger.after("q", number, took).with_ends({life: end})
+        ledger = ledger.after("q", number, took, {}).with_ends({life: end})
     assert [*ledger.committed.lives()] == lives
     assert ledger.committed.last() == {"gw": 1000}
     assert ledger.left_behind() == []
@@ -196,7 +196,7 @@ def test_how_incarnations_ended_outlives_batches(tmp_path: Path) -> None:
     end = End(17, 1.0, "journal", exact=False, found=3.5, since=4)
     ledger = Ledger().with_ends({Life("gw", A): end})
     took = Ranges({"gw": {B: [(18, 20)]}})
-    ledger = ledger.after("q", 0, took)
+    ledger = ledger.after("q", 0, took, {})
     ledger.save(Lake(), tmp_path / "events.json")
     assert Ledger.load(Lake(), tmp_path / "events.json") == ledger
     assert not ledger.accepts(Life("gw", A), end)

@@ -1,4 +1,4 @@
-"""The nodes of a job: found by their files, drained, and forgotten for good."""
+"""The nodes of a job: found by their files, drained, and forgotten."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -15,12 +16,11 @@ from gateway.cli import spark as command
 from gateway.sdk.command import WrongUse
 from gateway.spark.ledger import Hole, Ledger, Ranges
 from gateway.spark.nodes import NotDrained, Unknown, forget, states
-from gateway.store import claim, s3
-from gateway.store.claim import Claim, Forgotten, Taken
+from gateway.store import s3
 from gateway.store.names import file_name
-from gateway.store.word import Holder
+from gateway.store.word import SILENT_SECONDS, Word, name_of
 from gateway_testkit.bucket import MemoryBucket
-from incarnations import A
+from incarnations import A, B
 
 
 @pytest.fixture
@@ -37,35 +37,34 @@ def bucket() -> MemoryBucket:
 LEDGER = Ledger(committed=Ranges({"gw-1": {A: [(1, 9)]}, "gw-2": {A: [(1, 5)]}}))
 
 
-@pytest.fixture
-def claims(bucket: MemoryBucket) -> Callable[..., Claim]:
-    """On the name of a node, by somebody who can wait."""
-    now = [0.0]
+def say(
+    bucket: MemoryBucket,
+    node: str,
+    by: str = A,
+    *,
+    ago: float = 0.0,
+    exact: bool = False,
+) -> str:
+    """The name of a word that an incarnation has written so many seconds ago."""
+    name = name_of(node, by)
+    said = Word(by, 1, 5, 1.0, "journal", exact)
+    bucket.replace(name, msgspec.json.encode(said))
+    bucket.written[name] -= ago
+    return name
 
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
 
-    def make(node: str, host: str = "admin") -> Claim:
-        return Claim(
-            bucket, node, Holder(host, host, 7, "/data"), lambda: now[0], sleep
-        )
-
-    return make
-
-
-def test_nodes_are_found_by_their_files(
-    bucket: MemoryBucket, claims: Callable[..., Claim]
-) -> None:
+def test_nodes_are_found_by_their_files(bucket: MemoryBucket) -> None:
     """How far each is, what waits, and who serves it: nobody has to name them."""
-    claims("gw-1", "host-1").take()
+    say(bucket, "gw-1", "0" * 10, ago=2 * SILENT_SECONDS)
+    say(bucket, "gw-1", B)
+    say(bucket, "gw-1", "z" * 10, exact=True)
     first, second = states(bucket, LEDGER)
     assert (first.node, first.in_tables) == ("gw-1", 9)
     assert (first.files, first.events) == (2, 13)
-    assert "host-1" in str(first.served_by)
+    assert first.served_by == B
     assert first.oldest is not None
     assert (second.node, second.files, second.events) == ("gw-2", 0, 0)
     assert second.served_by is second.oldest is None
-    assert not second.forgotten
 
 
 def test_what_is_in_no_table_and_no_file_is_counted(
@@ -85,82 +84,45 @@ def test_what_was_moved_aside_does_not_wait(bucket: MemoryBucket) -> None:
     assert states(bucket, noted)[0].events == 3
 
 
-def test_a_node_that_left_is_forgotten(
-    bucket: MemoryBucket, claims: Callable[..., Claim]
-) -> None:
-    """Its last file goes, its lsns are never given again, another node is untouched."""
-    before = [name for name in bucket.objects if "gw-1" in name]
-    assert forget(bucket, LEDGER, claims("gw-2"), archived=True) == 5
+def test_a_node_that_left_is_forgotten(bucket: MemoryBucket) -> None:
+    """What is left of its files goes; what its incarnations said of themselves stays, by
+    which the audit knows what they had acknowledged; another node is untouched."""
+    before = {name for name in bucket.objects if "gw-1" in name} | {say(bucket, "gw-1")}
+    said = {
+        say(bucket, "gw-2", ago=2 * SILENT_SECONDS),
+        say(bucket, "gw-2", B, exact=True),
+    }
+    assert forget(bucket, LEDGER, "gw-2", archived=True) == 5
     name = file_name("gw-2", A, 1, 5)
-    assert name not in bucket.objects
-    assert f"_archive/{name}" in bucket.objects
-    assert states(bucket, LEDGER)[1].forgotten
-    with pytest.raises(Forgotten, match="lsns up to 5"):
-        claims("gw-2", "host-2").take()
-    assert all(name in bucket.objects for name in before)
-    assert forget(bucket, LEDGER, claims("gw-2"), archived=True) == 5
+    assert bucket.objects.keys() == before | said | {f"_archive/{name}"}
+    assert forget(bucket, LEDGER, "gw-2", archived=True) == 5
 
 
-def test_a_node_is_drained_first(
-    bucket: MemoryBucket, claims: Callable[..., Claim]
-) -> None:
+def test_a_node_is_drained_first(bucket: MemoryBucket) -> None:
     """What is in no table, or still read by the job, is not forgotten."""
     before = dict(bucket.objects)
     with pytest.raises(NotDrained, match="2 files of node gw-1 with 13 events"):
-        forget(bucket, LEDGER, claims("gw-1"), archived=True)
+        forget(bucket, LEDGER, "gw-1", archived=True)
+    inbox = [file_name("gw-2", A, 1, 5)]
     with pytest.raises(NotDrained, match="gw-2"):
-        forget(
-            bucket,
-            LEDGER,
-            claims("gw-2"),
-            inbox=[file_name("gw-2", A, 1, 5)],
-            archived=True,
-        )
+        forget(bucket, LEDGER, "gw-2", inbox=inbox, archived=True)
     assert bucket.objects == before
 
 
-def test_a_node_that_runs_is_not_forgotten(
-    bucket: MemoryBucket,
-    claims: Callable[..., Claim],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It answers; nothing of it is touched."""
-    running, mine = claims("gw-2", "host-2"), claims("gw-2")
-    running.take()
-    monkeypatch.setattr(mine, "_sleep", lambda _: running.look())
-    with pytest.raises(Taken, match="host-2"):
-        forget(bucket, LEDGER, mine, archived=True)
-    assert file_name("gw-2", A, 1, 5) in bucket.objects
-    assert running.look() is None
+def test_a_node_that_runs_is_not_forgotten(bucket: MemoryBucket) -> None:
+    """It has said something of itself lately; nothing of it is touched."""
+    say(bucket, "gw-2", B, ago=SILENT_SECONDS - 60)
+    before = dict(bucket.objects)
+    with pytest.raises(NotDrained, match=f"incarnation {B} has said so"):
+        forget(bucket, LEDGER, "gw-2", archived=True)
+    assert bucket.objects == before
 
 
-def test_one_more_file_of_a_gateway_that_just_ended(
-    bucket: MemoryBucket,
-    claims: Callable[..., Claim],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It came while we asked: it is in no table, so the node stays."""
-    claims("gw-2", "host-2").take()
-    mine = claims("gw-2")
-    sleep = mine._sleep
-
-    def late(seconds: float) -> None:
-        bucket.objects[file_name("gw-2", A, 6, 7)] = b"data"
-        sleep(seconds)
-
-    monkeypatch.setattr(mine, "_sleep", late)
-    with pytest.raises(NotDrained, match="gw-2"):
-        forget(bucket, LEDGER, mine, archived=True)
-    assert claims("gw-2", "host-3").take() is None
-
-
-def test_nobody_is_forgotten_by_mistake(
-    bucket: MemoryBucket, claims: Callable[..., Claim]
-) -> None:
-    """A name that was never met leaves no word."""
+def test_nobody_is_forgotten_by_mistake(bucket: MemoryBucket) -> None:
+    """A name that was never met."""
     before = dict(bucket.objects)
     with pytest.raises(Unknown, match=r"gw-3.*gw-1, gw-2"):
-        forget(bucket, LEDGER, claims("gw-3"), archived=True)
+        forget(bucket, LEDGER, "gw-3", archived=True)
     assert bucket.objects == before
 
 
@@ -176,7 +138,6 @@ def run(
 ) -> Callable[..., tuple[int, str]]:
     """`gateway spark …` beside a job that has a bucket, unless *spool* is another."""
     monkeypatch.setattr(s3, "bucket_of", lambda spool, *_: spool.bucket and bucket)
-    monkeypatch.setattr(claim, "PATIENCE", 0.0)
     data = tmp_path / "data"
     (data / "lake" / ".gateway").mkdir(parents=True)
     (data / "lake" / ".gateway" / "events.json").write_text(LEDGER.text())
@@ -204,7 +165,7 @@ def test_the_command_names_all_nodes(run: Callable[..., tuple[int, str]]) -> Non
     status, text = run("nodes")
     assert status == 0
     assert "gw-1: lsn 9 in the tables; 13 events in 2 files wait" in text
-    assert "gw-2: lsn 5 in the tables; nothing waits; served by nobody" in text
+    assert "gw-2: lsn 5 in the tables; nothing waits; none runs" in text
     lines = [json.loads(line) for line in run("nodes", "--json")[1].splitlines()]
     assert [one["node"] for one in lines] == ["gw-1", "gw-2"]
 
@@ -217,7 +178,7 @@ def test_the_command_forgets(run: Callable[..., tuple[int, str]]) -> None:
     status, text = run("forget", "gw-2")
     assert status == 0
     assert text.endswith("up to lsn 5, are in the tables\n")
-    assert "gw-2: forgotten" in run("nodes")[1]
+    assert run("forget", "gw-2")[0] == 0
 
 
 def test_the_command_says_what_is_in_no_table(

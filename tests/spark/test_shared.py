@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.sinks.delta import DeltaTable
+from gateway.sinks.words import ledgers_in
 from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.shared import SharedTable, persistently, take_newest
-from gateway.store.table_words import ledgers_in
 from incarnations import A
 
 

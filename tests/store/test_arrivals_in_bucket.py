@@ -12,17 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from bucket_node import Node, claimed, uploads_of
+from bucket_node import Node, uploads_of
 from forwarded import Sent
-from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.forwarding import Life
-from gateway.store import claim
 from gateway.store.arrivals import Arrivals
-from gateway.store.bucket import BucketError
 from gateway.store.disk import RealDisk
-from gateway.store.word import Holder, Word, encode, name_of
 from gateway_testkit.bucket import MemoryBucket
-from incarnations import A, B
+from incarnations import A
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 
@@ -160,81 +156,6 @@ def test_two_hubs_in_one_bucket(tmp_path: Path, bucket: MemoryBucket) -> None:
     ]
     one.stop()
     other.stop()
-
-
-def test_a_node_that_is_served_elsewhere(tmp_path: Path) -> None:
-    """Its lsns are another gateway's in that bucket: none of its files is taken; while that
-    is not known, nobody is told anything.
-    """
-
-    class Onward:
-        why: str | None = "node edge is served by another"
-
-        def add(self, name: str) -> None: ...
-        def has(self, name: str) -> bool:
-            return False
-
-        def has_of(self, node: str) -> bool:
-            return False
-
-        def elsewhere(self, node: str) -> str | None:
-            if self.why is None:
-                raise BucketError("503")
-            return self.why
-
-    node = Node(tmp_path, None)
-    arrivals, onward = arrivals_of(node), Onward()
-    arrivals.watch(lambda _: None, lambda: 0, onward)
-    with pytest.raises(Unwelcome, match="served by another") as refused:
-        arrivals.bring(Life("edge", A), "shop")
-    assert refused.value.code == 403
-    onward.why = None
-    with pytest.raises(BucketError):
-        arrivals.bring(Life("edge", A), "shop")
-    assert arrivals.nodes == {}
-
-
-def test_who_had_a_nodes_name_and_is_silent_is_asked_once(
-    tmp_path: Path, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An edge that once had its spool in the bucket, and was switched off: it does not wait
-    at each connection until nobody answers.
-    """
-    monkeypatch.setattr(claim, "PATIENCE", 0.1)
-    node = Node(tmp_path, bucket, claim=claimed(bucket, tmp_path)).start()
-    gone = Holder.here(tmp_path / "edge", A)
-    bucket.create(name_of("edge"), encode(Word(gone)))
-    bring(node, Sent(1))
-    asked = bucket.read(name_of("edge"))
-    node.reactor.run(lambda: bring_when_settled(node, Sent(1)))
-    assert bucket.read(name_of("edge")) == asked
-    bucket.replace(name_of("edge"), encode(Word(Holder.here(tmp_path / "other", B))))
-    bring(node, Sent(1))
-    assert bucket.read(name_of("edge")) != asked, "that is another one"
-    node.stop()
-
-
-def test_a_node_that_is_served_elsewhere_no_more(
-    tmp_path: Path, bucket: MemoryBucket
-) -> None:
-    """Its files go on, also those that have stayed here, and nobody is told of one that is
-    not in the bucket.
-    """
-    node = Node(tmp_path, bucket).start()
-    served: list[str] = []
-    uploads_of(node)._elsewhere = lambda _: "".join(served) or None
-    bucket.away()
-    bring(node, Sent(1))
-    served.append("node edge is served by another")
-    with pytest.raises(Unwelcome):
-        bring(node)
-    bucket.back()
-    node.sent(b"a")
-    assert not arrivals_of(node).is_settled(Sent(1).name)
-    served.clear()
-    node.reactor.run(lambda: bring_when_settled(node, Sent(1), Sent(4)))
-    node.reactor.run(lambda: has(bucket, Sent(1), Sent(4)))
-    node.stop()
 
 
 def test_the_rows_are_the_edges(tmp_path: Path, bucket: MemoryBucket) -> None:

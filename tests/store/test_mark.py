@@ -18,7 +18,7 @@ from gateway.store.mark import Mark, Marker
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.statefile import decode
 from gateway_testkit.disk import Fault, RecordingDisk
-from incarnations import segment_name
+from incarnations import A, B, segment_name
 
 ORIGIN = Origin("plain", "l", "s-1", "[::1]:9")
 
@@ -103,7 +103,7 @@ def test_what_the_last_run_left_is_named_until_this_one_has_more(
     assert (mark.segment, mark.synced) == (path.name, size)
     remember(opened, b"n")
     mark = opened.mark(0)
-    assert mark.segment == path.name.replace(".journal", ".1.journal")
+    assert mark.segment == path.name.replace(f"{A}.journal", f"{B}.1.journal")
     assert opened.mark(0, Synced("x", 1)).segment == "x"
 
 

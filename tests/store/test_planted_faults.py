@@ -23,6 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,7 +36,7 @@ from gateway.audit.payloads import compare_payloads
 from gateway.daemon.opened import Opened
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
-from gateway.store import disk, mark, statefile, storage
+from gateway.store import disk, incarnation, mark, statefile, storage
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
@@ -100,8 +101,15 @@ class Place:
         return Directories.under(self.data)
 
     def copy(self, to: Path) -> Place:
+        """The same directory elsewhere: to its journal's record it has not moved."""
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.data, to)
+        journal, here = to / "journal/gw-1", RealDisk()
+        if (this := incarnation.look(journal)) is not None:
+            number, generation = here.identity(journal)
+            msgspec.structs.replace(this, directory=number, generation=generation).save(
+                journal, here
+            )
         return Place(to)
 
     def files(self) -> list[Path]:

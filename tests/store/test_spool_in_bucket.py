@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import random
 import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from bucket_node import (
-    Node,
-    claimed,
-    events,
-)
+from bucket_node import Node, events, named, words
 from gateway.audit import audit
 from gateway.audit.acknowledged import search
 from gateway.config import model
@@ -26,7 +19,6 @@ from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Stored
 from gateway.store.bucket import BucketError
 from gateway.store.consumers import ObjectMarks
-from gateway.store.digests import PREVIOUS_KEY
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.job_word import JobBacklog, JobWriter
@@ -59,38 +51,46 @@ def test_an_acknowledgement_means_that_the_object_is_there(
     shutil.rmtree(tmp_path / "one")
     bucket.back()
     again = Node(tmp_path / "two", bucket).start().sent(b"d")
-    assert again.acknowledged == [3]
-    assert events(bucket) == {1: b"a", 2: b"b", 3: b"d"}
+    assert again.acknowledged == [1]
+    assert [*named(bucket).values()] == [b"a", b"b", b"d"]
     again.stop()
 
 
-def test_a_new_disk_goes_on_behind_what_is_in_the_bucket(
+def test_a_new_disk_begins_anew_under_another_name(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
-    """Its lsns are given once, its files go on with the chain, and the log says so."""
+    """It asks nobody where to begin: its files take no other one's place, and nothing waits."""
     Node(tmp_path / "one", bucket).start().sent(b"a", b"b").stop()
-    names = [one for one in bucket.objects if one.startswith("events")]
-    del bucket.objects[names[0]]  # the job has taken it
     again = Node(tmp_path / "two", bucket)
-    told = " ".join(again.told)
-    assert f"s3://bucket/prefix has {names[1]}, by incarnation " in told
-    assert "unknown" not in told
+    assert again.told == []
     again.start().sent(b"c").stop()
-    assert events(bucket) == {2: b"b", 3: b"c"}
-    by = again.storage.incarnation.id
-    metadata = pq.read_metadata(io.BytesIO(bucket.objects[file_name("gw", by, 3, 3)]))
-    assert (
-        metadata.metadata[PREVIOUS_KEY]
-        == hashlib.sha256(bucket.objects[names[1]]).hexdigest().encode()
-    )
+    assert again.acknowledged == [1]
+    assert [*named(bucket).values()] == [b"a", b"b", b"c"]
+    assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
+
+
+def test_what_each_incarnation_says_of_itself(
+    tmp_path: Path, bucket: MemoryBucket
+) -> None:
+    """Before it gives an lsn, and at its end: how far it came, and that this is all."""
+    node = Node(tmp_path, bucket).start()
+    [word] = words(bucket).values()
+    assert (word.since, word.lsn, word.exact, word.ack) == (1, 0, False, "spool")
+    node.sent(b"a", b"b").stop()
+    [word] = words(bucket).values()
+    assert (word.lsn, word.exact) == (2, True)
+    Node(tmp_path, bucket, ack="journal").start().stop()
+    first, second = sorted(words(bucket).values(), key=lambda word: word.since)
+    assert first == word
+    assert (second.since, second.lsn, second.exact) == (3, 2, True)
+    assert second.earlier == (first.incarnation,)
 
 
 def test_a_disk_that_is_lost_leaves_no_holes(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
     """A file on its way was told nobody; those behind it are not there before it."""
-    one = claimed(bucket, tmp_path / "one")
-    node = Node(tmp_path / "one", bucket, claim=one).start().sent(b"a")
+    node = Node(tmp_path / "one", bucket).start().sent(b"a")
     asked = threading.Event()
     second = file_name("gw", A, 2, 2)
 
@@ -109,9 +109,8 @@ def test_a_disk_that_is_lost_leaves_no_holes(
     node.stop()
     bucket.back()
     shutil.rmtree(tmp_path / "one")
-    two = claimed(bucket, tmp_path / "two")
-    Node(tmp_path / "two", bucket, claim=two).start().sent(b"e").stop()
-    assert events(bucket) == {1: b"a", 2: b"e"}
+    Node(tmp_path / "two", bucket).start().sent(b"e").stop()
+    assert [*named(bucket).values()] == [b"a", b"e"]
     assert node.acknowledged == [1]
     assert audit(Directories.under(tmp_path / "two"), bucket=bucket).complete
 
@@ -119,14 +118,15 @@ def test_a_disk_that_is_lost_leaves_no_holes(
 def test_a_new_disk_does_not_start_while_the_bucket_is_away(
     tmp_path: Path, bucket: MemoryBucket
 ) -> None:
-    """It would give lsns a second time; one that was here before knows its own."""
+    """If that were lost, too, nobody could miss what it had acknowledged.  One that was here
+    before is known of.
+    """
     node = Node(tmp_path / "one", bucket, ack="journal").start().sent(b"a")
     node.stop()
     bucket.away("503 SlowDown")
     with pytest.raises(BucketError, match="503"):
         Node(tmp_path / "two", bucket)
     again = Node(tmp_path / "one", bucket, ack="journal")
-    assert "can not be listed" in again.told[0]
     again.start().sent(b"b")
     assert again.acknowledged == [2]
     bucket.back()

@@ -2,8 +2,7 @@
 `spool.retention`: where there is no job of ours (`spool.after: keep`).
 
 Each gateway looks after its own, and those that are brought to it: a listing of each node's
-names, once a minute while files of it may come.  The newest one stays, as a gateway that
-lost its disk goes on behind it.
+names, once a minute while files of it may come.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from attrs import define
 
 from gateway.store.bucket import Bucket, StoredObject
 from gateway.store.consumers import Consumers, There
-from gateway.store.in_bucket import objects_of
+from gateway.store.names import parse_file_name
 
 LOOK_SECONDS = 60.0
 _AT_ONCE = 1000
 """So many go in a look at most: whoever stops waits for no more."""
 _QUIET_SECONDS = 3600.0
-"""Where only the newest is left, and no files come, it is listed again after so long."""
+"""Where nothing is left, and no files come, it is listed again after so long."""
 
 
 @define(eq=False, slots=False)
@@ -40,8 +39,8 @@ class BucketExpiry:
     _comes: Callable[[str], bool] = lambda _: True
 
     def __attrs_post_init__(self) -> None:
-        self._quiet: dict[str, tuple[float, list[StoredObject]]] = {}
-        """Nodes of which no more than the newest object is left, as of when."""
+        self._quiet: dict[str, float] = {}
+        """Nodes of which nothing is left, as of when."""
 
     def look(self) -> int:
         """Remove what may go; how many objects went.  Raises `BucketError`; blocks."""
@@ -59,9 +58,7 @@ class BucketExpiry:
             one.name
             for objects in there
             for one in objects
-            if now - one.modified > self.retention
-            and consumers.all_have(one.name)
-            and one is not objects[-1]
+            if now - one.modified > self.retention and consumers.all_have(one.name)
         ]
         for name in due[:_AT_ONCE]:
             self._bucket.remove(name)
@@ -70,13 +67,26 @@ class BucketExpiry:
     def _objects(self, node: str, now: float) -> list[StoredObject]:
         """What is there of a node."""
         comes = self._comes(node)  # before what came last is listed
-        at, objects = self._quiet.pop(node, (None, []))
-        if comes or at is None or abs(now - at) >= _QUIET_SECONDS:
-            at, objects = now, objects_of(self._bucket, node)
-        if not comes and len(objects) <= 1:
-            self._quiet[node] = at, objects
+        at = self._quiet.get(node)
+        if not comes and at is not None and abs(now - at) < _QUIET_SECONDS:
+            return []
+        objects = objects_of(self._bucket, node)
+        if comes or objects:
+            self._quiet.pop(node, None)
+        else:
+            self._quiet[node] = now
         return objects
 
 
 def _there(one: StoredObject) -> There:
     return There(one.name, one.bytes, one.modified)
+
+
+def objects_of(bucket: Bucket, node: str) -> list[StoredObject]:
+    """A node's files in a bucket, in order of lsn.  Raises `BucketError`."""
+    found = [
+        (file.first, file.last, one.name, one)
+        for one in bucket.list(f"events-{node}_")
+        if (file := parse_file_name(one.name)) is not None
+    ]
+    return [one for *_, one in sorted(found)]

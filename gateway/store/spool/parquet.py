@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.digests import PAYLOADS_KEY, PREVIOUS_KEY, PayloadDigest
+from gateway.store.incarnation import CONTINUES_KEY, FIRST_KEY, Record
 from gateway.store.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
@@ -80,6 +81,9 @@ def open_writer(
     return writer
 
 
+_UNKNOWN = Record()
+
+
 def write(
     batches: Iterable[Stored],
     sink: Any,
@@ -89,6 +93,7 @@ def write(
     compression: str,
     previous: Callable[[], str] = str,
     incarnation: str = "",
+    record: Record = _UNKNOWN,
     progress: Callable[[], None] = lambda: None,
     decoded: Callable[[], None] = lambda: None,
     executor: Executor | None = None,
@@ -98,7 +103,8 @@ def write(
 
     *previous*, asked when all rows are written, gives the link of the file before it
     (`gateway.store.digests`), and *incarnation* is who publishes it
-    (`gateway.store.incarnation`); both are empty if that is not known.  *progress* is
+    (`gateway.store.incarnation`); both are empty if that is not known, and so is its *record*.
+    *progress* is
     called after each group of rows, and *decoded* when the last one has its values.  With
     an *executor*, of one thread, a group is encoded and written to *sink* in that, and
     digested there or here.
@@ -126,6 +132,10 @@ def write(
             writer.add_key_value_metadata({PREVIOUS_KEY: link})
         if incarnation:
             writer.add_key_value_metadata({INCARNATION_KEY: incarnation})
+        if record.first:
+            writer.add_key_value_metadata({FIRST_KEY: str(record.first)})
+        if record.continues:
+            writer.add_key_value_metadata({CONTINUES_KEY: record.continues})
     return done
 
 

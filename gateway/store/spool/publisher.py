@@ -26,6 +26,7 @@ from twisted.logger import Logger
 from gateway.event import LOST, Batch
 from gateway.sdk.disk import Disk
 from gateway.store.digests import NOTHING, Link
+from gateway.store.incarnation import Record
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
@@ -86,6 +87,10 @@ class Publisher:
     copies: SharedDict[int, Batch] = field(factory=SharedDict, kw_only=True)
     """Batches that are still in memory, by lsn: what the disk does not give back of them
     is not lost."""
+    _record_of: Callable[[str], Record] = field(
+        default=lambda _: Record(), kw_only=True
+    )
+    """What its files say of an incarnation."""
     link: Link = field(default=Link(0, NOTHING), kw_only=True)
     """Of the newest file that was published: what the next one refers to."""
 
@@ -267,6 +272,7 @@ class Publisher:
             self._node,
             self._compression,
             sealed.incarnation,
+            self._record_of(sealed.incarnation),
         )
 
     def _write(self, sealed: Segment, entry: Entry) -> tuple[Entry, Counter[str]]:

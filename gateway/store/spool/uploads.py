@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from attrs import define, field
 from twisted.logger import Logger
@@ -67,27 +66,14 @@ class Uploaded:
     """It was there already: an earlier request had gone well, and nobody knew."""
 
 
-class Name(Protocol):
-    """The node's, in the bucket; `gateway.store.claim` has one."""
-
-    def check(self) -> None:
-        """Raise `BucketError` unless it was seen to be ours a moment ago."""
-
-    def confirm(self, lsn: int = 0) -> None:
-        """Raise `BucketError` unless it is ours, and the bucket says that all up to *lsn*
-        may be acknowledged.
-        """
-
-
 @define(eq=False, slots=False)
 class Uploads:
     """Of one spool and one bucket: *number* threads.
 
     *node* is whose files acknowledgements wait for; those of others, which are here
-    since a node was renamed, are uploaded likewise, if they are *ours* and *elsewhere*
-    says of no reason why not: another gateway gives that node's lsns.  That is asked in one
-    of the threads, in which *on_uploaded* is called as well, when a file is in the archive.
-    Files of a node that are *brought* here hold nobody else back.
+    since a node was renamed, are uploaded likewise, if they are *ours*.  *on_uploaded* is
+    called in one of the threads, when a file is in the archive.  Files of a node that are
+    *brought* here hold nobody else back.
     """
 
     _log = Logger()
@@ -100,12 +86,10 @@ class Uploads:
     _number: int
     _on_uploaded: Callable[[Uploaded], None] = lambda _: None
     _ours: Callable[[str], bool] = lambda _: True
-    _elsewhere: Callable[[str], str | None] = lambda _: None
     _brought: Callable[[str], bool] = lambda _: False
     _clock: Callable[[], float] = time.monotonic
     _threads: Threads = field(factory=RealThreads)
     _random: Callable[[], float] = random.random
-    _name: Name | None = field(default=None, kw_only=True)
     _in_order: bool = field(default=False, kw_only=True)
     """Whether no file of ours may be there before those that come before it: what a lost
     disk takes with it, and nobody was told of, is then nothing that the bucket lacks."""
@@ -119,7 +103,7 @@ class Uploads:
         self._busy: set[str] = set()
         """Those that a thread has in hand."""
         self._there: dict[str, Uploaded] = {}
-        """Those whose request went well, while it is not known whose the name was then."""
+        """Those whose request went well, and that are not in the archive yet."""
         self._met: dict[str, tuple[StoredObject | None, str]] = {}
         """Which object was in a file's way, once that is known, and what there is to say."""
         self._later: dict[str, float] = {}
@@ -152,9 +136,6 @@ class Uploads:
         """Why a file is not there, while all others go on, by its name."""
         self.why: str | None = None
         """Why nothing can be uploaded now, if that is so."""
-        self._forbidden = self._paused = False
-        self._others: dict[str, str | None] = {}
-        """Why a node's files stay here, or None; as far as that was asked."""
 
     # -- any thread -------------------------------------------------------------------
 
@@ -180,10 +161,9 @@ class Uploads:
             self._condition.notify()
 
     def has(self, name: str) -> bool:
-        """Whether that file is not in the bucket yet, or stays here."""
+        """Whether that file is not in the bucket yet."""
         with self._condition:
-            stays = self._others.get(_node_of(name)) is not None
-            return stays or name in self._waiting
+            return name in self._waiting
 
     def has_of(self, node: str) -> bool:
         """Whether any of that node is not."""
@@ -191,49 +171,11 @@ class Uploads:
             begin = f"events-{node}_"
             return any(name.startswith(begin) for name in self._waiting)
 
-    def elsewhere(self, node: str) -> str | None:
-        """Why that node's files stay here, as of now: this goes from here on.  Blocks; raises
-        `BucketError`, OSError.
-        """
-        why, before = self._elsewhere(node), self._others.get(node)
-        self._others[node] = why
-        if before is not None and why is None:
-            self.find()
-        return why
-
     def safe_lsn(self, made: int) -> int:
         """Up to which lsn all is in the bucket, when there are files up to lsn *made*."""
         with self._condition:
             firsts = [first for first in self._waiting.values() if first]
         return min([made, *(first - 1 for first in firsts)])
-
-    def forbid(self, why: str) -> None:
-        """Upload nothing more: somebody else gives this node's lsns."""
-        with self._condition:
-            self._forbidden = True
-            self.conflicts[self._node] = why
-        self._log.error(
-            "{why}  Senders are held back, and nothing is uploaded", why=why
-        )
-
-    def pause(self, why: str) -> None:
-        """Upload nothing until `resume`: this node's name may be another gateway's."""
-        with self._condition:
-            self._paused = True
-            self.why = why
-        self._log.error(
-            "{why}.  Nothing is uploaded until that is known; files wait in {spool}, up to "
-            "spool.max_bytes",
-            why=why,
-            spool=self._directory,
-        )
-
-    def resume(self) -> None:
-        """The name is ours."""
-        with self._condition:
-            self._paused = False
-            self.why = None
-            self._condition.notify(self._number)
 
     @property
     def problem(self) -> str | None:
@@ -281,8 +223,6 @@ class Uploads:
 
     def _due(self, now: float) -> tuple[str | None, float | None]:
         """The first file that may be tried, or else when the next one may, if any."""
-        if self._forbidden or self._paused:
-            return None, None
         if (self._failures or not self._fit) and self._busy:
             return None, None  # whoever has it tries for all
         if len(self._busy) >= self._most_at_once(now):
@@ -321,9 +261,6 @@ class Uploads:
             if not self._fit:
                 probe(self.bucket, self._node)
                 self._fit = True
-            if (stays := self._why_it_stays(name)) is not None:
-                self._leave(name, stays)
-                return
             one = self._put(name, begun)
         except Conflict as why:
             brought = self._brought(_node_of(name)) and not isinstance(why, Unfit)
@@ -338,34 +275,6 @@ class Uploads:
         else:
             self._done(one)
 
-    def _why_it_stays(self, name: str) -> str | None:
-        node = _node_of(name)
-        if node != self._node and node not in self._others:
-            self._others[node] = self._elsewhere(node)
-        return self._others.get(node)
-
-    def _leave(self, name: str, why: str) -> None:
-        """Let that file be, and the others of its node that nobody has in hand."""
-        with self._condition:
-            self._busy.discard(name)
-            node = _node_of(name)
-            left = [
-                one
-                for one in self._waiting
-                if _node_of(one) == node and one not in self._busy
-            ]
-            for one in left:
-                del self._waiting[one]
-                self._forget(one)
-            self._condition.notify(self._number)
-        self._log.error(
-            "{why}: {count} of its files stay in {spool}, as their lsns are another "
-            "gateway's; what is in them may be nowhere else",
-            why=why,
-            count=len(left),
-            spool=self._directory,
-        )
-
     def _put(self, name: str, begun: float) -> Uploaded:
         try:
             one = self._there.get(name)
@@ -373,12 +282,9 @@ class Uploads:
                 data, made = self._commit(name)
                 seconds = self._clock() - begun
                 one = Uploaded(name, len(data), seconds, again=not made)
-                with (
-                    self._condition
-                ):  # the next one may be sent while this is confirmed
+                with self._condition:  # the next one may be sent while this is moved
                     self._there[name] = one
                     self._condition.notify()
-            self._confirm(name)
             self._move(name)
         except FileNotFoundError:
             if self._disk.exists(self._directory / name):
@@ -398,32 +304,16 @@ class Uploads:
             elif there == met[0]:
                 raise Conflict(met[1])  # neither is sent and fetched again to tell that
         data = self._disk.read(self._place(name))
-        if self._name is not None:
-            self._name.check()
         try:
             return data, commit(self.bucket, name, data)
         except Conflict as why:
             self._met[name] = there, str(why)
             raise
 
-    def _confirm(self, name: str) -> None:
-        """After a request, and before anybody is told: see `Claim.confirm`.
-
-        This process may have stood still, before a request or within it, for so long that
-        another gateway has the name; what is there by then it has seen, and nothing else.
-        """
-        if self._name is None:
-            return
-        file = _parsed(name)
-        # All before this one is there.  Otherwise nobody is told because of this file.
-        told = self._in_order and file.node == self._node
-        self._name.confirm(file.last if told else 0)
-
     def _put_by_others(self, name: str, begun: float) -> Uploaded:
         """For a file that is no longer here."""
         for one in self.bucket.list(name):
             if one.name == name:
-                self._confirm(name)
                 return Uploaded(name, one.bytes, self._clock() - begun, again=True)
         raise _Gone(
             f"somebody took it out of {self._directory}, and it is not in the bucket. "

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 from gateway.event import Batch, Decode
 from gateway.sdk.disk import Disk, File
 from gateway.store.disk import read_patiently
+from gateway.store.incarnation import Record
 from gateway.store.journal import segment
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
@@ -43,6 +44,8 @@ class Task:
     node: str
     compression: str
     incarnation: str
+    record: Record
+    """What the file says of that."""
     copies: Mapping[int, Batch] = field(default_factory=dict, compare=False, repr=False)
     """Batches that need not be read of the segment, by lsn: it does not give them back."""
 
@@ -191,6 +194,7 @@ def _write(
                 compression=task.compression,
                 previous=previous,
                 incarnation=task.incarnation,
+                record=task.record,
                 progress=lambda: progress(0),
                 decoded=turn.close,
                 executor=executor,

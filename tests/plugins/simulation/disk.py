@@ -76,6 +76,8 @@ class SimulatedDisk:
         self.wall_clock = clock
         self.faults = Faults(chance)
         self.capacity = 1 << 30
+        self.generation = 0
+        """Of its inodes; 0: it keeps none."""
         self.inodes: dict[int, Inode] = {}
         self.contents: dict[int, bytearray] = {}
         """What each holds, unsynced bytes too."""
@@ -355,7 +357,7 @@ class Session:
 
     def identity(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""
-        return zlib.crc32(bytes(path)), 0
+        return zlib.crc32(bytes(path)), self.disk.generation
 
     def is_file(self, path: Path) -> bool:
         """See `Disk`."""

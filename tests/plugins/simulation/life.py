@@ -18,7 +18,6 @@ from gateway.plugins import Installed
 from gateway.protocols import lumberjack, pomelo, pravega, rsio
 from gateway.sdk.interfaces import Memory, NotStored, Rebuilding, Refusal, Retaining
 from gateway.sdk.protocol import Context, Protocol, Unusable
-from gateway.store import lineage
 from gateway.store.checkpoint import Unreadable
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
@@ -181,7 +180,6 @@ class Life:
     def _start(self) -> None:
         world, settings = self.world, self.world.settings
         # Its ledger lies on the real disk, which is not the simulation's.
-        lineage.in_tables = lambda node, *_: world.spark.in_tables(node)
         opened = OpenedStorage(
             settings=Settings(
                 node=self.node,

@@ -49,11 +49,6 @@ class Spark:
             if str(directory) in world.disk.names:
                 world.disk.sync_directory(directory)
 
-    def in_tables(self, node: str) -> int:
-        """The last lsn of a node's files that it has read, as its ledger tells a start."""
-        files = filter(None, map(parse_file_name, self.read))
-        return max((one.last for one in files if one.node == node), default=0)
-
     def _names(self) -> list[str]:
         names = self._world.disk.names.get(str(self._world.directories.spool), {})
         return sorted(name for name in names if parse_file_name(name))

@@ -112,6 +112,7 @@ class World:
         self._sessions = 0
         self.senders: list[PlainSender | ClientSender] = []
         self.spark = Spark(self, archives=chance.random() < 0.7)
+        self.judge.was_read = self.spark.read.__contains__
         self.life: Life | None = None
         self.lives = 0
         self._start_at = 0.0

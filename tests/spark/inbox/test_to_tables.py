@@ -71,8 +71,8 @@ def test_from_a_bucket_to_tables(
     files = sorted(name for name in server.objects if name.endswith(".parquet"))
     assert files == [
         f"bucket/prefix/_archive/{file_name('gw-1', A, 1, 50)}",
-        f"bucket/prefix/{file_name('gw-1', A, 51, 60)}",
-        f"bucket/prefix/{file_name('gw-2', A, 1, 20)}",
+        f"bucket/prefix/_archive/{file_name('gw-1', A, 51, 60)}",
+        f"bucket/prefix/_archive/{file_name('gw-2', A, 1, 20)}",
     ]
     assert list((in_bucket.data_dir / "inbox").iterdir()) == []
     run_once()

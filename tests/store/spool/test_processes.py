@@ -24,6 +24,7 @@ from gateway.protocols.lumberjack.events import decode, pack
 from gateway.store import digests
 from gateway.store.digests import NOTHING
 from gateway.store.disk import RealDisk
+from gateway.store.incarnation import Record
 from gateway.store.journal import Segment
 from gateway.store.names import hidden_name, parse_hidden_name
 from gateway.store.spool import process
@@ -71,7 +72,7 @@ def sealed(place: Any) -> Callable[..., Segment]:
 
 def task(place: Any, one: Segment, name: str | None = None) -> Task:
     path = place.spool / (name or f".events-{one.first_lsn}")
-    return Task(one.path, one.first_lsn, one.last_lsn, path, "gw", "zstd", "")
+    return Task(one.path, one.first_lsn, one.last_lsn, path, "gw", "zstd", "", Record())
 
 
 def pids(processes: Processes) -> list[int]:
@@ -319,7 +320,9 @@ def test_what_the_disk_refuses_is_told_as_it_is(
     """With its number: a full disk is told from a missing file.  The process goes on."""
     one, two = sealed(b"{}"), sealed(b"{}")
     processes = make()
-    wrong = Task(one.path, 1, 1, place.spool / "none" / ".x", "gw", "zstd", "")
+    wrong = Task(
+        one.path, 1, 1, place.spool / "none" / ".x", "gw", "zstd", "", Record()
+    )
     with pytest.raises(FileNotFoundError, match=r"none/\.x"):
         processes.finish(wrong, NOTHING)
     [pid] = pids(processes)
@@ -473,7 +476,7 @@ def test_a_file_lets_the_event_loop_go_first_unless_the_next_one_waits(
     patient = max(usual, process._NICE)
     found = []
     for path, then in (("1", ()), ("2", ("1", "2")), ("3", ("3",))):
-        files.begin(Task(Path("a"), 1, 1, Path(path), "gw", "zstd", ""))
+        files.begin(Task(Path("a"), 1, 1, Path(path), "gw", "zstd", "", Record()))
         found.append(told.get())
         for done in then:  # its threads wait for the link, and would do so for ever
             files.follow(Path(done), "")

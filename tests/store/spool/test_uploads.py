@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
-from deadlines import eventually
 from gateway.store.bucket import BucketError
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
@@ -124,95 +123,6 @@ def test_what_is_behind_a_file_that_waits_is_not_safe(world: World) -> None:
     assert list(world.files) == [second]
     assert uploads.safe_lsn(9) == 0
     assert uploads.safe_lsn(0) == 0
-
-
-class Ours:
-    """The node's name, which is ours; it can not be asked for so often."""
-
-    def __init__(self, world: World, failures: int = 0) -> None:
-        self._world, self._failures = world, failures
-        self.confirmed: list[int] = []
-        self.here: list[list[str]] = []
-        """What was in the spool then."""
-
-    def check(self) -> None:
-        """It was seen a moment ago."""
-
-    def confirm(self, lsn: int = 0) -> None:
-        self.confirmed.append(lsn)
-        self.here.append(self._world.here(self._world.spool))
-        if len(self.confirmed) <= self._failures:
-            raise BucketError("timed out")
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_the_word_says_an_lsn_before_anybody_is_told(
-    world: World, in_order: bool
-) -> None:
-    """Where acknowledgements wait for files: of ours, and not of those of other nodes; a
-    file that somebody else has moved counts, too."""
-    names = [world.file(1, 5), world.file(6, 7)]
-    world.file(1, 3, "old")
-    ours = Ours(world, failures=1)
-    uploads = world.uploads(1, name=ours, in_order=in_order)
-    safe: list[int] = []
-
-    def confirm(lsn: int = 0) -> None:
-        Ours.confirm(ours, lsn)
-        safe.append(uploads.safe_lsn(7))
-
-    ours.confirm = confirm  # type: ignore[method-assign]
-    until(uploads, lambda: uploads.uploaded == 3)
-    told = [lsn for lsn in ours.confirmed if lsn]
-    assert told == ([5, 7, 5] if in_order else [])
-    assert safe[:2] == [0, 0][: len(safe[:2])]
-    world.spool.joinpath(names[1]).unlink(missing_ok=True)
-    again = world.uploads(1, name=ours, in_order=in_order)
-    again.add(names[1])
-    until(again, lambda: again.uploaded == 1)
-    assert ours.confirmed[-1] == (7 if in_order else 0)
-
-
-def test_a_name_that_can_not_be_asked_for_costs_no_second_upload(world: World) -> None:
-    """The file stays here until that is known; a slow link carries it once."""
-    name = world.file(1, 5)
-    ours = Ours(world, failures=2)
-    uploads = world.uploads(name=ours)
-    until(uploads, lambda: uploads.uploaded == 1)
-    assert ours.confirmed == [0, 0, 0]
-    assert ours.here == [[name]] * 3
-    assert [each for each in world.bucket.requests if each[1] == name] == [
-        ("create", name)
-    ]
-    assert world.here(world.archive) == [name]
-
-
-def test_in_order_a_file_is_sent_while_the_one_before_is_confirmed(
-    world: World,
-) -> None:
-    """A file takes one request's time in turn, and not two: what comes after it may be
-    acknowledged later, and never earlier.
-    """
-    names = [world.file(1, 5), world.file(6, 7)]
-    second = threading.Event()
-    ours = Ours(world)
-    uploads = world.uploads(4, name=ours, in_order=True)
-    safe: list[int] = []
-
-    def fault(request: str, name: str) -> None:
-        if (request, name) == ("create", names[1]):
-            safe.append(uploads.safe_lsn(7))
-            second.set()
-
-    def confirm(lsn: int = 0) -> None:
-        eventually(second.is_set, "the second file is sent")
-        Ours.confirm(ours, lsn)
-
-    world.bucket.fault = fault
-    ours.confirm = confirm  # type: ignore[method-assign]
-    until(uploads, lambda: uploads.uploaded == 2)
-    assert safe == [0]
-    assert uploads.safe_lsn(7) == 7
 
 
 def test_in_order_the_bucket_has_no_holes_at_any_moment(world: World) -> None:
@@ -356,7 +266,7 @@ def test_a_kill_between_any_two_steps_loses_and_doubles_nothing(
 
 
 def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None:
-    """Two gateways have one name: neither file is lost, and both are named."""
+    """Two machines go on as one incarnation: neither file is lost, and both are told."""
     name, other = world.file(1, 5), world.file(6, 7)
     world.bucket.objects[name] = b"another gateway's"
     uploads = world.uploads(1)
@@ -365,7 +275,7 @@ def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None
     [why] = uploads.conflicts.values()
     assert f"{name} is there with other bytes: 17 bytes, SHA-256 " in why
     assert "here it is 6 bytes, SHA-256 " in why
-    assert "`node`" in why
+    assert "a machine was copied as it ran" in why
     assert world.here(world.spool) == [name]
 
 
@@ -403,19 +313,13 @@ def test_a_server_that_is_unfit_gets_no_file(world: World) -> None:
 
 
 def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
-    """As another gateway serves its node by now: then nothing is wrong with it."""
+    """As nothing but damage puts it there, that is told; it holds nobody else back."""
     name = world.file(1, 5, "edge")
-    world.bucket.objects[name] = b"an earlier life's"
-    why: str | None = None
-    uploads = world.uploads(
-        1, brought=lambda node: node == "edge", elsewhere=lambda node: why
-    )
+    world.bucket.objects[name] = b"damaged"
+    uploads = world.uploads(1, brought=lambda node: node == "edge")
     uploads._upload(name)
     assert f"{name} is there with other bytes" in (uploads.problem or "")
-    why = "node edge is served"
-    uploads.elsewhere("edge")
-    uploads._upload(name)
-    assert uploads.problem is None
+    assert not uploads.conflicts.snapshot()
     assert uploads.has(name)
 
 

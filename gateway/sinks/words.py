@@ -1,0 +1,38 @@
+"""What commits of a table say beside their rows: the ledgers of the jobs that write it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+
+def numbered(folder: Path, form: re.Pattern[str]) -> list[Path]:
+    """The files there whose names fit, the one with the highest number first."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    found = [(int(match[1]), name) for name in names if (match := form.fullmatch(name))]
+    return [folder / name for _, name in sorted(found, reverse=True)]
+
+
+def ledgers_in(words: Any) -> list[dict[str, Any]]:
+    """What the words of a commit say, if they are a job's: its ledger, and in `others` those
+    that maintenance has carried on for other jobs of the table.
+    """
+    if not isinstance(words, str) or '"committed"' not in words:
+        return []
+    try:
+        found = json.loads(words)
+    except ValueError:
+        return []  # somebody else's
+    if not isinstance(found, dict):
+        return []
+    others = found.pop("others", ())
+    return [
+        one
+        for one in (found, *others)
+        if isinstance(one, dict) and isinstance(one.get("committed"), dict)
+    ]
