@@ -29,10 +29,10 @@ from gateway.audit.sinks import table_files
 from gateway.audit.sites import Site, Spools, distinct
 from gateway.audit.variant import look_up
 from gateway.event import Decode
-from gateway.store import incarnation
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import scans, spool_files
+from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
 from gateway.store.spool.decoding import Decoder
 
@@ -145,14 +145,13 @@ class _Search:
 
     def _journal(self, directory: Path) -> None:
         decoder = Decoder(self.decoders)
-        this = incarnation.look(directory)
-        for _, scan in scans(directory, lambda path, why: None):
+        for path, scan in scans(directory, lambda path, why: None):
+            life = segment.incarnation_of(path.name)
             for stored in scan:
                 if not stored.batch.count:
                     continue
                 rows = decoder.rows(stored)
                 lsns = np.arange(stored.lsn, stored.lsn + stored.batch.count)
-                life = "" if this is None else this.of_lsn(stored.lsn)
                 unmet = set(self._unmet(directory.name, life, lsns).tolist())
                 for row, payload in enumerate(rows.each() if unmet else ()):
                     if row in unmet:

@@ -198,8 +198,8 @@ class Inbox:
         """Take what is done out of the bucket, and fetch what is new; how many came.
 
         *most_bytes* is another limit for once; *upto*: nothing comes that is behind these
-        lsns.  Raises `BucketError`, OSError, after what other requests brought is here, and what is done
-        has gone.
+        lsns.  Raises `BucketError`, OSError, after what other requests brought is here, and
+        what is done has gone.
         """
         most = self._most_bytes if most_bytes is None else most_bytes
         here = {

@@ -70,8 +70,7 @@ class Segment:
     @property
     def incarnation(self) -> str:
         """Who gave its lsns, as its name says."""
-        parsed = segment.parse_name(self.path.name)
-        return parsed.incarnation if parsed else ""
+        return segment.incarnation_of(self.path.name)
 
     @property
     def events(self) -> int:

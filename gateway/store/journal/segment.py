@@ -209,6 +209,12 @@ def parse_name(text: str) -> Name | None:
     return Name(lsn, attempt, match[2]) if 0 < lsn <= MAX_LSN else None
 
 
+def incarnation_of(text: str) -> str:
+    """Who gave the lsns of the segment of this name; empty for any other name."""
+    parsed = parse_name(text)
+    return parsed.incarnation if parsed else ""
+
+
 def check_form(name: str) -> None:
     """Raise `OtherFormat` for the name of a segment of before incarnations were in names."""
     if _OLD_NAME.fullmatch(name):
