@@ -25,7 +25,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.config.model import Forward
-from gateway.forward.connection import Connection, Denied, Failed, Inquiry, Lost
+from gateway.forward.connection import Connection, Denied, Inquiry, Lost
 from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
@@ -392,8 +392,6 @@ class Forwarder:
         self._denied = why if isinstance(why, Denied) else None
         if isinstance(why, Denied):
             self._hold(why)
-        if self._connected and not isinstance(why, Denied | Failed):
-            self._backoff.succeeded()  # what failed or was refused may be so again at once
         self._is_away(str(why) or type(why).__name__)
         if self._why != self._told:
             self._told = self._why

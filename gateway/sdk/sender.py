@@ -4,8 +4,9 @@
     sender.start()
     await sender.send([b'{"message":"hi"}'])     # acknowledged: it is on disk
 
-It reconnects by itself, with growing pauses.  Each protocol has a `Writer`, which knows
-what to send on a connection and what the answers mean.
+It reconnects by itself, with pauses that grow until something is acknowledged (`Attempts`).
+Each protocol has a `Writer`, which knows what to send on a connection and what the answers
+mean.
 """
 
 from __future__ import annotations
@@ -19,32 +20,55 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gateway.sdk.backoff import Backoff, Unacknowledged
+from gateway.sdk.backoff import Attempts, Backoff, Unacknowledged
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import Stream, Streams
 
-__all__ = ["Backoff", "Batch", "Sender", "Unacknowledged", "Unexpected", "Writer"]
+__all__ = [
+    "Backoff", "Batch", "Sender", "Unacknowledged", "Unexpected", "Unsendable", "Writer",
+]  # fmt: skip
 
 
 class Unexpected(Exception):
     """An answer that makes no sense; its connection is dropped."""
 
 
+class Unsendable(Exception):
+    """The protocol can not carry an event, which *batch* has set aside."""
+
+    def __init__(self, batch: Batch, why: str) -> None:
+        super().__init__(why)
+        self.batch = batch
+
+
 class Batch:
     """Events that the caller wants acknowledged as a whole."""
 
-    __slots__ = ("acknowledged", "events", "sent")
+    __slots__ = ("acknowledged", "events", "refused", "sent")
 
     def __init__(self, events: Sequence[bytes]) -> None:
         self.events = events
         self.sent = 0
         """How many were sent."""
         self.acknowledged = 0
-        """How many of those are acknowledged."""
+        """How many of those are acknowledged, or set aside."""
+        self.refused: dict[int, str] = {}
+        """Those that were set aside, by their place, and why, if that is known for sure."""
+
+    @property
+    def stored(self) -> int:
+        """How many are acknowledged, without those that were set aside."""
+        return self.acknowledged - len(self.refused)
+
+    def set_aside(self, why: str = "") -> None:
+        """The next event is not to be sent again."""
+        self.refused[self.acknowledged] = why
+        self.acknowledged += 1
+        self.sent = max(self.sent, self.acknowledged)
 
     @property
     def done(self) -> bool:
-        """All are acknowledged."""
+        """All are acknowledged, or set aside."""
         return self.acknowledged == len(self.events)
 
 
@@ -53,6 +77,15 @@ class Writer(Protocol):
 
     No I/O, no clock.
     """
+
+    at_once: int | None
+    """The most events in flight; None: as many as it likes."""
+    alive_every: float
+    """Seconds between the signs of life that the other end wants; 0: it wants none."""
+
+    @property
+    def in_flight(self) -> int:
+        """Events that were sent on this connection and are not acknowledged."""
 
     @property
     def resent(self) -> int:
@@ -73,7 +106,13 @@ class Writer(Protocol):
         """Send these events too."""
 
     def take(self) -> bytes:
-        """What to write next; empty if nothing may be written now."""
+        """What to write next; empty if nothing may be written now.
+
+        Raises `Unsendable` for an event that the protocol can not carry.
+        """
+
+    def alive(self) -> bytes:
+        """A sign of life."""
 
     def received(self, data: bytes) -> Iterator[Batch]:
         """The batches that these bytes of the answer acknowledge.
@@ -84,13 +123,18 @@ class Writer(Protocol):
     def disconnected(self) -> None:
         """The connection ended: what is not acknowledged is to be sent again."""
 
+    def set_aside(self) -> Batch | None:
+        """The one event that was in flight is not to be sent again; its batch, if that is
+        done now.
+        """
+
 
 class _Sent(Batch):
-    __slots__ = ("stored",)
+    __slots__ = ("fate",)
 
     def __init__(self, events: Sequence[bytes]) -> None:
         super().__init__(events)
-        self.stored: Deferred[None] = Deferred()
+        self.fate: Deferred[dict[int, str]] = Deferred()
 
 
 @define(eq=False, slots=False)
@@ -98,6 +142,9 @@ class Sender:
     """Sends events to one address, between `start` and `stop`.
 
     *websocket* is the request's `//HOST/PATH`, or None for no WebSocket.
+
+    Who *sets_aside* does without an event that is lost with one connection after the other,
+    alone; otherwise it is tried for ever.
 
     If an acknowledgement is due and nothing arrives for *timeout* seconds, the
     connection is dropped and another one opened.
@@ -110,18 +157,20 @@ class Sender:
     _clock: interfaces.IReactorTime
     _websocket: str | None = None
     _timeout: float = 30.0
+    _sets_aside: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.connections = 0
         """How many connections were opened so far."""
         self.trouble = ""
         """Why there is no connection, or why the last one ended."""
-        self._backoff = Backoff()
+        self._attempts = Attempts()
         self._stream: Stream | None = None
         self._open = False
         self._connecting: Deferred[Any] | None = None
         self._retry: interfaces.IDelayedCall | None = None
         self._deadline: interfaces.IDelayedCall | None = None
+        self._alive: interfaces.IDelayedCall | None = None
         self._stopped: Deferred[None] | None = None
 
     @property
@@ -135,14 +184,16 @@ class Sender:
         self._connecting = self._target.connect(Streams(self, self._websocket))
         self._connecting.addErrback(self._failed)
 
-    def send(self, events: Sequence[bytes]) -> Deferred[None]:
-        """Fires when all of *events* are acknowledged; never fails before `stop`."""
+    def send(self, events: Sequence[bytes]) -> Deferred[dict[int, str]]:
+        """Fires when all of *events* are acknowledged or set aside, with those of the latter:
+        see `Batch.refused`.  Never fails before `stop`.
+        """
         if not events:
-            return succeed(None)
+            return succeed({})
         batch = _Sent(events)
         self.writer.add(batch)
         self._write()
-        return batch.stored
+        return batch.fate
 
     def stop(self) -> Deferred[None]:
         """Disconnect; what is not acknowledged fails with `Unacknowledged`."""
@@ -150,9 +201,9 @@ class Sender:
         self._stopped = stopped
         if self._retry is not None:
             self._retry.cancel()
-        self._cancel_deadline()
+        self._cancel_timers()
         for batch in list(self.writer.batches):
-            cast("_Sent", batch).stored.errback(Unacknowledged())
+            cast("_Sent", batch).fate.errback(Unacknowledged())
         if self._stream is not None:
             self._stream.close()
             return stopped
@@ -185,17 +236,25 @@ class Sender:
         if self._stopped is not None or self._stream is None:
             return
         self._cancel_deadline()
-        done = []
+        writer, done = self.writer, []
+        pending = list(writer.batches)
+        before = sum(batch.stored for batch in pending)
+        trouble = None
         try:
-            for batch in self.writer.received(data):
-                done.append(cast("_Sent", batch))  # noqa: PERF401 - it may raise
+            for batch in writer.received(data):
+                done.append(batch)  # noqa: PERF402 - it may raise
         except (Unexpected, Refusal) as why:
-            self._abort(str(why))
+            trouble = str(why)
+        if sum(batch.stored for batch in pending) > before:
+            self._attempts.acknowledged()
+            writer.at_once = self._attempts.at_once
+        if trouble is not None:
+            self._abort(trouble)
         else:
-            self._backoff.succeeded()
             self._write()
+            self._stay_alive()
         for batch in done:
-            batch.stored.callback(None)
+            _tell(batch)
 
     def closed(self, why: Failure) -> None:
         """The connection ended, or could not be opened."""
@@ -203,14 +262,19 @@ class Sender:
             self.trouble = why.getErrorMessage()
         self._stream = self._connecting = None
         self._open = False
-        self._cancel_deadline()
+        self._cancel_timers()
         if self._stopped is not None:
             if not self._stopped.called:
                 self._stopped.callback(None)
             return
-        self.writer.disconnected()
+        writer, attempts = self.writer, self._attempts
+        to_blame = self._sets_aside and attempts.lost(writer.in_flight)
+        writer.at_once = attempts.at_once
+        writer.disconnected()
         self._log.debug("disconnected: {why}", why=self.trouble)
-        self._retry = self._clock.callLater(self._backoff.pause(), self.start)
+        self._retry = self._clock.callLater(attempts.pause(), self.start)
+        if to_blame and (batch := writer.set_aside()) is not None:
+            _tell(batch)
 
     def _failed(self, why: Failure) -> None:
         if self._stopped is None or not why.check(CancelledError):
@@ -219,10 +283,37 @@ class Sender:
     def _write(self) -> None:
         if self._stream is None or not self._open:
             return
-        while data := self.writer.take():
+        while True:
+            try:
+                data = self.writer.take()
+            except Unsendable as why:
+                self.trouble = str(why)
+                if why.batch.done:
+                    self._clock.callLater(0, _tell, why.batch)
+                continue
+            if not data:
+                break
             self._stream.send(data)
         if self.writer.waiting:
             self._start_deadline()
+
+    def _stay_alive(self) -> None:
+        """Give signs of life from now on, if the other end wants them."""
+        seconds = self.writer.alive_every
+        if self._alive is None and seconds and self._stream is not None:
+            self._alive = self._clock.callLater(seconds, self._give_sign)
+
+    def _give_sign(self) -> None:
+        self._alive = None
+        assert self._stream is not None
+        self._stream.send(self.writer.alive())
+        self._stay_alive()
+
+    def _cancel_timers(self) -> None:
+        self._cancel_deadline()
+        if self._alive is not None:
+            self._alive.cancel()
+            self._alive = None
 
     def _start_deadline(self) -> None:
         if self._deadline is None:
@@ -241,5 +332,12 @@ class Sender:
         if self._stream is not None:
             self._log.warn("disconnecting: {why}", why=why)
             self.trouble = why
+            self._cancel_timers()
             stream, self._stream = self._stream, None
             stream.abort()
+
+
+def _tell(batch: Batch) -> None:
+    fate = cast("_Sent", batch).fate
+    if not fate.called:  # it was stopped meanwhile
+        fate.callback(batch.refused)

@@ -11,12 +11,21 @@ import time
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from twisted.internet.defer import Deferred, DeferredList, DeferredLock
+from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 
@@ -38,6 +47,7 @@ _SILENT_SECONDS = 0.5
 """Trouble that is over sooner is not worth a word."""
 _CLOSING_SECONDS = 2.0
 _LINE_SECONDS = 5.0
+_MOST_NAMED = 10
 
 
 @dataclass
@@ -55,6 +65,8 @@ class Totals:
     """The source ended and everything was acknowledged."""
     ended: bool = False
     """The source ended: nothing is left unsent."""
+    refused: int = 0
+    """Events that the other end does not take."""
 
     def __str__(self) -> str:
         rate = self.acknowledged / self.seconds if self.seconds else 0.0
@@ -68,6 +80,8 @@ class Totals:
         """What did not happen, if it did not."""
         missing = self.sent - self.acknowledged
         found = [f"{missing} NOT acknowledged"] if missing else []
+        if self.refused:
+            found.append(f"{self.refused} of them refused")
         if not self.ended:
             found.append("stopped before the end of the input")
         elif not self.complete and not missing:
@@ -83,20 +97,27 @@ class Sending(ABC):
 
         self.args = args
         self.reactor: Any = args.reactor or reactor
+        # Twisted's own clock is the wall's.
+        self._seconds = time.monotonic if args.reactor is None else args.reactor.seconds
         self.totals = Totals()
         self.stopping = False
         self._source = source(args, sample)
         self._ahead: deque[tuple[str, bytes]] = deque()
-        self._reading = DeferredLock()
+        self._reading: list[Deferred[None]] | None = None
+        """Who waits for events that are being read."""
+        self._suspects: dict[tuple[str, bytes], int] = {}
+        """Events that were set aside, and how many were acknowledged by then …"""
+        self._again: deque[tuple[str, bytes]] = deque()
+        """… and those of them that are to be tried once more."""
         self._running = 0
         self._ended = self._failed = False
-        self._due = self._heard = time.monotonic()
+        self._due = self._heard = self._seconds()
         self._acked: TextIO | None = None
         self._told = ""
 
     def run(self) -> Totals:
         """Send everything; return when it is acknowledged or hopeless."""
-        totals, started = self.totals, time.monotonic()
+        totals, started = self.totals, self._seconds()
         if self.args.acked is not None:
             try:
                 self._acked = self.args.acked.open("a")
@@ -111,7 +132,7 @@ class Sending(ABC):
         if self._acked is not None:
             self._acked.close()
         self.tally()
-        totals.seconds = round(time.monotonic() - started, 3)
+        totals.seconds = round(self._seconds() - started, 3)
         whole = self._ended and not self._failed
         totals.complete = whole and totals.sent == totals.acknowledged
         totals.ended = self._ended
@@ -144,10 +165,12 @@ class Sending(ABC):
 
     async def take(self, most: int) -> Events | None:
         """At most so many events, when it is their time; None at the end."""
+        if self._is_second_time():
+            return [self._again.popleft()]
         rate = self.args.rate
         if rate is not None:
             most = min(most, max(1, int(rate / 20)))
-            now = time.monotonic()
+            now = self._seconds()
             due = self._due = max(self._due, now - 1.0) + most / rate
             if due > now:
                 await deferLater(self.reactor, due - now)
@@ -155,6 +178,8 @@ class Sending(ABC):
             await self._read(max(most, _READ_AHEAD))
         if self.stopping:
             return None
+        if not self._ahead and self._again:
+            return [self._again.popleft()]
         lot = [self._ahead.popleft() for _ in range(min(most, len(self._ahead)))]
         if rate is not None:
             self._due -= (most - len(lot)) / rate
@@ -163,11 +188,35 @@ class Sending(ABC):
 
     def safe(self, lot: Events) -> None:
         """All of it was acknowledged."""
-        self._heard = time.monotonic()
+        if not lot:
+            return
+        self._heard = self._seconds()
         self.totals.acknowledged += len(lot)
         if self._acked is not None:
             self._acked.write("".join(f"{identity}\n" for identity, _ in lot))
             self._acked.flush()
+
+    def settled(self, lot: Events, refused: Mapping[int, str], trouble: str) -> None:
+        """All of it was acknowledged but what was *refused*.
+
+        What was so for no known reason may be lost by the gateway's fault, which has others
+        to hang up for: it is tried once more when something else was acknowledged.
+        """
+        earlier = self.totals.acknowledged
+        self.safe([one for at, one in enumerate(lot) if at not in refused])
+        for at, why in refused.items():
+            event = lot[at]
+            before = self._suspects.get(event)
+            if why or before not in (None, self.totals.acknowledged):
+                self._suspects.pop(event, None)
+                self.totals.refused += 1
+                text = reason(why or trouble)
+                say(f"gateway send: {_named(event)} is refused, and left out: {text}")
+            else:
+                others_behind = len(lot) - at > sum(each >= at for each in refused)
+                now = self.totals.acknowledged
+                self._suspects[event] = earlier if others_behind else now
+                self._again.append(event)
 
     def stop(self) -> None:
         """Close everything, and end the run."""
@@ -182,11 +231,20 @@ class Sending(ABC):
         if isinstance(self._source, Generated):
             events = self._source.read(most)
         else:
-            async with self._reading:
-                if self._ahead or self._ended:
-                    return
+            if self._reading is not None:
+                waiter: Deferred[None] = Deferred()
+                self._reading.append(waiter)
+                await waiter
+                return
+            self._reading = []
+            try:
                 events = await deferToThread(self._source.read, most)
-                self._heard = time.monotonic()
+            finally:
+                waiting, self._reading = self._reading, None
+                # From the reactor: who is woken here may wake others in turn.
+                for each in waiting:
+                    self.reactor.callLater(0, each.callback, None)
+            self._heard = self._seconds()
         if events is None:
             self._ended = self._ended or not self.stopping
         else:
@@ -206,6 +264,12 @@ class Sending(ABC):
             self._failed = True
             self.stop()
 
+    def _is_second_time(self) -> bool:
+        """One that was set aside is to be tried again now."""
+        if self.stopping or not self._again:
+            return False
+        return self._suspects[self._again[0]] < self.totals.acknowledged
+
     def _hopeless(self) -> str | None:
         """Trouble that will be the same the next time, too."""
         trouble = reason(self.trouble)
@@ -214,13 +278,17 @@ class Sending(ABC):
 
     def _why_give_up(self) -> str | None:
         trouble, patience = reason(self.trouble), self.args.patience
-        if time.monotonic() - self._heard <= patience:
+        if self._seconds() - self._heard <= patience:
             return None
-        return f"nothing was acknowledged for {patience:g} s: {trouble or 'no answer'}"
+        why = f"nothing was acknowledged for {patience:g} s: {trouble or 'no answer'}"
+        if self._suspects:
+            names = ", ".join(map(_named, islice(self._suspects, _MOST_NAMED)))
+            why += f"; lost each time that it was sent alone: {names}"
+        return why
 
     def _tell_trouble(self) -> None:
         """Say once why nothing is acknowledged, while it is tried again."""
-        silent = time.monotonic() - self._heard
+        silent = self._seconds() - self._heard
         trouble = reason(self.trouble)
         if silent < _SILENT_SECONDS or not trouble or trouble == self._told:
             return
@@ -259,8 +327,12 @@ class Client(Protocol):
     def start(self) -> None:
         """Connect, and stay connected."""
 
-    def send(self, events: Sequence[bytes]) -> Awaitable[None]:
-        """Until they are acknowledged; raises `Unacknowledged` after `stop`."""
+    def send(self, events: Sequence[bytes]) -> Awaitable[Mapping[int, str]]:
+        """Until they are acknowledged, or refused: those, by their place, and why.
+
+        Without a reason they were lost with the connection each time that they were sent
+        alone.  Raises `Unacknowledged` after `stop`.
+        """
 
     def stop(self) -> Deferred[None]:
         """Disconnect."""
@@ -312,10 +384,15 @@ class Feeding(Sending):
     async def _feed(self, client: Client) -> None:
         while (lot := await self.take(self._size)) is not None:
             try:
-                await client.send(self.bodies([event for _, event in lot]))
+                refused = await client.send(self.bodies([event for _, event in lot]))
             except Unacknowledged:
                 return
-            self.safe(lot)
+            self.settled(lot, refused, client.trouble)
+
+
+def _named(event: tuple[str, bytes]) -> str:
+    identity, body = event
+    return f"{printable(identity)} ({len(body):,} bytes)"
 
 
 @contextmanager

@@ -187,3 +187,15 @@ def test_slow_pipes_are_not_waited_for() -> None:
     assert lines.read(10) is None
     os.close(sink)
     os.close(source)
+
+
+def test_many_connections_read_one_file(
+    listen: Make, send: Make, tmp_path: Path
+) -> None:
+    """Each with many events in flight: whoever waits for lines is woken by the reactor."""
+    listener, lines = listen("pomelo"), tmp_path / "lines"
+    lines.write_text("".join(f'{{"event":{{"id":"{n}"}}}}\n' for n in range(5000)))
+    words = ["--connections", 3, "--depth", 100, "--file", lines]
+    run = send("pomelo", listener.address, *words)
+    assert run.returncode == 0, run.stderr
+    assert len(set(listener.ids)) == 5000

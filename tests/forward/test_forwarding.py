@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,6 +103,18 @@ def test_nothing_leaves_before_it_is_told(pair: Pair) -> None:
     assert len(pair.lines) == sent + 1
     assert pair.archived() == [FILES[0].name]
     assert pair.forwarder.sent_files == 0
+
+
+def test_a_hub_that_hangs_up_on_all(pair: Pair) -> None:
+    """It says hello each time, and then nothing more: the pauses grow nevertheless."""
+    pair.cuts = itertools.repeat((float("inf"), 150))
+    pair.publish(FILES[0])
+    pair.forwarder.start(0)
+    pair.run(60)
+    assert len(pair.lines) < 20
+    pair.cuts = iter([])
+    pair.run(20)
+    assert pair.archived() == [FILES[0].name]
 
 
 def test_the_line_is_cut_in_every_place(tmp_path: Path) -> None:

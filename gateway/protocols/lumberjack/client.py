@@ -29,6 +29,7 @@ class Client(Sender):
         writer: Writer | None = None,
         websocket: str | None = None,
         timeout: float = 30.0,
+        sets_aside: bool = False,
     ) -> None:
         """As `Sender`; *writer* says how events become windows."""
         super().__init__(
@@ -37,4 +38,5 @@ class Client(Sender):
             clock=clock,
             websocket=websocket,
             timeout=timeout,
+            sets_aside=sets_aside,
         )

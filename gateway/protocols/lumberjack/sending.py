@@ -30,6 +30,7 @@ class Sending(Feeding):
         return Client(
             endpoint(self.reactor, args),
             clock=self.reactor,
+            sets_aside=True,
             writer=writer,
             websocket=websocket(args),
         )

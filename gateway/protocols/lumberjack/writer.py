@@ -57,12 +57,19 @@ class Writer:
         self._tail = b""
         self.resent = 0
         """Events that were sent more than once."""
+        self.at_once: int | None = None
+        self.alive_every = 0.0
         self.keepalives = 0
 
     @property
     def waiting(self) -> bool:
         """A window was sent and is not acknowledged."""
         return bool(self._flight)
+
+    @property
+    def in_flight(self) -> int:
+        """See `sender.Writer`."""
+        return sum(count for _, count, _ in self._flight)
 
     @property
     def batches(self) -> Sequence[Batch]:
@@ -83,8 +90,13 @@ class Writer:
         """The next window, to be written now; empty if none may be sent now."""
         if len(self._flight) >= self._pipelining or self._next >= len(self._batches):
             return b""
+        size = self._size
+        if self.at_once is not None:
+            size = min(size, self.at_once - self.in_flight)
+            if size <= 0:
+                return b""
         batch = self._batches[self._next]
-        events = batch.events[batch.sent : batch.sent + self._size]
+        events = batch.events[batch.sent : batch.sent + size]
         batch.sent += len(events)
         if batch.sent == len(batch.events):
             self._next += 1
@@ -114,11 +126,21 @@ class Writer:
         self._tail = b""
         if self._flight and self._slow_start:
             self._size = max(1, self._size // 2)
-        self.resent += sum(count for _, count, _ in self._flight)
+        self.resent += self.in_flight
         self._flight.clear()
         for batch in self._batches:
             batch.sent = batch.acknowledged
         self._next = 0
+
+    def set_aside(self) -> Batch | None:
+        """See `sender.Writer`."""
+        batch = self._batches[0]
+        batch.set_aside()
+        return self._batches.popleft() if batch.done else None
+
+    def alive(self) -> bytes:
+        """See `sender.Writer`: nobody asks for it."""
+        return b""
 
     def _acknowledged(self, seq: int) -> Batch | None:
         if seq == 0 and self._version == _V2:

@@ -121,7 +121,9 @@ def refusal(
     rule: str, *, limit: str | int | None = None, key: str | None = None
 ) -> Refusal:
     """A `Refusal` whose reply is a kick that says why."""
-    return Refusal(rule, limit=limit, key=key, reply=kick(rule))
+    why = Refusal(rule, limit=limit, key=key)
+    why.reply = kick(str(why))
+    return why
 
 
 def request(number: int, route: int | str, body: bytes) -> bytes:

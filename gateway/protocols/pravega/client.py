@@ -53,6 +53,23 @@ class EventWriter(ABC):
         """Whole Event messages, sent on this connection and not acknowledged."""
         self._unsent: deque[bytes] = deque()
         """Whole Event messages, to be sent after those."""
+        self.at_once: int | None = None
+        """The most events in flight; None: all that there are."""
+        self._suspect: bytes | None = None
+        self.refused: int | None = None
+        """Of those that the last `received` acknowledged, this one is not stored, but was set
+        aside."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many events were sent on this connection and are not acknowledged."""
+        return len(self._in_flight) if self.ready else 0
+
+    def set_aside(self) -> None:
+        """Do not send the event that was in flight again, unless the server has it stored:
+        it says so on the next connection.
+        """
+        self._suspect = self._in_flight[0]
 
     @property
     def unacknowledged(self) -> int:
@@ -80,21 +97,41 @@ class EventWriter(ABC):
 
     def blocks(self, *, most: int = _BLOCK_BYTES) -> Iterator[bytes]:
         """The appends to send now, each of at most *most* bytes, or one event."""
-        while self.ready and self._unsent:
+        while self.ready and self._unsent and (left := self._left()) > 0:
             block = [self._unsent.popleft()]
             size = len(block[0])
-            while self._unsent and size + len(self._unsent[0]) <= most:
+            while (
+                self._unsent
+                and len(block) < left
+                and size + len(self._unsent[0]) <= most
+            ):
                 block.append(self._unsent.popleft())
                 size += len(block[-1])
             self._in_flight += block
             yield self._block(block)
 
-    def _resend(self) -> None:
-        """Queue again what was in flight when the last connection ended."""
+    def _left(self) -> int:
+        """How many more events may be in flight."""
+        if self.at_once is None:
+            return len(self._unsent)
+        return self.at_once - len(self._in_flight)
+
+    def _resend(self, before: int) -> None:
+        """Queue again what was in flight when the last connection ended; *before* this
+        answer so many were not acknowledged.
+        """
         self.resent += len(self._in_flight)
         self._unsent.extendleft(reversed(self._in_flight))
         self._in_flight.clear()
+        suspect, self._suspect = self._suspect, None
+        if suspect is not None and self._unsent and self._unsent[0] is suspect:
+            self.refused = before - self.unacknowledged
+            self._forget(self._unsent.popleft())
         self.ready = True
+
+    @abstractmethod
+    def _forget(self, message: bytes) -> None:
+        """It is not to be sent."""
 
     def _pop(self) -> bytes:
         return (self._in_flight or self._unsent).popleft()
@@ -123,16 +160,19 @@ class DraftWriter(EventWriter):
 
     def received(self, data: bytes) -> int:
         """See `EventWriter`."""
-        before = self.unacknowledged
+        before, self.refused = self.unacknowledged, None
         for kind, payload in self._frames.feed(data):
             if kind == wire.APPEND_SETUP:
                 _, writer, level = wire.decode_append_setup(payload)
                 self._stored(writer, level)
                 self._sent = level
-                self._resend()
+                self._resend(before)
             elif kind == wire.DATA_APPENDED:
                 self._stored(*wire.decode_data_appended(payload))
         return before - self.unacknowledged
+
+    def _forget(self, message: bytes) -> None:
+        self._end -= len(message)
 
     def _block(self, messages: Sequence[bytes]) -> bytes:
         data = b"".join(messages)
@@ -187,7 +227,7 @@ class V17Writer(EventWriter):
 
     def received(self, data: bytes) -> int:
         """See `EventWriter`."""
-        before = self.unacknowledged
+        before, self.refused = self.unacknowledged, None
         for code, payload in self._frames.feed(data):
             match decode(code, payload):
                 case DataAppended(last_event=last):
@@ -195,7 +235,7 @@ class V17Writer(EventWriter):
                 case AppendSetup(last_event=last):
                     self._stored(0 if last == NEVER else last)
                     self._sent = self.level
-                    self._resend()
+                    self._resend(before)
                 case SegmentCreated() | SegmentAlreadyExists():
                     setup = SetupAppend(1, self.writer, self.segment, self._token)
                     self._due = encode(setup)
@@ -204,6 +244,9 @@ class V17Writer(EventWriter):
                 case refusal:
                     raise Refusal(f"the server says {refusal}")
         return before - self.unacknowledged
+
+    def _forget(self, message: bytes) -> None:
+        """Nothing: it has no number before it is sent."""
 
     def _block(self, messages: Sequence[bytes]) -> bytes:
         data = b"".join(messages)

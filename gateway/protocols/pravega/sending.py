@@ -35,4 +35,5 @@ class Sending(Feeding):
             endpoint(self.reactor, args),
             Writer(writer, window=args.window),
             clock=self.reactor,
+            sets_aside=True,
         )

@@ -16,6 +16,8 @@ class Writer:
         """When *window* events of *events* are in flight, further batches wait."""
         self._events = events
         self._window = window
+        self.at_once: int | None = None
+        self.alive_every = 0.0
         self._batches: deque[Batch] = deque()
         self._waiting: deque[Batch] = deque()
 
@@ -23,6 +25,11 @@ class Writer:
     def resent(self) -> int:
         """How many events were sent more than once."""
         return self._events.resent
+
+    @property
+    def in_flight(self) -> int:
+        """How many events were sent and are not acknowledged."""
+        return self._events.in_flight
 
     @property
     def waiting(self) -> bool:
@@ -45,6 +52,7 @@ class Writer:
     def take(self) -> bytes:
         """The appends to send now; empty if there are none."""
         events = self._events
+        events.at_once = self.at_once
         while self._waiting and events.unacknowledged < self._window:
             batch = self._waiting.popleft()
             events.add(batch.events)
@@ -54,14 +62,25 @@ class Writer:
 
     def received(self, data: bytes) -> Iterator[Batch]:
         """The batches that are stored now.  Raises `Refusal`."""
-        stored = self._events.received(data)
-        while stored:
+        known = self._events.received(data)
+        refused = self._events.refused
+        for number in range(known):
             batch = self._batches[0]
-            count = min(stored, batch.sent - batch.acknowledged)
-            batch.acknowledged += count
-            stored -= count
+            if number == refused:
+                batch.set_aside()
+            else:
+                batch.acknowledged += 1
             if batch.done:
                 yield self._batches.popleft()
 
     def disconnected(self) -> None:
         """Nothing to do: `connected` starts again with what is not acknowledged."""
+
+    def set_aside(self) -> Batch | None:
+        """See `sender.Writer`; no batch is done before the server has said what it has."""
+        self._events.set_aside()
+        return None
+
+    def alive(self) -> bytes:
+        """See `sender.Writer`: nobody asks for it."""
+        return b""

@@ -88,7 +88,7 @@ def sender() -> _Sender:
     return _Sender()
 
 
-def _result(deferred: Deferred[None]) -> list[Any]:
+def _result(deferred: Deferred[Any]) -> list[Any]:
     seen: list[Any] = []
     deferred.addBoth(seen.append)
     return seen
@@ -101,7 +101,7 @@ def test_events_arrive(sender: _Sender, reader: Any) -> None:
     done = _result(sender.client.send(events))
     assert not done
     sender.exchange(reader)
-    assert done == [None]
+    assert done == [{}]
     stored = [p for s in reader.journal.stored for p in decode(s.batch.body).payloads]
     assert stored == events
     assert not sender.clock.getDelayedCalls()
@@ -120,7 +120,7 @@ def test_nothing_is_done_before_its_ack(sender: _Sender, reader: Any) -> None:
 
 def test_sending_nothing_is_done(sender: _Sender) -> None:
     """No events, nothing to wait for."""
-    assert _result(sender.client.send([])) == [None]
+    assert _result(sender.client.send([])) == [{}]
 
 
 def test_reconnects_and_sends_again(
@@ -137,7 +137,7 @@ def test_reconnects_and_sends_again(
     assert sender.client.connections == 2
     reader = make_reader()
     sender.exchange(reader)
-    assert done == [None]
+    assert done == [{}]
     assert reader.journal.durable_lsn == 15
     assert sender.client.writer.resent == 15
 
@@ -175,7 +175,7 @@ def test_a_wrong_ack_ends_the_connection(sender: _Sender) -> None:
     second = _result(sender.client.send([b"{}"]))
     sender.endpoint.protocol.dataReceived(wire.ack(_V2, 1) + wire.ack(_V2, 9))
     assert sender.endpoint.transport.aborted
-    assert first == [None]
+    assert first == [{}]
     assert not second
 
 
@@ -232,7 +232,7 @@ def test_websocket(reader: Any) -> None:
                 reader.journal.store_all()
                 feed(far.send(BytesMessage(reader.sent)))
                 reader.connection.clear()
-    assert done == [None]
+    assert done == [{}]
     feed(far.send(CloseConnection(1001)))
     assert sender.endpoint.transport.disconnecting
 

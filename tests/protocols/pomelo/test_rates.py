@@ -18,7 +18,9 @@ from gateway.protocols.pomelo.rates import Bucket, Buckets, Rate, Verdict, judge
 Make = Callable[..., Any]
 OK = b'{"code":200}'
 TOO_MANY = b'{"code":429,"msg":"too many messages"}'
-KICK = wire.kick("too many messages")
+KICK = wire.kick(
+    "too many messages, limit 10 messages a second (options.rates.connection)"
+)
 TEN = Rate(10, None, 2.0, "options.rates.connection")
 
 

@@ -200,7 +200,7 @@ def test_refused_at_once(reader: Any, stream: bytes) -> None:
     """Whoever does not begin with a handshake learns why."""
     reader.deliver(stream)
     refused = reader.connection.refused
-    assert reader.sent == _kick(refused.rule)
+    assert reader.sent == _kick(str(refused))
     assert reader.connection.closed
 
 
@@ -358,7 +358,9 @@ def test_who_does_not_get_to_work(make_reader: Callable[..., Any], pomelo: Any) 
     reader.clock.pump([0.75] * 6)
     assert not reader.connection.closed
     reader.clock.pump([0.75] * 3)
-    assert reader.sent == _kick("handshake not finished in time")
+    assert reader.sent == _kick(
+        "handshake not finished in time (options.handshake_timeout)"
+    )
     assert reader.connection.refused.key == "options.handshake_timeout"
     assert silent.closed
     assert silent.sent == b""
@@ -490,7 +492,9 @@ def test_slow_clients_are_kicked(make_reader: Callable[..., Any]) -> None:
     assert not reader.connection.closed
     reader.journal.store()
     rule = "client does not read its pushes"
-    assert reader.sent == wire.response(1, OK) + _kick(rule)
+    assert reader.sent == wire.response(1, OK) + _kick(
+        f"{rule}, limit 100 (options.push_bytes)"
+    )
     assert reader.connection.refused.key == "options.push_bytes"
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
@@ -56,14 +56,15 @@ class Reconnecting:
         self._stopping = False
         self._over: Exception | None = None
         self._backoff = Backoff()
+        self._confirmed = 0
 
     @property
     def resent(self) -> int:
         """How many elements were sent more than once."""
         return self._outbox.resent
 
-    async def send(self, elements: Sequence[bytes]) -> None:
-        """Returns when all of them are on disk.
+    async def send(self, elements: Sequence[bytes]) -> Mapping[int, str]:
+        """Returns when all of them are on disk, with those that are not, and why.
 
         Raises `Unacknowledged` after `stop`, `CanNotResume` when another has its name, and
         what `connect` raised if that is no failure of a connection (a port of 70000).
@@ -86,6 +87,7 @@ class Reconnecting:
             except (Disconnected, StreamFailed):
                 if self._publishing is publishing:
                     self._publishing = None
+        return {}
 
     def _stop(self) -> None:
         """Whoever waits hears of it; what connects is still to be cancelled."""
@@ -113,6 +115,9 @@ class Reconnecting:
             if self._over is not None:
                 self._changed.notify_all()
             elif not self._stopping:
+                if self._outbox.confirmed > self._confirmed:
+                    self._backoff.succeeded()
+                self._confirmed = self._outbox.confirmed
                 await sleep(self._runtime, self._backoff.pause())
 
     async def _publish(self, peer: Peer) -> None:
@@ -123,7 +128,6 @@ class Reconnecting:
         )
         async with publishing:
             self.trouble = ""
-            self._backoff.succeeded()
             self._publishing = publishing
             self._changed.notify_all()
             try:
