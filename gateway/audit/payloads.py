@@ -1,10 +1,10 @@
-"""Compares payloads in archive and tables with the digests written beside them.
+"""Compares events in archive and tables with the digests written beside them.
 
 `gateway.store.digests` says what those are.
 
 Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of
-its payloads are known: from the file, while spool or archive has it, else from the
+its events are known: from the file, while spool or archive has it, else from the
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
 hashed again.  In the tables a payload is the text of `body`, or `payload` where that is
 null.  A `body` of type VARIANT is not what was sent; such rows can not be compared.
@@ -34,7 +34,6 @@ from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.bucket import Bucket
-from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.names import parse_file_name
@@ -82,20 +81,17 @@ def compare_payloads(
     found = Payloads()
     catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
     entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
-    known: dict[_Name, digests.Payloads] = {
-        (*parsed,): entry.said
+    known: dict[_Name, str] = {
+        (*parsed,): entry.events
         for entry in entries.values()
-        if entry.said and (parsed := parse_file_name(entry.name))
+        if entry.events and (parsed := parse_file_name(entry.name))
     }
     remote = BucketFiles(bucket)
     archives = spool_files(directories.archive), remote.list(archive=True)
-    rewritten = _rewritten(directories.lake)
     for file in _all(node, *archives):
         # Retention may be quicker.
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
             entry = entries.get(file.path.name)
-            if rewritten and digests.of_file(there.path) in rewritten:
-                entry = None
             _compare_file(file, there.path, entry, known, found)
     for file in _all(node, spool_files(directories.spool), remote.list()):
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
@@ -111,14 +107,6 @@ def compare_payloads(
     found.vanished = len(tables.vanished)
     found.problems += tables.problems
     return found
-
-
-def _rewritten(lake: Path) -> set[str]:
-    """SHA-256 of the archive's files in which events were blotted out on purpose."""
-    try:
-        return set(links_before(deletions(lake)))
-    except ValueError:  # the audit's other half says so
-        return set()
 
 
 def _met(names: Iterable[_Name]) -> set[_Name]:
@@ -146,7 +134,7 @@ def _compare_file(
     file: SpoolFile,
     path: Path,
     entry: Entry | None,
-    known: dict[_Name, digests.Payloads],
+    known: dict[_Name, str],
     found: Payloads,
 ) -> None:
     """*path* is where it can be read."""
@@ -163,17 +151,15 @@ def _name(file: SpoolFile) -> _Name:
     return file.node, file.incarnation, file.first, file.last
 
 
-def _said(path: Path) -> digests.Payloads:
-    """What a file says of its payloads; of one that is damaged somebody else tells.
+def _said(path: Path) -> str:
+    """What a file says of its events; of one that is damaged somebody else tells.
 
     Raises FileNotFoundError.
     """
-    return digests.payloads_said(digests.metadata_of(path))
+    return digests.events_said(digests.metadata_of(path))
 
 
-def _compare_rows(
-    tables: _Tables, file: _Wanted, wanted: digests.Payloads, found: Payloads
-) -> int:
+def _compare_rows(tables: _Tables, file: _Wanted, wanted: str, found: Payloads) -> int:
     """How many rows were compared."""
     rows = tables.rows(file)
     if not rows.lsns:
@@ -181,19 +167,19 @@ def _compare_rows(
     if not rows.are_all_of(file):
         found.partial += 1
         return 0
-    payloads = rows.payloads()
-    if payloads is None or not wanted:
+    payloads, times = rows.payloads(), rows.received_at()
+    if payloads is None or times.null_count or not wanted:
         found.unknown += 1
         return 0
-    digest = digests.PayloadDigest(wanted.key)
-    digest.add(payloads)
-    if digest.payloads() == wanted:
+    digest = digests.EventsDigest(file.first)
+    digest.add(payloads, times)
+    if digest.hexdigest() == wanted:
         found.in_tables += 1
         found.events += len(payloads)
     else:
         why = (
-            f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of"
-            f" their spool file: {digest.payloads()}, not {wanted.digest}"
+            f"the events of {file.node} lsn {file.first} to {file.last} are not those of"
+            f" their spool file: BLAKE3 {digest.hexdigest()}, not {wanted}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))
     return len(payloads)
@@ -228,13 +214,15 @@ class _Loaded:
     lives: pa.Array
     """Incarnations; "" is not known."""
     lsns: Ints
+    times: pa.Array
     payloads: pa.Array | None
     """None: they can not be told."""
     bytes: int
 
 
 _NONE = pa.array([], pa.string())
-_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), None, 0)
+_TIME = pa.timestamp("us", "UTC")
+_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), pa.array([], _TIME), None, 0)
 
 
 @dataclass(slots=True)
@@ -242,6 +230,7 @@ class _Rows:
     """Rows with the lsns of one spool file, in pieces."""
 
     lsns: list[Ints]
+    times: list[pa.Array]
     parts: list[pa.Array | None]
     paths: list[str]
 
@@ -255,8 +244,14 @@ class _Rows:
         parts = [part for part in self.parts if part is not None]
         if len(parts) < len(self.parts):
             return None
-        order = np.argsort(np.concatenate(self.lsns), kind="stable")
-        return pa.concat_arrays(parts).take(pa.array(order))
+        return pa.concat_arrays(parts).take(self._order())
+
+    def received_at(self) -> pa.Array:
+        """In order of lsn."""
+        return pa.concat_arrays(self.times).take(self._order())
+
+    def _order(self) -> pa.Array:
+        return pa.array(np.argsort(np.concatenate(self.lsns), kind="stable"))
 
 
 class _Tables:
@@ -288,7 +283,7 @@ class _Tables:
         """
         mine = [file.incarnation]
         ways = [mine, [*mine, ""], []] if file.alone else [mine]
-        kept = _Rows([], [], [])
+        kept = _Rows([], [], [], [])
         for lives in ways if file.alone and not file.incarnation else ways[:2]:
             rows = self._of(file, lives)
             if rows.lsns and rows.are_all_of(file):
@@ -301,7 +296,7 @@ class _Tables:
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
-        rows = _Rows([], [], [])
+        rows = _Rows([], [], [], [])
         for number in touched.tolist():
             loaded = self._load(number)
             mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
@@ -311,6 +306,7 @@ class _Tables:
                 mine &= of.to_numpy(zero_copy_only=False)
             if mine.any():
                 rows.lsns.append(loaded.lsns[mine])
+                rows.times.append(loaded.times.filter(pa.array(mine)))
                 part = loaded.payloads
                 rows.parts.append(None if part is None else part.filter(pa.array(mine)))
                 rows.paths.append(str(self._pieces[number].path))
@@ -376,7 +372,7 @@ def _rows_of(node: str, piece: _Piece) -> int:
 def _load(piece: _Piece) -> _Loaded:
     with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
-        names = ("node", "incarnation", "lsn", "body", "payload")
+        names = ("node", "incarnation", "lsn", "received_at", "body", "payload")
         wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
     # A row without node or lsn is nobody's: the audit's other half says so.
@@ -387,7 +383,10 @@ def _load(piece: _Piece) -> _Loaded:
     if "incarnation" in rows.column_names:
         lives = pc.fill_null(rows["incarnation"].cast(pa.string()), "").combine_chunks()
     lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
-    return _Loaded(nodes, lives, lsns, _payloads(rows), rows.nbytes)
+    times = pa.nulls(len(rows), _TIME)
+    if "received_at" in rows.column_names:
+        times = rows["received_at"].cast(_TIME).combine_chunks()
+    return _Loaded(nodes, lives, lsns, times, _payloads(rows), rows.nbytes)
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:
