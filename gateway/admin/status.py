@@ -85,7 +85,7 @@ class ChainStatus:
     last_lsn: int = 0
     """Of the newest file; 0 when there is none yet."""
     link: str = ""
-    """Of that file (`gateway.store.digests`); zeros when there is none, empty if it is not known."""
+    """SHA-256 of that file; zeros when there is none, empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,8 @@ class IncarnationStatus:
     id: str = ""
     since: int = 1
     """The first lsn that it may have given."""
+    earlier: Sequence[str] = ()
+    """Those before it in its directory for which it vouches, oldest first; fifty at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.store import word
-from gateway.store.bucket import ARCHIVE, Bucket, NotThere
+from gateway.store.bucket import ARCHIVE, Bucket, NotThere, StoredObject
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
 
@@ -44,10 +44,16 @@ class BucketFiles:
             files.sort(key=lambda file: (file.first, file.last))
         return dict(found)
 
-    def words(self, wanted: str | None) -> Iterator[word.Heard]:
-        """What it says of each node's incarnations, or of one node's."""
+    def words(self, wanted: str | None) -> Iterator[tuple[str, StoredObject]]:
+        """Where it says something of each node's incarnations, or of one node's."""
         if self._bucket is not None:
-            yield from word.read_all(self._bucket, wanted)
+            for one in word.listed(self._bucket, wanted):
+                yield self._bucket.url, one
+
+    def word(self, one: StoredObject) -> word.Heard:
+        """What it says there."""
+        assert self._bucket is not None
+        return word.read(self._bucket, one)
 
     def has(self, file: SpoolFile) -> bool:
         """Whether it is one of those."""

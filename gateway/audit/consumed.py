@@ -6,7 +6,7 @@ for its age, or for want of room, is known by its lsns.  Both by incarnation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -61,28 +61,18 @@ class Consumed:
         """Those of which something was read, or has left."""
         return self._read.keys() | self._left.keys()
 
-    def spans(self, node: str, life: str) -> list[tuple[int, int]]:
-        """What was read of a life of a node by its name."""
-        return [*self._read.get(node, {}).get(life, ())]
-
-    def ends(self, node: str) -> Iterator[tuple[str, int]]:
-        """How far each of its lives had come at least."""
+    def of(self, node: str) -> Iterator[tuple[str, Lsns]]:
+        """What of each of its incarnations is known to have been there."""
         for of in (self._read, self._left):
-            for by, lsns in of.get(node, {}).items():
-                yield by, lsns.last
+            yield from of.get(node, {}).items()
 
     def read(self, node: str, life: str) -> Lsns:
-        """What a consumer has read of an incarnation of a node, of any if that is ""."""
-        return _of(self._read, node, life)
+        """What a consumer has read of an incarnation of a node."""
+        return self._read.get(node, {}).get(life, Lsns())
 
     def left(self, node: str, life: str) -> Lsns:
-        """What may have left an archive for good, of an incarnation, or of any."""
-        return _of(self._left, node, life)
-
-
-def _of(found: Mapping[str, Mapping[str, Lsns]], node: str, life: str) -> Lsns:
-    lives = found.get(node, {})
-    return Lsns.joined(lsns for by, lsns in lives.items() if life in ("", by))
+        """What may have left an archive for good, of an incarnation."""
+        return self._left.get(node, {}).get(life, Lsns())
 
 
 def _names(site: Site) -> Sequence[str]:

@@ -28,9 +28,8 @@ from gateway.store.spool import catalog_lines
 class JournalContent:
     """The journal of one node."""
 
-    events: Lsns = field(default_factory=Lsns)
-    last: int = 0
-    """The greatest lsn that it knows to have been acknowledged."""
+    events: dict[str, Lsns] = field(default_factory=dict)
+    """By incarnation."""
     published: list[catalog_lines.Entry] = field(default_factory=list)
     damaged: list[tuple[int, int, Path]] = field(default_factory=list)
     """Damaged segments: first lsn, last lsn that it can have held, file."""
@@ -49,17 +48,15 @@ def runs_in(
 ) -> list[tuple[int, int]]:
     """The lsns that are really in a file, in their order, as (first, last).
 
-    Every byte is read: its events must be those of its own digest, and of *entry* of the
-    catalog.
+    Every byte is read: it must be what its own digest, and *entry* of the catalog, says.
     Raises `Unusable`, FileNotFoundError, PermissionError.
     """
     runs: list[tuple[int, int]] = []
-    metadata = digests.metadata_of(file.path)
-    wanted = {"it says": digests.events_said(metadata)}
-    if entry is not None and digests.DELETED_KEY not in metadata:
-        wanted["the catalog says"] = entry.events
-    found = digests.EventsDigest(file.first)
-    for node, _, lsns in columns(file.path, found):
+    wanted = {"it says": digests.payloads_said(digests.metadata_of(file.path))}
+    if entry is not None:
+        wanted["the catalog says"] = entry.said
+    found = {each.key: digests.PayloadDigest(each.key) for each in wanted.values()}
+    for node, _, lsns in columns(file.path, *found.values()):
         if node != file.node:
             raise Unusable(f"it has an event of node {node!r}")
         ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)
@@ -69,15 +66,10 @@ def runs_in(
             follows = runs and runs[-1][1] + 1 == first
             runs.append((runs.pop()[0] if follows else first, last))
     for who, said in wanted.items():
-        if said and said != (events := found.hexdigest()):
-            raise Unusable(f"its events were changed: BLAKE3 {events}, {who} {said}")
-    if (
-        entry is not None
-        and entry.octets
-        and digests.DELETED_KEY not in metadata
-        and entry.octets != digests.of_octets(file.path)
-    ):
-        raise Unusable("it is not as it was published: the catalog has another BLAKE3")
+        if said and said != (payloads := found[said.key].payloads()):
+            raise Unusable(f"its payloads were changed: {payloads}, {who} {said}")
+    if entry is not None and entry.sha256 not in ("", digests.of_file(file.path)):
+        raise Unusable("it is not as it was published: the catalog has another SHA-256")
     return runs
 
 
@@ -90,18 +82,15 @@ def _read_node(directory: Path) -> JournalContent:
                 seen.problems.append(Problem(str(path), f"line {number} is damaged"))
             else:
                 seen.published.append(entry)
-    pairs: list[tuple[int, int]] = []
+    pairs: dict[str, list[tuple[int, int]]] = {}
 
     def refused(path: Path, why: segment.InvalidSegment) -> None:
         seen.problems.append(Problem(str(path), str(why)))
 
     for path, scan in scans(directory, refused):
-        pairs += _runs(scan)
+        pairs.setdefault(segment.incarnation_of(path.name), []).extend(_runs(scan))
         seen.problems += [Problem(str(path), str(damage)) for damage in scan.damage]
-    seen.events = Lsns(pairs)
-    seen.last = max(
-        seen.events.last, max((entry.last for entry in seen.published), default=0)
-    )
+    seen.events = {each: Lsns(runs) for each, runs in pairs.items()}
     for path in _entries(directory):
         parsed = segment.parse_name(path.name.removesuffix(DAMAGED))
         if parsed and path.suffix == DAMAGED:

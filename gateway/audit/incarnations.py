@@ -1,23 +1,29 @@
 """What is known of a node's incarnations: who goes on from whom, and where each ended.
 
-Of an end it is asked whether anybody can vouch for it (`gateway.store.incarnation`).
+An event's name is (node, incarnation, lsn), and each incarnation accounts for its own lsns.
+Of its end it is asked whether anybody vouches for it (`REASONS`).  Who says something of one:
 
-An event's name is (node, incarnation, lsn).  A journal knows itself and those before it in
-its directory: a *line*, in which no lsn is given twice.  An incarnation in no line that is
-seen here has lost its directory, or has it elsewhere.  What it acknowledged behind the last
-that was heard of it nobody knows, unless it was heard that this was all.
+    journals     that is seen here: of itself, and those before it in its directory
+    gateways     that are asked, and answer
+    words        in buckets and at hubs (`gateway.store.word`)
+    ledgers      of jobs: how some ended, and what files have said of theirs
+    arrivals     at hubs: what has come of each
+
+A directory may start while neither bucket nor hub is there, so that a clean stop ends an
+incarnation, and not its directory: of the newest one of a directory that is not seen here
+somebody has to have heard lately, or to have said that nothing follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
+from typing import NamedTuple
 
-from gateway.audit.counts import GREATEST
 from gateway.store.incarnation import Incarnation, Record
 from gateway.store.lake import End
-from gateway.store.lsns import Lsns
 from gateway.store.word import Word
 
 _SHORT = 8
@@ -29,75 +35,60 @@ def short(incarnation: str) -> str:
     return shown if shown == incarnation else f"{shown}…"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The incarnations of one directory, each of which went on from those before it."""
+class Reason(Enum):
+    """Why an end is vouched for, or not."""
 
-    id: str
-    """The one that has it now."""
-    since: int
-    """Its first lsn."""
-    earlier: Mapping[str, int]
-    """Those before it, and the first lsn of each; 0 if that is not known."""
-    lost: Collection[str] = ()
-    """Those of these whose end it does not know."""
+    HERE = "its journal is seen here"
+    HEARD = "it has said something of itself lately"
+    CONTINUED = "another incarnation of its directory goes on from there"
+    SPOOL = "what it acknowledged was in the bucket by then (ack: spool)"
+    DECOMMISSIONED = "it was decommissioned"
+    UNHEARD = "nobody ever says something of this node, and nothing contradicts"
 
-    @classmethod
-    def of(cls, this: Incarnation) -> Line:
-        """That of a journal."""
-        return cls(this.id, this.since, this.began, this.lost)
+    SET_BACK = "its directory goes on from an earlier lsn: its disk was set back"
+    COPIED = "an older copy of its directory goes on"
+    REPLACED = "another directory has its node's name, and knows nothing of it"
+    SILENT = "nobody has heard of it since"
+    ENDED = "it stopped in good order, and nobody has heard of its directory since"
 
-    @classmethod
-    def told(cls, said: Word, words: Mapping[str, Word], *, silent: bool) -> Line:
-        """That of a gateway which says how far it is; of one that is *silent* nobody knows
-        whether it acknowledged more.  Those before it said in *words* whom they went on from,
-        and how far they were: farther than this directory knows, if it was set back.
-        """
-        lost = {said.incarnation} if silent and not said.all_told else set()
-        earlier: dict[str, int] = {}
-        ahead = [said]
-        while ahead:
-            one = ahead.pop()
-            for each in one.earlier:
-                before = words.get(each)
-                if before is not None and not one.goes_on_from(before):
-                    lost.add(each)
-                if each not in earlier:
-                    earlier[each] = 0 if before is None else before.since
-                    ahead += () if before is None else [before]
-        oldest_first = dict(sorted(earlier.items(), key=lambda one: one[1]))
-        return cls(said.incarnation, said.since, oldest_first, lost)
+    @property
+    def vouches(self) -> bool:
+        """Whether all that was acknowledged is known."""
+        return self in _VOUCHING
 
-    def __contains__(self, incarnation: str) -> bool:
-        return incarnation == self.id or incarnation in self.earlier
 
-    def since_of(self, incarnation: str) -> int:
-        """The first lsn that one of them may have given; 0 if that is not known."""
-        return (
-            self.since if incarnation == self.id else self.earlier.get(incarnation, 0)
-        )
-
-    def vouches(self, incarnation: str, last: int) -> bool:
-        """Whether this directory has all of one that gave lsns up to *last*: not, if another
-        one of it began before that, as on a disk that was set back.
-        """
-        if incarnation not in self or incarnation in self.lost:
-            return False
-        ids = [*self.earlier, self.id]
-        since = self.since_of(incarnation)
-        later = [self.since_of(each) for each in ids[ids.index(incarnation) + 1 :]]
-        begins = [each for each in later if each >= since] if since else later[-1:]
-        return last < min(begins, default=last + 1)
-
-    def parts(self) -> dict[str, Lsns]:
-        """The lsns of its journal that each of them gave, as far as that is known."""
-        found = {self.id: Lsns([(self.since, GREATEST)])}
-        end = self.since - 1
-        for each, first in reversed(list(self.earlier.items())):
-            if 0 < first <= end:
-                found[each] = Lsns([(first, end)])
-                end = first - 1
-        return found
+_VOUCHING = frozenset(
+    (
+        Reason.HERE,
+        Reason.HEARD,
+        Reason.CONTINUED,
+        Reason.SPOOL,
+        Reason.DECOMMISSIONED,
+        Reason.UNHEARD,
+    )
+)
+_SENTENCES = {
+    Reason.SET_BACK: (
+        "{name} is known up to lsn {last}, and its directory goes on from lsn {since}: it was"
+        " set back, and what it acknowledged behind that nobody knows"
+    ),
+    Reason.COPIED: (
+        "{name} is known up to lsn {last}, and an older copy of its directory goes on: what"
+        " it acknowledged behind that nobody knows"
+    ),
+    Reason.REPLACED: (
+        "{name} is known up to lsn {last}{heard}, and not to {who}, which has the name now:"
+        " what it acknowledged behind that nobody knows"
+    ),
+    Reason.SILENT: (
+        "{name} had acknowledged up to lsn {last}{heard}, and nobody has heard of it since:"
+        " what it acknowledged behind that nobody knows"
+    ),
+    Reason.ENDED: (
+        "{name} stopped in good order at lsn {last}{heard}; whether its directory went on"
+        " since nobody knows: gateway decommission {node} says that it did not"
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,109 +99,247 @@ class Unknown:
     incarnation: str
     last: int
     """The last lsn that it is known to have acknowledged."""
-    end: End | None = None
-    """What was heard of it."""
+    why: Reason
+    heard: float = 0.0
+    """When it was heard of last, in seconds since the epoch; 0: never."""
+    ack: str = ""
+    """How it acknowledged, if that is known."""
     successor: str = ""
-    """Who goes on without it."""
+    """Who goes on without it, …"""
     since: int = 0
-    """From which lsn on."""
+    """… and from which lsn on."""
     accepted: bool = False
     """Somebody said that what it acknowledged behind that is lost."""
 
     def __str__(self) -> str:
-        name = f"{self.node} (incarnation {short(self.incarnation)})"
-        behind = "what it acknowledged behind that nobody knows"
-        if self.end is None or self.end.heard <= 0:
-            who = f"{short(self.successor)}, which goes on"
-            where = f" from lsn {self.since} on" if self.since else ""
-            return f"{name} is known up to lsn {self.last}, and not to {who}{where}: {behind}"
-        at = datetime.fromtimestamp(self.end.heard, UTC)
-        return (
-            f"{name} had acknowledged up to lsn {self.last} when last heard,"
-            f" {at:%Y-%m-%d %H:%M:%S} UTC; {behind}"
+        at = datetime.fromtimestamp(self.heard, UTC)
+        return _SENTENCES[self.why].format(
+            name=f"{self.node} (incarnation {short(self.incarnation)})",
+            node=self.node,
+            last=self.last,
+            heard=f" when last heard, {at:%Y-%m-%d %H:%M:%S} UTC" if self.heard else "",
+            who=short(self.successor),
+            since=self.since,
         )
 
 
+class Heard(NamedTuple):
+    """A word, and when it was said, by the clock of where it lies."""
+
+    word: Word
+    at: float
+    lately: bool
+
+
 @dataclass(slots=True)
+class Known:
+    """What is known of one incarnation."""
+
+    since: int = 0
+    """The first lsn that it may have given; 0 if nobody says."""
+    said: int = 0
+    """The last one that it has said to have acknowledged."""
+    heard: float = 0.0
+    """When it was heard of last."""
+    ack: str = ""
+    exact: bool = False
+    """It has ended, and `said` was all."""
+    here: bool = False
+    """Its journal is seen, or a gateway is asked that has it."""
+    lately: bool = False
+    """It has said something of itself lately."""
+    decommissioned: bool = False
+    published: int = 0
+    """Up to this one all of its directory is in files, it said."""
+    copied: bool = False
+    """A directory goes on that has not all of it."""
+    following: dict[str, int] = field(default_factory=dict)
+    """Who goes on from it, and from which lsn on."""
+    before: str = ""
+    """Who was before it in its directory."""
+    heads: set[str] = field(default_factory=set)
+    """The newest incarnations of directories that have all of it."""
+
+    @property
+    def all_told(self) -> bool:
+        """Whether there is nothing behind `said` that is in no file, if it has ended."""
+        return self.exact or self.ack == "spool"
+
+
 class Lives:
     """What is known of one node's incarnations beside their events."""
 
-    lines: list[Line] = field(default_factory=list)
-    """Of journals here, and of gateways that say how far they are."""
-    ends: Mapping[str, End] = field(default_factory=dict)
-    """How those ended that a successor's directory does not go on from."""
-    alive: frozenset[str] = frozenset()
-    """Those that have said something of themselves lately."""
-    records: Mapping[str, Record] = field(default_factory=dict)
-    """What files have said of each, as the job has noted."""
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.by: dict[str, Known] = {}
+        self.gave: dict[str, int] = {}
+        """The last lsn of some, as those say which go on from them."""
+        self._there: list[str] = []
+        """Whose journal is seen, or who was heard lately."""
+        self._spoken_of = False
+        """Whether anybody has said something of this node but its files."""
 
-    def line(self, incarnation: str) -> Line | None:
-        """Which has it."""
-        return next((line for line in self.lines if incarnation in line), None)
+    def of(self, incarnation: str) -> Known:
+        """What is known of one."""
+        return self.by.setdefault(incarnation, Known())
 
-    def since(self, incarnation: str) -> int:
-        """The first lsn that it may have given; 0 if that is not known."""
-        for line in self.lines:
-            if since := line.since_of(incarnation):
-                return since
-        if (record := self.records.get(incarnation)) is not None:
-            return record.first
-        end = self.ends.get(incarnation)
-        return 0 if end is None else end.since
+    # -- who says something -------------------------------------------------------------
 
-    def mates(self, incarnation: str, others: Iterable[str]) -> list[str]:
-        """Those of *others* that may have given the lsns which it did not: of its line, or,
-        as its line is not seen here, of no line that is.  Of one that came farther than its
-        line knows nobody did.
-        """
-        mine = self.line(incarnation)
-        if mine is not None and incarnation in mine.lost:
-            return []
-        return [
-            other
-            for other in others
-            if other not in ("", incarnation)
-            and (other in mine if mine is not None else self.line(other) is None)
+    def journal(self, this: Incarnation) -> None:
+        """One is seen here."""
+        for each, since in ((this.id, this.since), *this.began.items()):
+            self._begins(each, since)
+        self.of(this.id).here = True
+        self._directory([*this.earlier, this.id], this.lost)
+        for each, last in this.lost.items():
+            self.of(each).said = max(self.of(each).said, last)
+
+    def words(self, heard: Sequence[Heard]) -> None:
+        """What incarnations have said of themselves."""
+        for one in heard:
+            word, known = one.word, self.of(one.word.incarnation)
+            self._begins(word.incarnation, word.since)
+            self._ended(known, word.lsn, one.at, word.ack, exact=word.exact)
+            known.published = max(known.published, word.published)
+            known.lately |= one.lately
+            known.decommissioned |= bool(word.decommissioned)
+        for one in heard:
+            self._directory([*one.word.earlier, one.word.incarnation])
+
+    def ends(self, ends: Mapping[str, End]) -> None:
+        """How some ended, as a job has it."""
+        for each, end in ends.items():
+            self._begins(each, end.since)
+            known = self.of(each)
+            self._ended(known, end.acknowledged, end.heard, end.ack, exact=end.exact)
+
+    def records(self, records: Mapping[str, Record]) -> None:
+        """What files said of theirs."""
+        for each, record in records.items():
+            self._begins(each, record.first)
+            if record.continues:
+                self.of(record.continues).following[each] = record.first
+                self._gave(record.continues, record.first - 1)
+
+    def asked(self, incarnation: str, since: int, earlier: Sequence[str]) -> None:
+        """Its gateway has answered, and said who was before it in its directory."""
+        self._begins(incarnation, since)
+        self.of(incarnation).here = True
+        self._directory([*earlier, incarnation])
+
+    def settle(self) -> None:
+        """All was said."""
+        self._there = [
+            each for each, known in self.by.items() if known.here or known.lately
         ]
+        self._spoken_of = any(known.heads or known.heard for known in self.by.values())
 
-    def has_directory(self, incarnation: str) -> bool:
-        """Whether a gateway that was heard lately has what is left of it."""
-        line = self.line(incarnation)
-        if line is None or incarnation in line.lost:
-            return False
-        return line.id in self.alive
+    def _begins(self, each: str, since: int) -> None:
+        known = self.of(each)
+        known.since = known.since or since
 
-    def vouched(self, incarnation: str, last: int) -> bool:
-        """Whether somebody knows where it ended, or has it; it gave lsns up to *last*."""
-        if not incarnation or incarnation in self.alive:
-            return True
-        if any(line.vouches(incarnation, last) for line in self.lines):
-            return True
-        end = self.ends.get(incarnation)
-        return end is not None and end.exact
+    @staticmethod
+    def _ended(known: Known, lsn: int, heard: float, ack: str, *, exact: bool) -> None:
+        """The one counts that knows more."""
+        if (exact, lsn) > (known.exact, known.said):
+            known.exact, known.said = exact, max(lsn, known.said)
+        known.heard, known.ack = max(known.heard, heard), ack or known.ack
 
-    def unknown(
-        self,
-        node: str,
-        last: Mapping[str, int],
-        later: Callable[[str], str | None],
-    ) -> list[Unknown]:
-        """Incarnations that nobody vouches for, by the *last* lsn that is known of each.
+    def _directory(self, ids: Sequence[str], lost: Iterable[str] = ()) -> None:
+        """These were in one, oldest first; of the *lost* it has not all."""
+        head, (*earlier, successor) = ids[-1], ids
+        first, behind = self.of(head).since, head
+        self.of(head).heads.add(head)
+        for each in reversed(earlier):
+            known = self.of(each)
+            self.of(behind).before = each
+            if each in lost:
+                known.copied = True
+            else:
+                known.following[successor] = first
+                known.heads.add(head)
+                if known.since and successor == behind:
+                    self._gave(each, first - 1)
+            if known.since:
+                successor, first = each, known.since
+            behind = each
 
-        Where neither a journal nor a gateway's word is seen, one has ended if another has
-        given its lsns again, *later*.
-        """
-        found = []
+    def _gave(self, each: str, last: int) -> None:
+        self.gave[each] = max(last, self.gave.get(each, 0))
+
+    # -- what it means ------------------------------------------------------------------
+
+    def follows(self, incarnation: str) -> dict[str, int]:
+        """Who goes on from it, and from which lsn on; several are a fork."""
+        found = self.of(incarnation).following
+        if len(found) < 2:
+            return found
+        behind: set[str] = set()
+        ahead = [each for one in found for each in self.of(one).following]
+        while ahead:
+            if (one := ahead.pop()) not in behind:
+                behind.add(one)
+                ahead += self.of(one).following
+        return {each: first for each, first in found.items() if each not in behind}
+
+    def has_directory(self, incarnation: str) -> Known | None:
+        """The gateway that was heard lately and has what is left of it, if one was."""
+        heads = (self.of(head) for head in self.of(incarnation).heads)
+        return next((one for one in heads if one.lately), None)
+
+    def reason(self, incarnation: str, last: int) -> Reason:
+        """Whether anybody knows where it ended, which gave lsns up to *last*."""
+        known, follows = self.of(incarnation), self.follows(incarnation)
+        if known.here:
+            return Reason.HERE
+        if follows and last < max(follows.values()):
+            return Reason.CONTINUED
+        if known.ack == "spool":
+            return Reason.SPOOL
+        if known.lately:
+            return Reason.SET_BACK if follows else Reason.HEARD
+        if known.decommissioned:
+            return Reason.DECOMMISSIONED
+        if follows:
+            return Reason.SET_BACK
+        if known.copied:
+            return Reason.COPIED
+        if known.exact:
+            return Reason.ENDED
+        if self._present(incarnation):
+            return Reason.REPLACED
+        return Reason.SILENT if self._spoken_of else Reason.UNHEARD
+
+    def _present(self, incarnation: str) -> str:
+        """Another one of the node that is here, or was heard lately."""
+        return next((each for each in self._there if each != incarnation), "")
+
+    def unknown(self, last: Mapping[str, int]) -> Iterator[Unknown]:
+        """Those that nobody vouches for, by the *last* lsn that is known of each."""
+        unheard = []
         for each, lsn in sorted(last.items(), key=lambda one: one[1]):
-            if self.vouched(each, lsn):
-                continue
-            end, successor = self.ends.get(each), None
-            others = [line for line in self.lines if line.id != each]
-            if others:
-                successor = others[0].id
-            elif end is None:
-                successor = later(each)
-            if end is not None or successor is not None:
-                since = others[0].since if others else 0
-                found.append(Unknown(node, each, lsn, end, successor or "", since))
-        return found
+            why = self.reason(each, lsn)
+            if why is Reason.UNHEARD:
+                unheard.append((each, lsn))
+            elif not why.vouches:
+                yield self._unknown(each, lsn, why)
+        # Of several directories that nobody says anything of, one may be there.
+        for each, lsn in unheard[:-1]:
+            yield self._unknown(each, lsn, Reason.SILENT)
+
+    def _unknown(self, each: str, last: int, why: Reason) -> Unknown:
+        known, successor, since = self.of(each), "", 0
+        if why is Reason.SET_BACK:
+            successor, since = max(self.follows(each).items(), key=lambda one: one[1])
+        elif why is Reason.REPLACED:
+            successor = self._present(each)
+            since = self.of(successor).since
+        return Unknown(
+            self.node, each, last, why, known.heard, known.ack, successor, since
+        )
+
+    def forks(self) -> Iterator[tuple[str, list[str]]]:
+        """Those from which several go on, as copies of a directory do, and which."""
+        for each in list(self.by):
+            if len(follows := self.follows(each)) > 1:
+                yield each, sorted(follows)

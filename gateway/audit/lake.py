@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.audit.remote import Place, opened
 from gateway.event import LOST
-from gateway.store.digests import EventsDigest
+from gateway.store.digests import PayloadDigest
 
 _BATCH_ROWS = 1 << 17
 _DAY = re.compile(r"/date=[^/]*/")
@@ -63,7 +63,7 @@ class Lake:
     def __init__(self, directory: Path, *, node: str | None, first: int) -> None:
         """Events of other nodes, and those before lsn *first*, are left out."""
         self.nodes: dict[str, dict[str, Counts]] = {}
-        """By node and incarnation; "" is not known: rows of before have none."""
+        """By node and incarnation."""
         self.problems: list[Problem] = []
         self.directory = directory
         self.node = node
@@ -154,22 +154,21 @@ def identity_of(path: Path) -> Identity | None:
     return Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def columns(
-    path: Place, digest: EventsDigest | None = None
-) -> Iterator[tuple[str, str, Ints]]:
+def columns(path: Place, *payloads: PayloadDigest) -> Iterator[tuple[str, str, Ints]]:
     """(node, incarnation, lsns) of a Parquet file, piece by piece, none of them empty.
 
-    A file without that column, as the spool's are, has incarnation "".  With a *digest*
-    every byte is read, and the events go in there.  Raises `Unusable` if it is damaged
+    A file without that column, as the spool's are, has incarnation "".  With *payloads*
+    every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged
     or has other columns, FileNotFoundError, PermissionError.
     """
     with reading(path), _opened(path) as file:
         schema = file.schema_arrow
         check_columns(schema)
-        if digest is not None:
+        if payloads:
             for batch in _whole(file):
-                if {"payload", "received_at"} <= {*schema.names}:
-                    digest.add(batch.column("payload"), batch.column("received_at"))
+                if "payload" in schema.names:
+                    for each in payloads:
+                        each.add(batch.column("payload"))
                 yield from _lsns(_found(batch))
             return
         wanted = ("node", "incarnation", "lsn", "flaw")
@@ -209,24 +208,6 @@ def _opened(path: Place) -> Iterator[pq.ParquetFile]:
                 page_checksum_verification=True,
             )
         )
-
-
-def received_at(place: Place, node: str, incarnation: str, lsn: int) -> int | None:
-    """When an event in a file, of the tables or of the spool, came, in µs since the epoch,
-    if it says.
-    """
-    with contextlib.suppress(Exception), _opened(place) as file:
-        names = ["node", "incarnation", "lsn", "received_at"]
-        names = [name for name in names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
-            mine = pc.and_(
-                pc.equal(batch["lsn"], lsn),
-                pc.equal(batch["node"].cast(pa.string()), node),
-            )
-            for row in batch.filter(mine).to_pylist():
-                if (row.get("incarnation") or "") == incarnation:
-                    return int(row["received_at"].timestamp() * 1e6)
-    return None
 
 
 def _whole(file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:

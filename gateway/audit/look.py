@@ -6,14 +6,13 @@ least once (`gateway.audit.proof` says why that suffices).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.audit.consumed import Consumed
 from gateway.audit.files import JournalContent, runs_in
 from gateway.audit.incarnations import Lives
-from gateway.audit.lake import Problem, Unusable, received_at
+from gateway.audit.lake import Problem, Unusable
 from gateway.audit.sites import (
     Ask,
     Asked,
@@ -29,6 +28,7 @@ from gateway.audit.sites import (
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lock import is_locked
 from gateway.store.lsns import Lsns
+from gateway.store.spool.catalog_lines import Entry
 
 
 @dataclass(slots=True)
@@ -55,6 +55,7 @@ class View:
         node: str | None,
         first: int,
         gateways: Iterable[tuple[str, Ask]],
+        silent_after: float,
     ) -> None:
         self._sites = sites
         self._node = node
@@ -63,7 +64,7 @@ class View:
         self._spools = Spools(sites)
         self.lake = Lakes(sites, node=node, first=first)
         self.asked = Asked(gateways, self._spools.urls)
-        self.words = Words(self._spools.buckets, node)
+        self.words = Words(sites, self._spools.buckets, node, silent_after)
         self.ledgers = Ledgers(sites)
         self.consumed = Consumed(sites)
         self._elsewhere: list[Problem] = []
@@ -78,8 +79,8 @@ class View:
         self.lives: dict[str, Lives] = {}
         """The incarnations of each of these nodes."""
         self._runs: dict[SpoolFile, list[tuple[int, int]]] = {}
-        self.until: dict[tuple[str, str | None], int] = {}
-        """The last lsn of each incarnation, and of each node, at the first look."""
+        self.until: dict[tuple[str, str], int] = {}
+        """The last lsn of each incarnation of a node, at the first look."""
 
     def look(self) -> None:
         """Go through all places, in the order in which events move."""
@@ -105,7 +106,7 @@ class View:
         self._elsewhere = [*self._forwarded_elsewhere(), *self.asked.apart(seen)]
         names = seen | self.journals.nodes | self.asked.words.keys()
         names |= self.journals.marked.keys() | {node for node, _ in self.until}
-        names |= self.words.reached.keys() | self.words.ends.keys()
+        names |= self.words.heard.keys() | self.words.arrived.keys()
         names |= self.ledgers.ends.keys() | self.consumed.nodes
         names |= {node for one in self.ledgers.deletions for node in one.events}
         if self._node is not None:
@@ -153,14 +154,14 @@ class View:
                     "publishes its events when it starts",
                 )
 
-    def taken(self, journal: JournalContent, waiting: Lsns) -> Lsns:
+    def taken(self, published: Iterable[Entry], waiting: Lsns) -> Lsns:
         """Which of *waiting* were published, and will not be again.
 
         Their segment may stay for what else is in it (`gateway.store.checkpoint`).
         """
         return Lsns(
             (entry.first, entry.last)
-            for entry in journal.published
+            for entry in published
             if waiting.touches(entry.first, entry.last)
             and not any(
                 (site.directories.spool / entry.hidden).exists() for site in self._sites
@@ -188,12 +189,6 @@ class View:
             problems.append(Problem(str(file.path), str(why)))
             return []
         return self._runs[file]
-
-    def received(self, file: SpoolFile, lsn: int) -> int | None:
-        """When an event of a file in spool, archive or bucket came, if it can be told."""
-        with contextlib.suppress(OSError), self._spools.local(file) as there:
-            return received_at(there.path, file.node, "", lsn)
-        return None
 
     def archived(self, name: str) -> list[SpoolFile]:
         """A node's files in the archives of buckets, which are listed for what is missing

@@ -1,13 +1,15 @@
-"""Compares events in archive and tables with the digests written beside them.
+"""Compares payloads in archive and tables with the digests written beside them.
 
 `gateway.store.digests` says what those are.
 
 Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of
-its events are known: from the file, while spool or archive has it, else from the
+its payloads are known: from the file, while spool or archive has it, else from the
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
-hashed again.  In the tables a payload is the text of `body`, or `payload` where that is
-null.  A `body` of type VARIANT is not what was sent; such rows can not be compared.
+hashed again.  Of a file of which the tables have a part, each row is compared with the file's,
+where spool or archive has it.  In the tables a payload is the text of `body`, or `payload`
+where that is null.  A `body` of type VARIANT is not what was sent; such rows can not be
+compared.
 
 The catalog forgets: it has the newest 1000 to 2000 files.  Rows of older ones, which
 retention has removed, are compared with nothing; they are counted.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,13 +36,13 @@ from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.bucket import Bucket
+from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
+from gateway.store.lsns import Lsns
+from gateway.store.names import SpoolFile as SpoolName
 from gateway.store.names import parse_file_name
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
-
-_Name = tuple[str, str, int, int]
-"""Of a file: node, incarnation, first and last lsn."""
 
 _CACHE_BYTES = 256 * 2**20
 
@@ -58,7 +60,10 @@ class Payloads:
     unknown: int = 0
     """Files whose rows can not be compared: `body` is VARIANT, or there is no digest."""
     partial: int = 0
-    """Files that are passed over: the tables do not have each of their rows once."""
+    """Files of which the tables do not have each row once."""
+    passed_over: int = 0
+    """Those of them that neither spool nor archive has any more: their rows are compared with
+    nothing."""
     vanished: int = 0
     """Files of the tables that were gone when they were read."""
     uncompared: int = 0
@@ -81,46 +86,44 @@ def compare_payloads(
     found = Payloads()
     catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
     entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
-    known: dict[_Name, str] = {
-        (*parsed,): entry.events
+    known: dict[SpoolName, digests.Payloads] = {
+        parsed: entry.said
         for entry in entries.values()
-        if entry.events and (parsed := parse_file_name(entry.name))
+        if entry.said and (parsed := parse_file_name(entry.name))
     }
     remote = BucketFiles(bucket)
     archives = spool_files(directories.archive), remote.list(archive=True)
+    rewritten = _rewritten(directories.lake)
     for file in _all(node, *archives):
         # Retention may be quicker.
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
             entry = entries.get(file.path.name)
+            if rewritten and digests.of_file(there.path) in rewritten:
+                entry = None
             _compare_file(file, there.path, entry, known, found)
+    files = {_name(file): file for file in _all(node, *archives)}
     for file in _all(node, spool_files(directories.spool), remote.list()):
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
             known.setdefault(_name(file), _said(there.path))
+            files[_name(file)] = file
     tables = _Tables(directories.lake, access)
     all_of_them, compared = tables.count(node), 0
-    met = _met(known)
     for name, digest in sorted(known.items()):
-        if node in (None, name[0]):
-            wanted = _Wanted(*name, alone=name not in met)
-            compared += _compare_rows(tables, wanted, digest, found)
+        if node in (None, name.node):
+            whole = _Whole(remote, files.get(name))
+            compared += _compare_rows(tables, name, digest, whole, found)
     found.uncompared = all_of_them - compared
     found.vanished = len(tables.vanished)
     found.problems += tables.problems
     return found
 
 
-def _met(names: Iterable[_Name]) -> set[_Name]:
-    """Those that have an lsn which another incarnation's have, too."""
-    found: set[_Name] = set()
-    reach: dict[str, _Name] = {}
-    """Of each node the name that reaches furthest so far."""
-    for name in sorted(names, key=lambda one: (one[0], one[2:])):
-        before = reach.get(name[0])
-        if before is not None and name[2] <= before[3] and name[1] != before[1]:
-            found |= {name, before}
-        if before is None or name[3] > before[3]:
-            reach[name[0]] = name
-    return found
+def _rewritten(lake: Path) -> set[str]:
+    """SHA-256 of the archive's files in which events were blotted out on purpose."""
+    try:
+        return set(links_before(deletions(lake)))
+    except ValueError:  # the audit's other half says so
+        return set()
 
 
 def _all(node: str | None, *places: dict[str, list[SpoolFile]]) -> Iterator[SpoolFile]:
@@ -134,7 +137,7 @@ def _compare_file(
     file: SpoolFile,
     path: Path,
     entry: Entry | None,
-    known: dict[_Name, str],
+    known: dict[SpoolName, digests.Payloads],
     found: Payloads,
 ) -> None:
     """*path* is where it can be read."""
@@ -147,54 +150,89 @@ def _compare_file(
     found.archived += 1
 
 
-def _name(file: SpoolFile) -> _Name:
-    return file.node, file.incarnation, file.first, file.last
+def _name(file: SpoolFile) -> SpoolName:
+    return SpoolName(file.node, file.incarnation, file.first, file.last)
 
 
-def _said(path: Path) -> str:
-    """What a file says of its events; of one that is damaged somebody else tells.
+def _said(path: Path) -> digests.Payloads:
+    """What a file says of its payloads; of one that is damaged somebody else tells.
 
     Raises FileNotFoundError.
     """
-    return digests.events_said(digests.metadata_of(path))
+    return digests.payloads_said(digests.metadata_of(path))
 
 
-def _compare_rows(tables: _Tables, file: _Wanted, wanted: str, found: Payloads) -> int:
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A spool file, if it is still there."""
+
+    _remote: BucketFiles
+    _file: SpoolFile | None
+
+    def payloads(self) -> dict[int, bytes] | None:
+        """By lsn; None if it is gone, or can not be read."""
+        if self._file is None:
+            return None
+        with (
+            contextlib.suppress(FileNotFoundError, Unusable),
+            self._remote.local(self._file) as there,
+            reading(there.path),
+        ):
+            rows = pq.read_table(there.path, columns=["lsn", "payload"])
+            lsns, payloads = (rows[name].to_pylist() for name in ("lsn", "payload"))
+            return dict(zip(lsns, payloads, strict=True))
+        return None
+
+
+def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) -> int:
+    """Likewise of a file of which the tables do not have each row once."""
+    found.partial += 1
+    wanted, payloads = whole.payloads(), rows.payloads()
+    if wanted is None or payloads is None:
+        found.passed_over += 1
+        return 0
+    lsns = np.sort(np.concatenate(rows.lsns), kind="stable").tolist()
+    there = zip(lsns, payloads.to_pylist(), strict=True)
+    others = Lsns((lsn, lsn) for lsn, payload in there if wanted.get(lsn) != payload)
+    if others:
+        which = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in others)
+        why = (
+            f"the payloads of {file.node} lsn {which} are not those of their spool file"
+        )
+        found.problems.append(Problem(", ".join(rows.paths), why))
+    found.events += len(lsns) - others.size
+    return len(lsns)
+
+
+def _compare_rows(
+    tables: _Tables,
+    file: SpoolName,
+    wanted: digests.Payloads,
+    whole: _Whole,
+    found: Payloads,
+) -> int:
     """How many rows were compared."""
     rows = tables.rows(file)
     if not rows.lsns:
         return 0  # not there yet, or any longer: the audit's other half says so
     if not rows.are_all_of(file):
-        found.partial += 1
-        return 0
-    payloads, times = rows.payloads(), rows.received_at()
-    if payloads is None or times.null_count or not wanted:
+        return _compare_some(rows, file, whole, found)
+    payloads = rows.payloads()
+    if payloads is None or not wanted:
         found.unknown += 1
         return 0
-    digest = digests.EventsDigest(file.first)
-    digest.add(payloads, times)
-    if digest.hexdigest() == wanted:
+    digest = digests.PayloadDigest(wanted.key)
+    digest.add(payloads)
+    if digest.payloads() == wanted:
         found.in_tables += 1
         found.events += len(payloads)
     else:
         why = (
-            f"the events of {file.node} lsn {file.first} to {file.last} are not those of"
-            f" their spool file: BLAKE3 {digest.hexdigest()}, not {wanted}"
+            f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of"
+            f" their spool file: {digest.payloads()}, not {wanted.digest}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))
     return len(payloads)
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """The rows of a file, by its name and incarnation."""
-
-    node: str
-    incarnation: str
-    first: int
-    last: int
-    alone: bool
-    """No file of another incarnation has an lsn of it."""
 
 
 @dataclass(slots=True)
@@ -212,17 +250,15 @@ class _Piece:
 class _Loaded:
     nodes: pa.Array
     lives: pa.Array
-    """Incarnations; "" is not known."""
+    """Incarnations."""
     lsns: Ints
-    times: pa.Array
     payloads: pa.Array | None
     """None: they can not be told."""
     bytes: int
 
 
 _NONE = pa.array([], pa.string())
-_TIME = pa.timestamp("us", "UTC")
-_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), pa.array([], _TIME), None, 0)
+_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), None, 0)
 
 
 @dataclass(slots=True)
@@ -230,11 +266,10 @@ class _Rows:
     """Rows with the lsns of one spool file, in pieces."""
 
     lsns: list[Ints]
-    times: list[pa.Array]
     parts: list[pa.Array | None]
     paths: list[str]
 
-    def are_all_of(self, file: _Wanted) -> bool:
+    def are_all_of(self, file: SpoolName) -> bool:
         """Each is there once."""
         lsns = np.sort(np.concatenate(self.lsns))
         return np.array_equal(lsns, np.arange(file.first, file.last + 1))
@@ -244,14 +279,8 @@ class _Rows:
         parts = [part for part in self.parts if part is not None]
         if len(parts) < len(self.parts):
             return None
-        return pa.concat_arrays(parts).take(self._order())
-
-    def received_at(self) -> pa.Array:
-        """In order of lsn."""
-        return pa.concat_arrays(self.times).take(self._order())
-
-    def _order(self) -> pa.Array:
-        return pa.array(np.argsort(np.concatenate(self.lsns), kind="stable"))
+        order = np.argsort(np.concatenate(self.lsns), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order))
 
 
 class _Tables:
@@ -277,36 +306,22 @@ class _Tables:
             for piece in self._pieces
         )
 
-    def rows(self, file: _Wanted) -> _Rows:
-        """Those with the lsns of a file, of its incarnation, or of none that is known, if
-        they can be nobody else's.  Of a file that names none they may be whosever.
-        """
-        mine = [file.incarnation]
-        ways = [mine, [*mine, ""], []] if file.alone else [mine]
-        kept = _Rows([], [], [], [])
-        for lives in ways if file.alone and not file.incarnation else ways[:2]:
-            rows = self._of(file, lives)
-            if rows.lsns and rows.are_all_of(file):
-                return rows
-            kept = rows if rows.lsns else kept
-        return kept
-
-    def _of(self, file: _Wanted, lives: Sequence[str]) -> _Rows:
-        """*lives*: of these incarnations; none: of any."""
+    def rows(self, file: SpoolName) -> _Rows:
+        """Those with the lsns of a file, of its incarnation."""
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
-        rows = _Rows([], [], [], [])
+        rows = _Rows([], [], [])
         for number in touched.tolist():
             loaded = self._load(number)
             mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
-            mine &= pc.equal(loaded.nodes, file.node).to_numpy(zero_copy_only=False)
-            if lives and mine.any():
-                of = pc.is_in(loaded.lives, pa.array(lives, pa.string()))
-                mine &= of.to_numpy(zero_copy_only=False)
+            for names, wanted in (
+                (loaded.nodes, file.node),
+                (loaded.lives, file.incarnation),
+            ):
+                mine &= pc.equal(names, wanted).to_numpy(zero_copy_only=False)
             if mine.any():
                 rows.lsns.append(loaded.lsns[mine])
-                rows.times.append(loaded.times.filter(pa.array(mine)))
                 part = loaded.payloads
                 rows.parts.append(None if part is None else part.filter(pa.array(mine)))
                 rows.paths.append(str(self._pieces[number].path))
@@ -372,7 +387,7 @@ def _rows_of(node: str, piece: _Piece) -> int:
 def _load(piece: _Piece) -> _Loaded:
     with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
-        names = ("node", "incarnation", "lsn", "received_at", "body", "payload")
+        names = ("node", "incarnation", "lsn", "body", "payload")
         wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
     # A row without node or lsn is nobody's: the audit's other half says so.
@@ -383,10 +398,7 @@ def _load(piece: _Piece) -> _Loaded:
     if "incarnation" in rows.column_names:
         lives = pc.fill_null(rows["incarnation"].cast(pa.string()), "").combine_chunks()
     lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
-    times = pa.nulls(len(rows), _TIME)
-    if "received_at" in rows.column_names:
-        times = rows["received_at"].cast(_TIME).combine_chunks()
-    return _Loaded(nodes, lives, lsns, times, _payloads(rows), rows.nbytes)
+    return _Loaded(nodes, lives, lsns, _payloads(rows), rows.nbytes)
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:

@@ -32,6 +32,7 @@ from gateway.audit.sites import Ask, Site, distinct
 from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile
+from gateway.store.word import SILENT_SECONDS
 
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
@@ -50,6 +51,7 @@ def audit(
     keeps: bool = False,
     others: Iterable[Site] = (),
     gateways: Iterable[tuple[str, Ask]] = (),
+    silent_after: float = SILENT_SECONDS,
     pause: Callable[[float], None] = time.sleep,
 ) -> Report:
     """Check all nodes, or one; from lsn *first* on.  Raises OSError.
@@ -64,10 +66,12 @@ def audit(
     *served* is the node of the configuration: what is in the journal of another one waits
     for nobody, unless a daemon has it locked.
 
+    What only a word vouches for that is older than *silent_after* seconds is not verified.
+
     *pause* is called between two looks, with the seconds to wait.
     """
     sites = distinct([Site(directories, served, bucket, access, keeps), *others])
-    view = View(sites, node, first, gateways)
+    view = View(sites, node, first, gateways, silent_after)
     report = _looked(view)
     while not report.complete and report.looks < _LOOKS:
         pause(_PAUSE_SECONDS)
@@ -90,13 +94,13 @@ def _explain(view: View, report: Report) -> None:
             who = life.incarnation
             holes = report.holes.setdefault(node.node, []) if life.holes else []
             for first, last in life.holes:
-                hole = Hole(first, last, incarnation=who)
+                hole = Hole(first, last, who)
                 if len(holes) < _MOST_EXPLAINED:
                     _explain_hole(view, node.node, hole)
                 holes.append(hole)
             twice = report.doubles.setdefault(node.node, []) if life.doubles else []
             for first, last in life.doubles:
-                double = Double(first, last, incarnation=who)
+                double = Double(first, last, who)
                 if len(twice) < _MOST_EXPLAINED:
                     double.files = _files_with(view, node.node, double)
                 twice.append(double)
@@ -110,9 +114,9 @@ def _explain_hole(view: View, name: str, hole: Hole) -> None:
     if spool := _overlapping(view, files.spool, hole):
         hole.note = f"{spool[0]}, which should have them, is damaged"
         return
-    end = view.lives[name].ends.get(hole.incarnation)
-    if end is not None and hole.last <= end.acknowledged:
-        how = f"acknowledged by {name} with ack: {end.ack}"
+    known = view.lives[name].of(hole.incarnation)
+    if known.ack and hole.last <= known.said:
+        how = f"acknowledged by {name} with ack: {known.ack}"
         hole.note = f"{how}, and in no file that is here: its own disk may have it"
         return
     seen = view.journals.content(name)
@@ -121,10 +125,9 @@ def _explain_hole(view: View, name: str, hole: Hole) -> None:
             hole.note = f"{path}, which was found damaged, may have held them"
             return
     for entry in seen.published:
-        theirs = "" not in (entry.incarnation, hole.incarnation)
-        if theirs and entry.incarnation != hole.incarnation:
-            continue
-        if entry.first <= hole.last and hole.first <= entry.last:
+        if entry.incarnation == hole.incarnation and not (
+            entry.last < hole.first or hole.last < entry.first
+        ):
             hole.note = f"the journal published {entry.name}, which is gone"
             return
 
@@ -136,8 +139,7 @@ def _overlapping(
     return [
         str(file.path)
         for file in files
-        if file.overlaps(some.first, some.last)
-        and (not some.incarnation or file.incarnation == some.incarnation)
+        if file.incarnation == some.incarnation and file.overlaps(some.first, some.last)
     ]
 
 
@@ -146,10 +148,7 @@ def _files_with(view: View, name: str, double: Double) -> list[str]:
     spooled = _overlapping(view, [*files.spool, *files.archive], double)
     if len({path.rpartition("/")[2] for path in spooled}) < 2:
         spooled = []
-    lives = dict.fromkeys((double.incarnation, ""))
-    tables = [
-        str(place)
-        for each in lives
-        for place in view.lake.files_with(name, each, double.first, double.last)
-    ]
+    who = double.incarnation
+    places = view.lake.files_with(name, who, double.first, double.last)
+    tables = list(map(str, places))
     return list(dict.fromkeys([*tables, *spooled]))

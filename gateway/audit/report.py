@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gateway.audit.incarnations import Unknown
@@ -17,12 +18,11 @@ class Hole:
 
     first: int
     last: int
+    incarnation: str
     archive: list[str] = field(default_factory=list)
     """Files that still have some of them: the tables lost them, we did not."""
     note: str | None = None
     """What else is known of them."""
-    incarnation: str = ""
-    """Whose they are; "" is not known."""
 
 
 @dataclass(slots=True)
@@ -31,39 +31,83 @@ class Double:
 
     first: int
     last: int
+    incarnation: str
     files: list[str] = field(default_factory=list)
-    incarnation: str = ""
-    """Whose they are; "" is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Several incarnations that go on from one, as copies of a directory do."""
+
+    node: str
+    incarnation: str
+    following: list[str]
+
+
+TABLES = "tables"
 
 
 @dataclass(slots=True)
 class Life:
-    """What was found of one incarnation's events; the three places add up to all but holes.
-
-    "" is what no incarnation that is known has to account for.
-    """
+    """What was found of one incarnation's events; all places and the holes add up to all."""
 
     incarnation: str
     asked: Lsns
     """Its lsns, up to the last acknowledged."""
-    in_lake: int = 0
-    in_spool: int = 0
-    """Not in the lake, but in the spool."""
-    in_journal: int = 0
-    """Only there."""
-    holes: Lsns = field(default_factory=Lsns)
-    doubles: Lsns = field(default_factory=Lsns)
-    aside: Lsns = field(default_factory=Lsns)
-    """In spool files that the Spark job could not read; it has written them down."""
-    expired: Lsns = field(default_factory=Lsns)
-    """In no table, because retention has removed their day; or in no archive any more, where
-    no job makes tables of it."""
-    deleted: Lsns = field(default_factory=Lsns)
-    """In no table, because somebody has asked for that."""
-    read: Lsns = field(default_factory=Lsns)
-    """In no archive and no bucket any more, and consumers have read it."""
-    accepted: Lsns = field(default_factory=Lsns)
-    """Nowhere, and somebody said that they are lost."""
+    places: Mapping[str, Lsns]
+    """Where they are, or why they need not be anywhere (`gateway.audit.judge`)."""
+    holes: Lsns
+    doubles: Lsns
+
+    def _in(self, *places: str) -> Lsns:
+        return Lsns.joined(self.places[each] for each in places if each in self.places)
+
+    @property
+    def in_lake(self) -> int:
+        """How many are in the tables."""
+        return self._in(TABLES).size
+
+    @property
+    def in_spool(self) -> int:
+        """Not in the lake, but in the spool."""
+        return self._in("spool").size
+
+    @property
+    def in_journal(self) -> int:
+        """Only there, or its gateway says so."""
+        return self._in("journal", "gateway", "word").size
+
+    @property
+    def aside(self) -> Lsns:
+        """In spool files that the Spark job could not read; it has written them down."""
+        return self._in("aside")
+
+    @property
+    def expired(self) -> Lsns:
+        """In no table, because retention has removed their day; or in no archive any more,
+        where no job makes tables of it.
+        """
+        return self._in("expired")
+
+    @property
+    def deleted(self) -> Lsns:
+        """In no table, because somebody has asked for that."""
+        return self._in("deleted")
+
+    @property
+    def read(self) -> Lsns:
+        """In no archive and no bucket any more, and consumers have read it."""
+        return self._in("read")
+
+    @property
+    def accepted(self) -> Lsns:
+        """Nowhere, and somebody said that they are lost."""
+        return self._in("accepted")
+
+    @property
+    def unverified(self) -> Lsns:
+        """In a journal, says a word that is old."""
+        return self._in("unverified")
 
 
 @dataclass(slots=True)
@@ -115,7 +159,10 @@ class Node:
     @property
     def fine(self) -> bool:
         """Whether all of them are there once."""
-        return not any(len(life.holes) or len(life.doubles) for life in self.lives)
+        return not any(
+            len(life.holes) or len(life.doubles) or len(life.unverified)
+            for life in self.lives
+        )
 
 
 @dataclass(slots=True)
@@ -129,6 +176,7 @@ class Report:
     doubles: dict[str, list[Double]] = field(default_factory=dict)
     unknown: list[Unknown] = field(default_factory=list)
     """Incarnations of which nobody knows where they ended."""
+    forks: list[Fork] = field(default_factory=list)
     accepted: list[Accepted] = field(default_factory=list)
     """What was accepted as lost, whether or not it is."""
     deletions: list[Deletion] = field(default_factory=list)
@@ -145,6 +193,11 @@ class Report:
     def events(self) -> int:
         """All nodes' acknowledged events."""
         return sum(node.events for node in self.nodes)
+
+    @property
+    def unverified(self) -> int:
+        """How many of them only a word vouches for that is old."""
+        return self._sum("unverified")
 
     @property
     def lost(self) -> int:

@@ -23,11 +23,11 @@ from pathlib import Path
 from gateway.audit.bucket import BucketFiles
 from gateway.audit.counts import Counts
 from gateway.audit.files import JournalContent, read_journal
-from gateway.audit.incarnations import Line, Lives
+from gateway.audit.incarnations import Heard, Lives
 from gateway.audit.lake import Lake, Problem
 from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
-from gateway.store import incarnation, mark, word
+from gateway.store import arrivals, incarnation, mark, word
 from gateway.store.bucket import Bucket
 from gateway.store.deleted import Deletion, deletions
 from gateway.store.directories import Directories
@@ -74,8 +74,12 @@ class Word:
     """Up to this one all is in files that the job can read."""
     bucket: str | None
     """Where those go; None: a directory of its machine."""
-    incarnation: str = ""
-    """Who gives its lsns; "" if it does not say."""
+    incarnation: str
+    """Who gives its lsns, …"""
+    since: int = 1
+    """… from which one on, …"""
+    earlier: tuple[str, ...] = ()
+    """… and who did so in its directory before, as far as it vouches for them."""
     forwards: bool = False
     """They go to a hub, whose directories are looked at; published is what is there."""
     hub: str = ""
@@ -147,40 +151,51 @@ class Asked:
 
 
 class Words:
-    """What buckets say of nodes' incarnations: how far each is, or was at its end."""
+    """What incarnations have said of themselves, in buckets and at hubs."""
 
-    def __init__(self, buckets: Sequence[BucketFiles], node: str | None) -> None:
-        self._buckets = buckets
-        self._node = node
-        self.reached: dict[str, list[word.Word]] = {}
+    def __init__(
+        self,
+        sites: Sequence[Site],
+        buckets: Sequence[BucketFiles],
+        node: str | None,
+        silent_after: float,
+    ) -> None:
+        self._sites, self._buckets = sites, buckets
+        self._node, self._silent_after = node, silent_after
+        self._read: dict[tuple[str, str], word.Heard] = {}
+        """Those in buckets, by where they are."""
+        self.heard: dict[str, list[Heard]] = {}
         """By node."""
-        self.old: dict[str, set[str]] = {}
-        """Incarnations whose word is old, …"""
-        self.silent: dict[str, set[str]] = {}
-        """… and not their last one."""
-        self.ends: dict[str, dict[str, End]] = {}
-        """By node and incarnation."""
+        self.arrived: dict[str, Mapping[str, int]] = {}
+        """The last lsns that have come to a hub, by node and incarnation."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
-        """Read them.  Raises `BucketError`."""
-        self.reached, self.old, self.silent = {}, {}, {}
-        self.ends, self.problems = {}, []
-        now = time.time()
+        """Read them.  Raises `BucketError`, OSError."""
+        self.heard, self.arrived, self.problems = {}, {}, []
+        now, found = time.time(), [*self._in_buckets()]
+        for site in self._sites:
+            found += word.at_hub(site.directories.arrivals, self._node)
+            self.arrived.update(arrivals.come(site.directories.arrivals))
+        for one in found:
+            if one.word is None:
+                self.problems.append(Problem(f"node {one.node}", one.why))
+                continue
+            lately = now - one.modified <= self._silent_after
+            heard = Heard(one.word, one.modified, lately)
+            self.heard.setdefault(one.node, []).append(heard)
+
+    def _in_buckets(self) -> Iterator[word.Heard]:
+        """Those that were not written again are not read again."""
+        before, self._read = self._read, {}
         for bucket in self._buckets:
-            for one in bucket.words(self._node):
-                if one.word is None:
-                    self.problems.append(Problem(f"node {one.node}", one.why))
-                    continue
-                self.reached.setdefault(one.node, []).append(one.word)
-                if now - one.modified > word.SILENT_SECONDS:
-                    each = one.word.incarnation
-                    self.old.setdefault(one.node, set()).add(each)
-                    if not one.word.exact:
-                        self.silent.setdefault(one.node, set()).add(each)
-        for node, words in self.reached.items():
-            for each, end in word.ended(words, self.silent.get(node, ()), now).items():
-                _add_end(self.ends.setdefault(node, {}), each, end)
+            for url, one in bucket.words(self._node):
+                key = url, one.name
+                known = before.get(key)
+                if known is None or known.modified != one.modified:
+                    known = bucket.word(one)
+                self._read[key] = known
+                yield known
 
 
 def _add_end(known: dict[str, End], each: str, end: End) -> None:
@@ -236,26 +251,6 @@ class Home:
     content: JournalContent
     this: Incarnation | None
     """Who gives lsns there; None if that is not known."""
-    marked: int
-    """How far it had come at least, by its mark."""
-
-    @property
-    def last(self) -> int:
-        """The greatest lsn that it is known to have acknowledged."""
-        return max(self.marked, self.content.last)
-
-    @property
-    def line(self) -> Line | None:
-        """Whose lsns it has."""
-        return None if self.this is None else Line.of(self.this)
-
-    def events(self) -> dict[str, Lsns]:
-        """The lsns in it, by who gave them; "" is not known."""
-        line, left, found = self.line, self.content.events, {}
-        for each, lsns in (line.parts() if line is not None else {}).items():
-            found[each] = left & lsns
-            left = left - lsns
-        return {**found, "": left}
 
 
 class Journals:
@@ -264,22 +259,20 @@ class Journals:
     def __init__(self, sites: Sequence[Site]) -> None:
         self._sites = sites
         self._homes: dict[str, list[Home]] = {}
-        self.marked: dict[str, int] = {}
-        """How far each node had come at least."""
+        self.marked: dict[str, list[tuple[str, int]]] = {}
+        """How far each node had come at least, and which incarnation of it says so."""
 
     def look(self) -> None:
         """Read them.  Raises OSError."""
         self._homes, self.marked = {}, {}
-        marks = [
-            {node: one.durable for node, one in of_nodes(root, mark.NAME, mark.Mark)}
-            for root in (site.directories.state for site in self._sites)
-        ]
-        for site, marked in zip(self._sites, marks, strict=True):
-            for node, last in marked.items():
-                self.marked[node] = max(self.marked.get(node, 0), last)
+        for site in self._sites:
+            for node, one in of_nodes(site.directories.state, mark.NAME, mark.Mark):
+                said = one.incarnation, one.durable
+                self.marked.setdefault(node, []).append(said)
+        for site in self._sites:
             for node, content in read_journal(site.directories.journal).items():
                 this = incarnation.look(site.directories.journal_of(node))
-                home = Home(site, content, this, marked.get(node, 0))
+                home = Home(site, content, this)
                 self._homes.setdefault(node, []).append(home)
 
     @property
@@ -301,40 +294,22 @@ class Journals:
             found = _both(found, home.content, (homes[0].site, home.site))
         return found
 
-    def events(self, node: str) -> dict[str, Lsns]:
-        """The lsns in them, by who gave them."""
-        found: dict[str, Lsns] = {}
-        for home in self.homes(node):
-            for each, lsns in home.events().items():
-                found[each] = found[each] | lsns if each in found else lsns
-        return found
-
 
 def lives_of(
     node: str, journals: Journals, words: Words, ledgers: Ledgers, asked: Asked
 ) -> Lives:
     """What all of them say of a node's incarnations."""
-    lines = [line for home in journals.homes(node) if (line := home.line) is not None]
-    silent = words.silent.get(node, set())
-    said = {one.incarnation: one for one in words.reached.get(node, ())}
-    went_on = {each for one in said.values() for each in one.earlier}
-    for each, one in said.items():
-        if each not in went_on and not any(each in line for line in lines):
-            lines.append(Line.told(one, said, silent=each in silent))
-    known: dict[str, End] = {}
-    for place in (ledgers.ends, words.ends):
-        for each, end in place.get(node, {}).items():
-            _add_end(known, each, end)
-    for each in words.old.get(node, set()):
-        one = said[each]
-        if one.all_told:
-            end = End(one.lsn, one.at, one.ack, True, time.time(), one.since)
-            _add_end(known, each, end)
-    alive = said.keys() - words.old.get(node, set())
-    if node in asked.words:
-        alive |= {asked.words[node].incarnation}
-    told = ledgers.records.get(node, {})
-    return Lives(lines, known, frozenset(alive), told)
+    lives = Lives(node)
+    for home in journals.homes(node):
+        if home.this is not None:
+            lives.journal(home.this)
+    lives.records(ledgers.records.get(node, {}))
+    lives.ends(ledgers.ends.get(node, {}))
+    if (said := asked.words.get(node)) is not None:
+        lives.asked(said.incarnation, said.since, said.earlier)
+    lives.words(words.heard.get(node, ()))
+    lives.settle()
+    return lives
 
 
 def _both(
@@ -344,8 +319,12 @@ def _both(
     first, last = (site.directories.journal for site in homes)
     why = f"another directory has a journal of this node, too: {first}"
     return JournalContent(
-        one.events | other.events,
-        max(one.last, other.last),
+        {
+            each: Lsns.joined(
+                part.events[each] for part in (one, other) if each in part.events
+            )
+            for each in one.events.keys() | other.events.keys()
+        },
         [*one.published, *other.published],
         [*one.damaged, *other.damaged],
         [*one.problems, *other.problems, Problem(str(last), why)],

@@ -123,7 +123,7 @@ def _concerned(report: Report, first: int, last: int | None, wanted: str) -> set
     (node,) = report.nodes
     unknown = {one.incarnation: one for one in report.unknown if not one.accepted}
     asked = Lsns([(first, GREATEST if last is None else last)])
-    lacking = {life.incarnation: life.holes for life in node.lives}
+    lacking = {life.incarnation: life.holes | life.unverified for life in node.lives}
     for each, one in unknown.items():
         behind = Lsns([(one.last + 1, GREATEST)])
         lacking[each] = lacking.get(each, Lsns()) | behind
@@ -152,7 +152,8 @@ def _known(lacking: Iterable[str]) -> str:
 
 def _holes(node: Node, report: Report) -> str:
     """What is missing, to be put into the command."""
-    holes = [_shown(first, last) for life in node.lives for first, last in life.holes]
+    lacking = (life.holes | life.unverified for life in node.lives)
+    holes = [_shown(first, last) for lsns in lacking for first, last in lsns]
     holes += [f"{one.last + 1}-" for one in report.unknown if not one.accepted]
     if not holes:
         return "the audit misses nothing of it"

@@ -101,10 +101,10 @@ def payloads(site: Site, node: str | None) -> Part:
             f"note: the rows of {found.unknown} files can not be compared: their file has"
             " no digest, or body is VARIANT"
         )
-    if found.partial:
+    if found.passed_over:
         lines.append(
-            f"note: {found.partial} files are passed over: the tables do not have each of"
-            " their events once"
+            f"note: {many(found.passed_over, 'file')} of which the tables do not have each"
+            " event once can not be compared: neither spool nor archive has them any more"
         )
     if found.vanished:
         lines.append(

@@ -6,7 +6,8 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from gateway.spoken import many
 if TYPE_CHECKING:
     from gateway.audit import Life, Node, Report
     from gateway.audit.acknowledged import Acknowledged
+    from gateway.audit.incarnations import Unknown
     from gateway.audit.sites import Ask, Site, Word
     from gateway.cli._audit_digests import Part
     from gateway.store.lsns import Lsns
@@ -52,6 +54,11 @@ to anybody; 2 wrong use.
 """
 
 _SHOWN = 20
+_LIFE = (
+    "incarnation", "in_lake", "in_spool", "in_journal", "holes", "doubles", "aside",
+    "expired", "deleted", "read", "accepted", "unverified",
+)  # fmt: skip
+"""What --json has of an incarnation."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
          " files, and look for events that Beats sent twice: same agent, file, offset, text")  # fmt: skip
     flag("--chain",
          help="also verify that no spool file was removed, exchanged or changed")  # fmt: skip
+    add("--silent-after", metavar="TIME", type=_time,
+        help="a gateway's word vouches for so long for what is in its journal alone"
+        " (default: spark.audit.silent_after, or else 5m)")  # fmt: skip
     several("--link", metavar="HEX", dest="links", type=_link,
             help="with --chain: it must have this link, which was kept elsewhere")  # fmt: skip
     flag("--note",
@@ -121,6 +131,15 @@ def _lsn(text: str) -> int:
     return lsn
 
 
+def _time(text: str) -> float:
+    from gateway.sdk.units import parse_time
+
+    try:
+        return parse_time(text)
+    except ValueError as why:
+        raise argparse.ArgumentTypeError(str(why)) from None
+
+
 def _link(text: str) -> str:
     if not re.fullmatch("[0-9a-fA-F]{64}", text):
         raise argparse.ArgumentTypeError(f"{text}: a link is 64 hex digits")
@@ -139,6 +158,7 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
         keeps=site.keeps,
         others=others,
         gateways=_gateways(args),
+        silent_after=_silent_after(args),
     )
     with working("comparing tables, spool and journal"):
         report = look(node=args.node, first=args.first, served=site.served)
@@ -149,6 +169,16 @@ def report_of(args: argparse.Namespace, site: Site, others: Sequence[Site]) -> R
             f"--node {args.node}: no such node; there is {printable(', '.join(known)) or 'none'}"
         )
     return report
+
+
+def _silent_after(args: argparse.Namespace) -> float:
+    """As the command says, or the job's configuration, which is named first."""
+    from gateway.config.model import SparkAudit
+
+    if (said := getattr(args, "silent_after", None)) is not None:
+        return float(said)
+    config = _data_dir.config_of(_data_dir.each(args)[0])
+    return (SparkAudit() if config is None else config.spark.audit).silent_after
 
 
 def _run(
@@ -220,7 +250,9 @@ def _asked(port: _admin.AdminPort) -> Word:
             int(journal["durable_lsn"]),
             int(last),
             spool["bucket"],
-            str(said.get("incarnation", {}).get("id", "")),
+            str(said["incarnation"]["id"]),
+            int(said["incarnation"]["since"]),
+            tuple(said["incarnation"].get("earlier", ())),
             forwards=hub is not None,
             hub=str(whose),
             relays={
@@ -275,6 +307,8 @@ def _complete(
 
 
 def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) -> None:
+    from gateway.audit.incarnations import short
+
     several = any(len(node.lives) > 1 for node in report.nodes)
     head = ["node", *(["incarnation"] if several else []), "first", "last"]
     head += ["in lake", "in spool", "in journal", "holes", "doubles"]
@@ -288,6 +322,14 @@ def _show(report: Report, searched: Acknowledged | None, parts: Sequence[Part]) 
     if report.asked:
         names = printable(", ".join(report.asked))
         print(f"note: in journal is what the gateway itself says, of {names}")
+    for fork in report.forks:
+        several_of = ", ".join(short(each) for each in fork.following)
+        print(
+            printable(
+                f"note: {several_of} go on from {short(fork.incarnation)} of {fork.node}:"
+                " copies of one directory ran"
+            )
+        )
     if report.worded:
         names = printable(", ".join(report.worded))
         print(
@@ -404,6 +446,14 @@ def _faults(report: Report) -> Iterable[str]:
                 known = f"the archive still has them: {_some(hole.archive)}"
             who = _whose(hole.incarnation, several=several[name])
             yield f"hole: {name}{who} lsn {_range(hole.first, hole.last)}: {known}"
+    for node in report.nodes:
+        for life in node.lives:
+            for first, last in life.unverified:
+                who = _whose(life.incarnation, several=several[node.node])
+                yield (
+                    f"unverified: {node.node}{who} lsn {_range(first, last)}: in its"
+                    " journal, it said when last heard"
+                )
     for one in report.unknown:
         if not one.accepted:
             yield f"unknown: {one}"
@@ -448,6 +498,7 @@ def _summary(
     for what, found in (
         ("events missing", [(node, life.holes) for node, life in lives]),
         ("events doubled", [(node, life.doubles) for node, life in lives]),
+        ("events unverified", [(node, life.unverified) for node, life in lives]),
     ):
         if count := sum(ranges.size for _, ranges in found):
             spans = [
@@ -457,7 +508,7 @@ def _summary(
             ]
             parts.append(f"{count} {what} ({_some(spans, _SHOWN)})")
     if ends := [one for one in report.unknown if not one.accepted]:
-        named = [f"{one.node} behind lsn {one.last}" for one in ends]
+        named = [f"{one.node} behind lsn {one.last}{_since(one)}" for one in ends]
         parts.append(
             f"nobody knows what else was acknowledged ({_some(named, _SHOWN)})"
         )
@@ -470,6 +521,11 @@ def _summary(
             f"{many(len(searched.unsearched), 'file')} that can not be searched"
         )
     return "; ".join([*parts, *(one.fault for one in more if one.fault)])
+
+
+def _since(one: Unknown) -> str:
+    at = datetime.fromtimestamp(one.heard, UTC)
+    return f", unverified since {at:%Y-%m-%d %H:%M:%S} UTC" if one.heard else ""
 
 
 def _range(first: int, last: int) -> str:
@@ -516,14 +572,16 @@ def _plain(
                 "node": one.node,
                 "incarnation": one.incarnation,
                 "last": one.last,
-                "heard": one.end and one.end.heard,
-                "ack": one.end and one.end.ack,
-                "found": one.end and one.end.found,
+                "why": one.why.name.lower(),
+                "heard": one.heard or None,
+                "ack": one.ack or None,
                 "successor": one.successor,
                 "accepted": one.accepted,
             }
             for one in report.unknown
         ],
+        "forks": list(map(asdict, report.forks)),
+        "unverified": report.unverified,
         "lost": report.lost,
         "expired": report.expired,
         "deleted": report.deleted,
@@ -538,9 +596,8 @@ def _plain(
 
 
 def _life(life: Life) -> dict[str, Any]:
-    found = {one.name: getattr(life, one.name) for one in fields(life)}
-    asked: Lsns = found.pop("asked")
-    return {**found, "lsns": asked, "events": asked.size}
+    found = {each: getattr(life, each) for each in _LIFE}
+    return {**found, "lsns": life.asked, "events": life.asked.size}
 
 
 def _spans(lsns: Lsns) -> list[dict[str, int]]:

@@ -226,7 +226,11 @@ def _from_lsn(
             files.setdefault(name, []).extend(more)
     having = {
         name for name, some in files.items() if any(f.overlaps(lsn, lsn) for f in some)
-    } | {name for name, seen in waiting.items() if seen.events.touches(lsn, lsn)}
+    } | {
+        name
+        for name, seen in waiting.items()
+        if any(lsns.touches(lsn, lsn) for lsns in seen.events.values())
+    }
     if node is None and len(having) > 1:
         names = printable(", ".join(sorted(having)))
         raise WrongUse(f"lsn {lsn} is there for {names}: say which with --node")

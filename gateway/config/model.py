@@ -387,6 +387,11 @@ class SparkAudit(Section):
         default=64 * GiB,
         description="One ends that has read more from disks (size, null: any)",
     )
+    silent_after: Annotated[float, Time("1m", "30d")] = Field(
+        default=300.0,
+        description="A gateway's word vouches for so long for what is in its journal alone"
+        " (time)",
+    )
 
 
 class Retention(Section):

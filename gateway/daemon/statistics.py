@@ -26,6 +26,7 @@ from gateway.store.consumers import Behind
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
 from gateway.store.storage import Storage
+from gateway.store.word import MOST_EARLIER
 
 
 class Stores(NamedTuple):
@@ -290,7 +291,7 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
 def of_incarnation(storage: Storage) -> IncarnationStatus:
     """Who gives lsns."""
     own = storage.incarnation
-    return IncarnationStatus(own.id, own.since)
+    return IncarnationStatus(own.id, own.since, own.whole[-MOST_EARLIER:])
 
 
 def of_feeds(live: Live, replay: Replay) -> Statistics:

@@ -5,9 +5,8 @@ its rows, so a row stays: node, lsn, times, listener, channel and numbers.  What
 said, and who that was, goes: of the payload as many zeros are left as it had bytes, and the
 flaw says `deleted` (with what the flaw was, `deleted:unframed`).
 
-It is still that file: `gateway.events` stays, and so do its link and the chain.  What it has
-now is `gateway.deleted` (`gateway.store.digests`), and what is written down of the deletion
-has both.
+The file's own digest is made anew.  That of the file as a whole, its link, changes: who asks
+for it finds the one before in what is written down of the deletion.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED, SCHEMA
-from gateway.store.digests import DELETED_KEY, EventsDigest
+from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, PayloadDigest
 
+_DELETED_KEY = b"gateway.deleted"
 _ARROW_KEY = b"ARROW:schema"
-_AGAIN_KEY = b"gateway.deleted.again"
 
 #: What its sender said, or who that was, and may not be null.
 _EMPTY = ("session", "peer")
@@ -70,20 +69,18 @@ def _written(file: pq.ParquetFile, masks: list[_Flags], word: str) -> bytes:
 
     words = dict(file.metadata.metadata or {})
     kind = file.metadata.row_group(0).column(0).compression.lower()
-    first = file.read_row_group(0, columns=["lsn"])["lsn"][0].as_py()
-    digest = EventsDigest(first)
+    digest = PayloadDigest(SHA256_KEY if SHA256_KEY in words else PAYLOADS_KEY)
     sink = pa.BufferOutputStream()
     with open_writer(sink, "none" if kind == "uncompressed" else kind) as writer:
         for number, mask in enumerate(masks):
             rows = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
             rows = _without(rows, mask)
-            digest.add(rows["payload"], rows["received_at"])
+            digest.add(rows["payload"])
             writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         kept = {key: words[key] for key in words if key != _ARROW_KEY}
-        kept[DELETED_KEY] = digest.hexdigest().encode()
-        if word:
-            kept[_AGAIN_KEY] = word.encode()
-        writer.add_key_value_metadata(kept)
+        if digest.key in words:
+            kept[digest.key] = digest.hexdigest().encode()
+        writer.add_key_value_metadata({**kept, _DELETED_KEY: word.encode() or b"1"})
     return bytes(sink.getvalue().to_pybytes())
 
 

@@ -45,7 +45,7 @@ from gateway.store.lock import Lock, Locked, lock_file
 from gateway.store.names import INCARNATION, SpoolFile, parse_file_name
 from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
-from gateway.store.statefile import StateFile
+from gateway.store.statefile import StateFile, look
 from gateway.store.thrift import STRUCT, Compact, TooMuch
 
 _MOST_INCARNATIONS = 2000
@@ -403,6 +403,15 @@ class Arrivals:
                 onward.add(public.name)
         known.unplaced = False
         return True
+
+
+def come(folder: Path) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """How far the files of each node have come, by incarnation, for whoever only looks at a
+    hub's directory of arrivals; nothing of what is damaged.  Raises OSError.
+    """
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if _NODE.fullmatch(path.name) and (found := look(path, Record)) is not None:
+            yield path.name, found.last
 
 
 class _Arriving(NamedTuple):

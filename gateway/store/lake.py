@@ -51,7 +51,7 @@ class KnownHole:
     """The spool file's name; it lies in `poison/`."""
     why: str
     incarnation: str = ""
-    """Whose they are; "" is not known."""
+    """Whose they are."""
 
 
 def somebody() -> str:

@@ -1,17 +1,20 @@
 """What a bucket says of each incarnation of a node: how far it had acknowledged when it last
 said so, and whether that is all.
 
-    .gateway-node-NODE_INCARNATION    a `Word` as JSON; Spark passes the object over
+    .gateway-node-NODE_INCARNATION    in a bucket: a `Word` as JSON; Spark passes it over
+    arrivals/NODE_INCARNATION         the same at a hub, of an edge
 
-The gateway that is this incarnation writes it, and nobody else: at its start, once a minute,
+The gateway that is this incarnation says it, and nobody else: at its start, once a minute,
 and at its end.  The Spark job and the audit read it: what a lost disk
 had acknowledged, and is in no file, is missing then, and not forgotten.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +23,7 @@ from attrs import define
 from gateway.store.bucket import Bucket, BucketError, StoredObject
 from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End, Lsn
+from gateway.store.names import INCARNATION
 
 EVERY_SECONDS = 60.0
 """So often a word is written."""
@@ -27,7 +31,7 @@ SILENT_SECONDS = 300.0
 """Whose word is older than this, and not its last one, is not known to live."""
 
 _NAME = ".gateway-node-"
-_MOST_EARLIER = 50
+MOST_EARLIER = 50
 """Incarnations before its own that a word names."""
 
 
@@ -49,6 +53,8 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """The incarnations that its directory had before, and vouches for, oldest first."""
     published: Lsn = 0
     """Up to this one all that its directory was ever given is in the bucket, or was."""
+    decommissioned: str = ""
+    """Why nothing follows it, as somebody has said; empty if nobody has."""
 
     @property
     def all_told(self) -> bool:
@@ -60,6 +66,9 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         to an earlier moment has not.
         """
         return other.incarnation in self.earlier and other.lsn < self.since
+
+
+_FILE = re.compile(rf"([a-z0-9.-]+)_({INCARNATION})")
 
 
 def name_of(node: str, incarnation: str = "") -> str:
@@ -98,6 +107,26 @@ def read(bucket: Bucket, one: StoredObject) -> Heard:
     except (BucketError, ValueError, RecursionError) as why:
         return Heard(node, None, f"{bucket.url}/{one.name}: {why}", one.modified)
     return Heard(node, word, "", one.modified)
+
+
+def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
+    """What edges have said to the hub whose directory this is: all nodes, or one.
+
+    Raises OSError.
+    """
+    if not arrivals.is_dir():
+        return
+    for path in sorted(arrivals.iterdir()):
+        if (found := _FILE.fullmatch(path.name)) and node in (None, found[1]):
+            try:
+                modified = path.stat().st_mtime
+                word = msgspec.json.decode(path.read_bytes(), type=Word)
+            except FileNotFoundError:
+                continue
+            except (ValueError, RecursionError) as why:
+                yield Heard(found[1], None, f"{path}: {why}", 0.0)
+            else:
+                yield Heard(found[1], word, "", modified)
 
 
 def _whose(name: str) -> str:
@@ -156,7 +185,7 @@ class Speaker:
             self._clock(),
             self._ack,
             exact,
-            self._own.whole[-_MOST_EARLIER:],
+            self._own.whole[-MOST_EARLIER:],
             published,
         )
         name = name_of(self._node, self._own.id)

@@ -145,7 +145,6 @@ def test_one_incarnation_hides_no_hole_of_another(tmp_path: Path) -> None:
     report = look(tmp_path)
     [hole] = report.holes["gw"]
     assert (hole.first, hole.last, hole.incarnation) == (3, 4, "aaaa")
-    assert not report.unknown
 
 
 def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
@@ -163,8 +162,9 @@ def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
         " and in no file that is here: its own disk may have it"
     ) in said
     assert (
-        "unknown: gw (incarnation aaaa) had acknowledged up to lsn 1710 when last heard,"
-        " 1970-01-01 00:01:40 UTC; what it acknowledged behind that nobody knows"
+        "unknown: gw (incarnation aaaa) is known up to lsn 1710 when last heard,"
+        " 1970-01-01 00:01:40 UTC, and not to bbbb, which has the name now: what it"
+        " acknowledged behind that nobody knows"
     ) in said
     status, said = accept(capsys, tmp_path, "11-1710")
     assert (status, said) == (0, "accepted: gw lsn 11-1710 of incarnation aaaa\n")
@@ -185,14 +185,22 @@ def test_what_was_acknowledged_and_is_in_no_table_is_a_named_hole(
     assert lives["bbbb"]["lsns"] == [{"first": 1711, "last": 1715}]
 
 
-def test_an_end_that_is_vouched_for_is_complete(tmp_path: Path) -> None:
-    """A clean stop, or ack: spool: there was nothing behind."""
-    table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(11, 16)))
+def test_a_clean_stop_ends_an_incarnation_and_no_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may have started again while nobody was there to hear of it.  With ack: spool it
+    had acknowledged what was in the bucket; and somebody may say that it did not start."""
+    table(tmp_path, "a", ("aaaa", range(1, 11)), ("bbbb", range(1, 6)))
+    journal(tmp_path, Incarnation("bbbb", 1, 0))
     ledger(tmp_path, ends={"gw": {"aaaa": end(10, exact=True)}})
-    journal(tmp_path, Incarnation("bbbb", 11, 0))
+    [unknown] = look(tmp_path).unknown
+    assert (unknown.incarnation, unknown.why.name) == ("aaaa", "ENDED")
+    ended = {**end(10), "ack": "spool"}
+    ledger(tmp_path, ends={"gw": {"aaaa": ended}})
     assert look(tmp_path).complete
     ledger(tmp_path, ends={"gw": {"aaaa": end(10)}})
-    assert not look(tmp_path).complete
+    [unknown] = look(tmp_path).unknown
+    assert unknown.why.name == "REPLACED"
 
 
 def test_all_of_an_incarnation_may_be_lost(tmp_path: Path) -> None:
@@ -215,33 +223,19 @@ def test_a_directory_that_was_moved_goes_on(tmp_path: Path) -> None:
     report = look(tmp_path)
     assert not report.unknown
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 10)]
-    table(tmp_path, "b", ("aaaa", [8, 9]), ("bbbb", [10]))
+    table(tmp_path, "b", ("aaaa", [8, 9, 10]))
     assert look(tmp_path).complete
 
 
-@pytest.mark.parametrize("column", [True, False])
-def test_rows_of_before_are_those_of_who_goes_on(tmp_path: Path, column: bool) -> None:
-    """Tables that had no such column, or null in it, and go on in this version."""
-    table(tmp_path, "a", (None, range(1, 8)), column=column)
-    table(tmp_path, "b", ("aaaa", range(8, 10)))
-    journal(tmp_path, Incarnation("aaaa", 1, 0))
-    report = look(tmp_path)
-    assert report.complete
-    assert [life.incarnation for life in report.nodes[0].lives] == ["aaaa"]
-    assert (report.events, report.nodes[0].in_lake) == (9, 9)
-    table(tmp_path, "c", ("aaaa", [12]))
-    assert [list(node.holes) for node in look(tmp_path).nodes] == [[(10, 11)]]
-
-
-def test_rows_of_before_are_not_those_of_who_gave_their_lsns_again(
-    tmp_path: Path,
-) -> None:
-    """Where rows meet, they are different events."""
-    table(tmp_path, "a", (None, range(1, 8)), ("bbbb", [1, 2, 5]))
+def test_rows_that_name_no_incarnation_are_one_of_their_own(tmp_path: Path) -> None:
+    """Of whoever gave them: that somebody else gave the same lsns proves nothing."""
+    table(tmp_path, "a", (None, [1, 2, 5]), ("bbbb", range(1, 9)))
     journal(tmp_path, Incarnation("bbbb", 1, 0))
     report = look(tmp_path)
-    assert [(one.first, one.incarnation) for one in report.holes["gw"]] == [(3, "bbbb")]
-    assert not report.doubles
+    assert [(one.first, one.last, one.incarnation) for one in report.holes["gw"]] == [
+        (3, 4, "")
+    ]
+    assert [one.incarnation for one in report.unknown] == [""]
 
 
 def test_a_double_is_within_an_incarnation(
@@ -259,39 +253,24 @@ def test_a_double_is_within_an_incarnation(
     assert "double: gw (incarnation bbbb) lsn 3-4" in told(capsys, tmp_path)[1]
 
 
-def test_where_no_gateway_is_seen_an_older_row_of_an_lsn_tells(tmp_path: Path) -> None:
-    """Many gateways' journals are elsewhere: two incarnations one behind the other are no
-    alarm; two that gave one lsn are, and the one that came first is the one that ended."""
-    table(tmp_path, "a", ("aaaa", range(1, 8)), at=5)
-    table(tmp_path, "b", ("bbbb", range(8, 12)), at=9)
+def test_of_gateways_that_nobody_says_anything_of_one_may_be_there(
+    tmp_path: Path,
+) -> None:
+    """Their journals are elsewhere: what goes on from another, as files say, is no alarm; of
+    two that know nothing of each other one has ended, and nobody knows where."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
     assert look(tmp_path).complete
-    table(tmp_path, "c", ("cccc", range(2, 4)), at=20)
+    table(tmp_path, "b", ("bbbb", range(8, 12)))
+    records = {"aaaa": [1, ""], "bbbb": [8, "aaaa"]}
+    ledger(tmp_path, records={"gw": records})
+    assert look(tmp_path).complete
+    table(tmp_path, "c", ("cccc", range(1, 4)))
+    ledger(tmp_path, records={"gw": {**records, "cccc": [1, ""]}})
     [unknown] = look(tmp_path).unknown
-    assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
-    assert unknown.successor == "cccc"
+    assert (unknown.incarnation, unknown.last) == ("cccc", 3)
 
 
 # -- beside gateways ----------------------------------------------------------------------
-
-
-def test_what_an_earlier_job_has_dropped_is_a_hole(tmp_path: Path) -> None:
-    """A machine had been rebuilt, and the job of then took its first files for what was in
-    the tables: their events are not the rows under these lsns, say the times of both.  What
-    it took behind these rows is there, under no incarnation either."""
-    publish(tmp_path, b"a,b,c", b"d,e", b"f,g")
-    spool, archive = tmp_path / "spool", tmp_path / "archive"
-    archive.mkdir(exist_ok=True)
-    files = sorted(spool.glob("events-*"))
-    for path in files:
-        path.rename(archive / path.name)
-    table(tmp_path, "a", (None, range(1, 6)), column=False, at=5)
-    taken = pq.ParquetFile(archive / files[2].name).read(["node", "lsn", "received_at"])
-    pq.write_table(taken, table(tmp_path, "b", (None, [6, 7]), column=False))
-    report = look(tmp_path)
-    [hole] = report.holes["gw"]
-    assert (hole.first, hole.last) == (1, 5)
-    assert len(hole.archive) == 2
-    assert not report.complete
 
 
 def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
@@ -360,44 +339,61 @@ def test_a_word_in_the_bucket_vouches(tmp_path: Path) -> None:
     say_in(bucket, "bbbb", 11, since=8)
     [unknown] = look(tmp_path, bucket=bucket).unknown
     assert (unknown.incarnation, unknown.last) == ("aaaa", 7)
-    say_in(bucket, "aaaa", 7, exact=True, ago=SILENT)
+    say_in(bucket, "aaaa", 7, ack="spool", ago=SILENT)
     assert look(tmp_path, bucket=bucket).complete
 
 
-def test_of_a_gateway_that_is_silent_nobody_knows_more(tmp_path: Path) -> None:
-    """With `ack: journal`: a word vouches for five minutes.  What it had acknowledged is
-    nowhere then."""
+def test_of_a_gateway_that_is_silent_nobody_knows_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `ack: journal`: a word vouches for five minutes, or as long as it is told to."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
     say_in(bucket, "aaaa", 20)
     assert look(tmp_path, bucket=bucket).complete
     say_in(bucket, "aaaa", 20, ago=SILENT)
+    assert look(tmp_path, bucket=bucket, silent_after=SILENT + 60).complete
     report = look(tmp_path, bucket=bucket)
-    assert list(report.nodes[0].holes) == [(8, 20)]
+    assert not report.complete
+    [life] = report.nodes[0].lives
+    assert (list(life.unverified), life.in_journal) == ([(8, 20)], 0)
     [unknown] = report.unknown
     assert (unknown.incarnation, unknown.last) == ("aaaa", 20)
+    assert unknown.why.name == "SILENT"
     # With `ack: spool` all that it acknowledged is in the bucket.
     say_in(bucket, "aaaa", 7, ago=SILENT, ack="spool")
     assert look(tmp_path, bucket=bucket).complete
 
 
 def test_a_gateway_that_stopped_in_good_order_has_said_all(tmp_path: Path) -> None:
-    """It was in files then.  If that is in the tables, all is well for ever; else somebody
-    has removed it, whether the gateway has begun again or not."""
+    """It was in files then.  If that is not in the tables, somebody has removed it, whether
+    the gateway has begun again or not; if it has not, nobody knows, after a while."""
     bucket = MemoryBucket()
     table(tmp_path, "a", ("aaaa", range(1, 8)))
-    say_in(bucket, "aaaa", 7, exact=True, ago=SILENT)
+    say_in(bucket, "aaaa", 7, exact=True)
     assert look(tmp_path, bucket=bucket).complete
-    for more in ({}, {"ago": SILENT}):
-        say_in(bucket, "aaaa", 20, exact=True, **more)
+    for ago, unknown in ((0.0, []), (SILENT, ["ENDED"])):
+        say_in(bucket, "aaaa", 20, exact=True, ago=ago)
         report = look(tmp_path, bucket=bucket)
         [hole] = report.holes["gw"]
         assert (hole.first, hole.last) == (8, 20)
         assert "acknowledged by gw with ack: journal" in (hole.note or "")
-        assert not report.unknown
+        assert [one.why.name for one in report.unknown] == unknown
     say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",))
     report = look(tmp_path, bucket=bucket)
     assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
+    assert not report.unknown
+
+
+def test_a_decommissioned_gateway_is_not_waited_for(tmp_path: Path) -> None:
+    """Somebody has said that nothing follows; it is asked for what it had acknowledged."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    gone = {"exact": True, "ago": SILENT, "decommissioned": "sold"}
+    say_in(bucket, "aaaa", 7, **gone)
+    assert look(tmp_path, bucket=bucket).complete
+    say_in(bucket, "aaaa", 8, **gone)
+    assert list(look(tmp_path, bucket=bucket).nodes[0].holes) == [(8, 8)]
 
 
 def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(
@@ -411,7 +407,8 @@ def test_what_a_gateway_that_was_killed_left_is_with_the_next_one(
     assert look(tmp_path, bucket=bucket).complete
     say_in(bucket, "bbbb", 20, since=21, earlier=("aaaa",), ago=SILENT)
     report = look(tmp_path, bucket=bucket)
-    assert [(one.first, one.last) for one in report.holes["gw"]] == [(8, 20)]
+    lives = {life.incarnation: list(life.unverified) for life in report.nodes[0].lives}
+    assert lives == {"aaaa": [(8, 20)]}
     assert [one.incarnation for one in report.unknown] == ["bbbb"]
 
 
@@ -622,7 +619,8 @@ def test_whose_lsns_are_lost_can_be_said(
 ) -> None:
     """Two incarnations lack the same lsns; without a word it is accepted of both."""
     table(tmp_path, "a", ("aaaa", [1, 2, 5]), ("bbbb", [1, 2, 5]))
-    ledger(tmp_path, ends={"gw": {"aaaa": end(5, exact=True)}})
+    ended = {**end(5, exact=True), "ack": "spool"}
+    ledger(tmp_path, ends={"gw": {"aaaa": ended}})
     journal(tmp_path, Incarnation("bbbb", 1, 0))
     assert look(tmp_path).nodes[0].events == 10
     assert accept(capsys, tmp_path, "3", "--incarnation", "aa")[0] == 0

@@ -34,15 +34,12 @@ from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
-from incarnations import A
+from incarnations import A, rows_of
 
 
 def split(body: bytes) -> Rows:
     """The decoder of protocol `plain`: events are separated by 0x1f."""
     return Rows(body.split(b"\x1f"))
-
-
-_NAMES = ["node", "lsn", "payload", "received_at"]
 
 
 class Node:
@@ -59,6 +56,7 @@ class Node:
             Start(name, directories, Machine(), self.decoders, remembering=remembers)
         )
         self.log, self.publisher = opened.log, opened.publisher
+        self.incarnation = opened.incarnation.id
 
     def store(self, *payloads: bytes, count: int = 0) -> None:
         """Make a batch durable: these payloads, or *count* small ones."""
@@ -96,10 +94,11 @@ class Node:
 
     def take(self, path: Path, into: str | None = None) -> Path:
         """As the Spark job: put a spool file into the lake, then into the archive."""
-        table = pq.read_table(path, columns=_NAMES)
+        table = pq.read_table(path, columns=["node", "lsn", "payload"])
         target = self.root / "lake/events/protocol=plain/date=2026-01-01"
         target.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, target / (into or f"part-{path.name}"))
+        rows = rows_of(table, path.name)
+        pq.write_table(rows, target / (into or f"part-{path.name}"))
         return path.rename(self.archive / path.name)
 
 
@@ -147,12 +146,17 @@ class System:
         *,
         node: str = "gw-1",
         table: str = "events",
+        by: str = A,
     ) -> Path:
         """A file of the tables with these events."""
         path = self.root / "lake" / table / "protocol=plain/date=2026-01-01" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lsn = pa.array(lsns, pa.int64())
-        columns = {"node": pa.array([node] * len(lsn), pa.string()), "lsn": lsn}
+        columns = {
+            "node": pa.array([node] * len(lsn), pa.string()),
+            "lsn": lsn,
+            "incarnation": pa.array([by] * len(lsn), pa.string()),
+        }
         pq.write_table(pa.table(columns), path)
         return path
 

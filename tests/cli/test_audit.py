@@ -15,8 +15,9 @@ from gateway.audit import audit
 from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.names import parse_file_name
 from gateway.store.spool.expired import ExpiredRecord
-from incarnations import segment_name
+from incarnations import A, segment_name
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -60,7 +61,9 @@ def test_an_event_on_its_way_is_no_double(system: Any, verdict: Verdict) -> None
     path = node.publish(count=3)
     kept.path.write_bytes(data)
     assert verdict()["nodes"][0]["in_spool"] == 3
-    system.lake([1, 2, 3], "a.parquet")
+    named = parse_file_name(path.name)
+    assert named is not None
+    system.lake([1, 2, 3], "a.parquet", by=named.incarnation)
     report = verdict()
     assert report["complete"]
     assert report["nodes"][0]["in_lake"] == 3
@@ -188,7 +191,7 @@ def test_a_double_within_one_file_is_found(system: Any, verdict: Verdict) -> Non
     """Even out of order, and however often."""
     path = system.lake([1, 3, 2, 4, 3, 3], "a.parquet")
     (double,) = verdict()["nodes"][0]["doubles"]
-    place = {"first": 3, "last": 3, "incarnation": ""}
+    place = {"first": 3, "last": 3, "incarnation": A}
     assert double == {**place, "files": [str(path)]}
 
 

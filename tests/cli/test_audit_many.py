@@ -15,17 +15,21 @@ import yaml
 from gateway import cli
 from gateway.admin.status import (
     ArchiveStatus,
+    IncarnationStatus,
     JournalStatus,
     SpoolStatus,
     Status,
     as_json,
 )
 from gateway.sdk.protocol import Statistic, Statistics
+from incarnations import A, rows_of
 from small_s3 import SmallS3, small_s3
 
 pytest.importorskip("obstore")
 
 NODES = ("gw-1", "gw-2", "gw-3")
+IDS: dict[str, str] = {}
+"""Their incarnations, in the test that runs."""
 
 
 class Cluster:
@@ -36,6 +40,7 @@ class Cluster:
         self.server = server
         self.job = system(root / "job")
         self.nodes = {name: system(root / name).node(name) for name in NODES}
+        IDS.update({name: node.incarnation for name, node in self.nodes.items()})
         (root / "job" / "lake").mkdir(parents=True)
         for name in ("job", *NODES):
             self.config(name)
@@ -72,6 +77,7 @@ class Cluster:
         data = self.server.objects.pop(key)
         (self.root / "here.parquet").write_bytes(data)
         rows = pq.read_table(self.root / "here.parquet", columns=["node", "lsn"])
+        rows = rows_of(rows, file)
         target = self.root / "job/lake/events/protocol=plain"
         target.mkdir(parents=True, exist_ok=True)
         pq.write_table(rows, target / f"part-{file}")
@@ -191,6 +197,7 @@ def answering(**said: Any) -> Callable[[socket.socket], None]:
             spool=SpoolStatus(published, 0, 0, 1 << 20, bucket),
             archive=ArchiveStatus(0, 0),
             freshness=None,
+            incarnation=IncarnationStatus(IDS.get(said["node"], A)),
             **said,
         )
     )

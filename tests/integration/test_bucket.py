@@ -252,7 +252,7 @@ def test_what_was_acknowledged_before_a_disk_was_lost_is_missing(
             assert f"lsn {last + 1}-{before.lsn}: acknowledged by gw-1" in said
             last = before.lsn
         assert f"unknown: gw-1 (incarnation {before.incarnation[:8]}" in said
-        assert f"had acknowledged up to lsn {last} when last heard" in said
+        assert f"is known up to lsn {last} when last heard" in said
 
 
 @pytest.mark.slow

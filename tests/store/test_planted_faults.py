@@ -42,6 +42,7 @@ from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
 from gateway_testkit.reactor import QueuedReactor
+from incarnations import rows_of
 from samples import some_of
 
 LISTENERS = [
@@ -190,10 +191,10 @@ def send(daemon: Daemon, listeners: Iterable[dict[str, Any]]) -> None:
 
 def take(data: Path, path: Path) -> None:
     """As the Spark job: a spool file's rows into the tables, the file into the archive."""
-    table = pq.read_table(path, columns=["node", "lsn", "received_at", "payload"])
+    table = pq.read_table(path, columns=["node", "lsn", "payload"])
     target = data / "lake/events/protocol=plain/date=2026-01-01"
     target.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, target / f"part-{path.name}")
+    pq.write_table(rows_of(table, path.name), target / f"part-{path.name}")
     path.rename(data / "archive" / path.name)
 
 

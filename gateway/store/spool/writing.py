@@ -8,6 +8,7 @@ where the publisher runs.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from blake3 import blake3
-
 from gateway.event import Batch, Decode
 from gateway.sdk.disk import Disk, File
-from gateway.store.digests import link_of
 from gateway.store.disk import read_patiently
 from gateway.store.incarnation import Record
 from gateway.store.journal import segment
@@ -64,12 +62,10 @@ class Progress:
 class WrittenFile:
     """A complete file whose bytes are synced; its name is not."""
 
-    events: str
-    """The digest of its events (`gateway.store.digests`), …"""
-    link: str
-    """… and its link."""
-    octets: str
-    """BLAKE3 of all its bytes."""
+    payloads: str
+    """The digest of its payloads (`gateway.store.digests`)."""
+    sha256: str
+    """Of all of it."""
     flaws: Counter[str]
     """How many of its events are flawed, by reason."""
     damage: Sequence[segment.Damage]
@@ -212,9 +208,8 @@ def _write(
         finally:
             sink.file.close()
     return WrittenFile(
-        events=written.digest,
-        link=link_of(written.digest, written.previous),
-        octets=sink.digest.hexdigest(),
+        payloads=written.digest.hexdigest(),
+        sha256=sink.sha256.hexdigest(),
         flaws=written.flaws,
         damage=scan.damage,
         readable=readable,
@@ -240,7 +235,7 @@ class _Sink(io.RawIOBase):
         super().__init__()
         self.file = file
         self.size = 0
-        self.digest = blake3()
+        self.sha256 = hashlib.sha256()
         """Of what was written."""
 
     def writable(self) -> bool:
@@ -248,7 +243,7 @@ class _Sink(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         chunk = bytes(data)
-        self.digest.update(chunk)
+        self.sha256.update(chunk)
         self.file.write([chunk])
         self.size += len(chunk)
         return len(chunk)
