@@ -441,6 +441,10 @@ class Spark(Section):
         default=[*PARTITIONS],
         description="delta, iceberg: partitions of a table that begins",
     )
+    most_partitions: Count = Field(
+        default=1000,
+        description="delta, iceberg: a batch with rows of more is told of (count)",
+    )
     bloom_filters: list[Text] = Field(
         default=[],
         description="iceberg: columns in which readers look for single values",

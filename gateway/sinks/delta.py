@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,6 +36,7 @@ from gateway.spark.shared import (
     number_of,
     persistently,
     take_newest,
+    values_of,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +93,9 @@ class DeltaTable(SharedTable):
         self._seen = -1
         """Up to this version nobody has set the table back unnoticed."""
         self._added = 0, -1
-        """From which version on the last `append` is, and its number."""
+        """From which version on the last `append` is, and its number, …"""
+        self._divided: Sequence[Mapping[str, str]] = ()
+        """… and the partition of each of its files, once they were read."""
         self._read = -1
         """Up to this version all commits were read for ledgers, and …"""
         self._ledgers: dict[str, Words] = {}
@@ -115,8 +118,16 @@ class DeltaTable(SharedTable):
         self._check_nodes(ledger)
         return ledger
 
-    def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
-        """See `commits.Table`."""
+    def append(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+    ) -> None:
+        """See `commits.Table`; Spark sorts what it writes into more than one partition."""
+        del count, few
         persistently(lambda: self._append(rows, ledger), _CONFLICT)
 
     def _append(self, rows: DataFrame, ledger: Ledger) -> None:
@@ -227,8 +238,14 @@ class DeltaTable(SharedTable):
                 (one["appId"], one["version"]) == (self.fence, number)
                 for _, one in found["txn"]
             ):
+                self._divided = [one["partitionValues"] for _, one in found["add"]]
                 return [delta.actions.Action.fromJson(line) for line, _ in found["add"]]
         raise Broken(f"the log of {log.dataPath()} has no commit {number} of ours")
+
+    def spread(self, most: int) -> Mapping[str, Collection[str]]:
+        """See `commits.Table`."""
+        parts = [[f"{key}={one}" for key, one in by.items()] for by in self._divided]
+        return values_of(parts) if len(set(map(tuple, parts))) > most else {}
 
     def delete(self, condition: str) -> None:
         """See `commits.Table`."""

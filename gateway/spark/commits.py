@@ -17,7 +17,8 @@ What a crash has left out is counted at the next start, in the table itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,11 +32,18 @@ from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
 from gateway.store.lsns import Lsns
+from gateway.store.names import SpoolFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from gateway.spark.expiry import Expired
+
+
+_log = logging.getLogger("gateway.spark")
+
+_FEW_DAYS = 10
+"""On each, five protocols have a file that is open."""
 
 
 class Lost(Exception):
@@ -72,10 +80,17 @@ class Table(Protocol):
         An empty one if there is no table yet.  Raises `Lost`.
         """
 
-    def append(self, rows: DataFrame, ledger: Ledger, count: int | None = None) -> None:
+    def append(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+    ) -> None:
         """Commit *rows* and *ledger*; makes the table and its new columns.
 
-        *count* is how many rows there must be.  Raises `Broken` if a commit with this
+        *count* is how many rows there must be; *few*: they came on few days.  Raises `Broken` if a commit with this
         ledger's `sequence` is there already.
         """
 
@@ -84,6 +99,11 @@ class Table(Protocol):
 
     def added(self) -> DataFrame:
         """The rows of the last `append`, of its own files alone."""
+
+    def spread(self, most: int) -> Mapping[str, Collection[str]]:
+        """What the files of the last `append` are divided by: each field's values.  Asked
+        behind `added`; nothing if they are of *most* partitions or fewer.
+        """
 
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """Put what *make* makes of the rows of *day* into their place, with its new columns,
@@ -163,6 +183,7 @@ class CommitSink(Sink):
     _read: Callable[[Plan], Any]
     _count: Callable[[Any], Any]
     _settle: Callable[[Mapping[str, str]], None] = lambda state: None
+    _most_partitions: int = 1000
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
@@ -273,7 +294,7 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records = self.looked_at(files)
+        found, row_bytes, records, days = self.looked_at(files)
         took = Ranges.of(files)
         without = self.left_out(took)
         fresh = took.minus(without)
@@ -283,13 +304,38 @@ class CommitSink(Sink):
             plan = Plan(files, without, row_bytes=row_bytes)
             after = self.ledger.after(self._checkpoint.query, batch, took, records)
             types = {**self.ledger.types, **self.types}
-            self._commit(self._read(plan), replace(after, types=types), len(fresh))
+            after = replace(after, types=types)
+            few = days <= _FEW_DAYS
+            self._commit(self._read(plan), after, len(fresh), few=few)
             self._add_counts(self._events.added(), fresh)
             self._point("counted")
+            self._tell_spread(batch, files)
         return Committed(batch, len(fresh), len(files))
 
-    def _commit(self, rows: Any, ledger: Ledger, count: int) -> None:
-        self._events.append(rows, ledger, count)
+    def _tell_spread(self, batch: int, files: Sequence[SpoolFile]) -> None:
+        """Tell of a batch whose rows went into more partitions than they should."""
+        found = self._events.spread(self._most_partitions)
+        if not found:
+            return
+        most = max(found, key=lambda name: len(found[name]))
+        _log.warning(
+            "batch %d (%d spool files, %s first) went into more than %d partitions of %s"
+            " (spark.most_partitions), each with a file of its own: %s. What brings that is"
+            " %s: late or wrong timestamps have many hours, so divide by days, and by no"
+            " column that has a value for each user or host (spark.partition_by)",
+            *(batch, len(files), files[0].name, self._most_partitions),
+            self._events.name,
+            "; ".join(
+                f"{name} has {len(values)} values, {min(values)} to {max(values)}"
+                for name, values in found.items()
+            ),
+            most,
+        )
+
+    def _commit(
+        self, rows: Any, ledger: Ledger, count: int, *, few: bool = False
+    ) -> None:
+        self._events.append(rows, ledger, count, few=few)
         self._point("committed")
         self.ledger = ledger
         self._tell()

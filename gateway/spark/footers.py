@@ -5,8 +5,9 @@ The file's name says the rest.  One look at each file, before a batch is taken.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,8 @@ class Footers(NamedTuple):
     """What one of them may have in memory."""
     records: Mapping[Life, Record] = {}
     """What they say of their incarnations."""
+    days: float = 0
+    """On how many days they came, at most; infinite where that is not known."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -41,6 +44,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     """
     rows = row_bytes = 0
     records: dict[Life, Record] = {}
+    days: set[float] = set()
     for file in files:
         try:
             found = pq.read_metadata(spool / file.name)
@@ -59,7 +63,25 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
             records[file.life] = Record(first, continues)
         rows += found.num_rows
         row_bytes = max(row_bytes, _row_bytes(found))
-    return Footers(rows, row_bytes, records)
+        days |= _days(found)
+    return Footers(
+        rows, row_bytes, records, math.inf if math.inf in days else len(days)
+    )
+
+
+def _days(found: pq.FileMetaData) -> set[float]:
+    """Ordinals of the days on which its rows came, or of more; infinite: it does not say."""
+    days: set[float] = set()
+    column = found.schema.names.index("received_at")
+    for number in range(found.num_row_groups):
+        facts = found.row_group(number).column(column).statistics
+        if facts is None or not facts.has_min_max:
+            return {math.inf}
+        first, last = (
+            one.astimezone(UTC).toordinal() for one in (facts.min, facts.max)
+        )
+        days.update(range(first, last + 1))
+    return days
 
 
 def is_alone(path: Path) -> bool:

@@ -140,6 +140,7 @@ class Format(Kind):
             read=read,
             count=lambda rows: tables.counted(rows, config.spark.stats_window),
             settle=lambda state: one_sink.settle(lake, disk, {**wanted, **state}),
+            most_partitions=config.spark.most_partitions,
             done=parts.done,
         )
 

@@ -156,7 +156,7 @@ class HandOver(Sink):
 
     def _take(self, rows: Any, batch: int) -> Committed:
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records = self.looked_at(files)
+        found, row_bytes, records, _ = self.looked_at(files)
         took = Ranges.of(files)
         without = took.common(self.ledger.committed)
         count = 0

@@ -141,7 +141,7 @@ class ParquetSink(Sink):
         self._point("begun")
         query = self._checkpoint.query
         files = self._checkpoint.batch_files(batch)
-        _, row_bytes, records = self.looked_at(files)
+        _, row_bytes, records, _ = self.looked_at(files)
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)

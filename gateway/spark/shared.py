@@ -117,6 +117,16 @@ def take_newest(found: dict[str, Words], ledgers: Iterable[Words]) -> None:
             found[job] = one
 
 
+def values_of(partitions: Iterable[Iterable[str]]) -> dict[str, set[str]]:
+    """The values of each field of *partitions*, which are lists of `field=value`."""
+    found: dict[str, set[str]] = {}
+    for one in partitions:
+        for part in one:
+            name, _, value = part.partition("=")
+            found.setdefault(name, set()).add(value)
+    return found
+
+
 def number_of(ledger: Words) -> int:
     """Its `sequence`."""
     return int(ledger.get("sequence", 0))

@@ -134,6 +134,7 @@ def configuration(data: Path) -> SimpleNamespace:
             columns={},
             partition_by=["protocol", "date"],
             bloom_filters=[],
+            most_partitions=1000,
             compact=False,
             retention=SimpleNamespace(events=None, quarantine=None, stats=None),
             deduplicate=False,

@@ -47,7 +47,14 @@ class Table:
             raise Lost(self.lost)
         return self.ledger
 
-    def append(self, rows: Ranges, ledger: Ledger, count: int | None = None) -> None:
+    def append(
+        self,
+        rows: Ranges,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+    ) -> None:
         assert count in (None, len(rows))
         assert ledger.sequence > self.ledger.sequence
         self.commits.append(rows)
@@ -61,6 +68,9 @@ class Table:
 
     def added(self) -> Ranges:
         return self.commits[-1]
+
+    def spread(self, most: int) -> dict[str, set[str]]:
+        return {}
 
     def state(self) -> dict[str, str]:
         return {}

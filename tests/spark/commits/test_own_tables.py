@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -98,6 +99,41 @@ def test_partitions_and_filters_of_ones_own(world: World) -> None:
         name = world.events().name
         detail = world.spark.sql(f"DESCRIBE DETAIL delta.`{name}`").collect()[0]
         assert detail["partitionColumns"] == ["date", "host"]
+
+
+def scattered(world: World, lsn: int, count: int) -> int:
+    """Puts so many events, each of another hour and host, in a table divided by these."""
+    asked = world.config.spark
+    asked.partition_by = ["date", "host"]
+    if asked.sink == "iceberg":
+        asked.partition_by = ["date", "hours(event_time)"]
+    events = [
+        {"@timestamp": 1_600_000_000 + 3600 * one, "host": f"h-{one}"}
+        for one in range(count)
+    ]
+    world.spool.put("gw", lsn, [json.dumps(one).encode() for one in events])
+    return lsn + count
+
+
+def test_a_batch_of_many_partitions_is_told_of(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which key divides the table by what, from where to where; others are not."""
+    scattered(world, 1 + 3 * SIZE, 9)
+    world.config.spark.most_partitions = 8
+    world.run(4)
+    world.check_complete()
+    (told,) = [one for one in caplog.messages if "most_partitions" in one]
+    assert re.search(r"batch 3 .* more than 8 partitions", told)
+    assert re.search(r"(host|event_time_hour) has 9 values", told)
+
+
+@pytest.mark.long
+def test_a_thousand_partitions_fit_the_usual_heap(world: World) -> None:
+    """A file is open for one of them at a time, in a batch of few bytes."""
+    scattered(world, 1 + 3 * SIZE, 950)
+    world.run(4)
+    world.check_complete()
 
 
 @ONLY_DELTA
