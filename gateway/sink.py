@@ -34,6 +34,7 @@ _MODULES = (*NAMES, "function")
 PARTITIONS = ("protocol", "date")
 
 Ability = Literal[
+    "adopt",  # its tables begin with the rows of Parquet folders (gateway spark adopt)
     "bloom",  # files say which values a column does not have (spark.bloom_filters)
     "backfill",  # columns of rows that are there are made anew (gateway spark backfill)
     "compact",  # the small files of days that are over become large ones (spark.compact)
@@ -126,6 +127,16 @@ class Kind(ABC):
 
         Says what was done, step by step.  Raises `gateway.spark.partition.Busy`,
         `gateway.spark.ledger.Broken`, OSError, and what Spark raises.
+        """
+        raise NotImplementedError(self.name)
+
+    def adopt(
+        self, config: Any, spark: Any, disk: LakeDisk, old: Path
+    ) -> Iterator[str]:
+        """Begin the tables with the rows of the lake of Parquet folders *old*.
+
+        Says what was done.  Raises `gateway.spark.ledger.Broken`, OSError, and what Spark
+        raises.
         """
         raise NotImplementedError(self.name)
 

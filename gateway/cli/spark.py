@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse
@@ -48,6 +49,8 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
             and bucket for good, and write down why (--reason); --dry-run counts them.  A
             call goes on with one that was cut off.  A job that runs does it itself, between
             two batches
+  adopt     FOLDER: of Delta and Iceberg, begin the tables with the rows of a lake of
+            Parquet folders, and its ledger; no job runs meanwhile
   requeue   put through again what was set aside: files of poison/ that can be read now,
             and rows of quarantine that are JSON after all or whose flaw you accept
   settle    tell the job whether the target of your own function (spark.sink) has a batch
@@ -87,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=tuple(_ACTIONS), default="run",
         help="what to do (default: run the job)")  # fmt: skip
     add("names", nargs="*", metavar="NAME",
-        help="forget: which node; backfill: which columns (default: those that lack)")  # fmt: skip
+        help="forget: which node; backfill: which columns (default: those that lack); adopt: which folder")  # fmt: skip
     job.add_arguments(parser)
     add("--before", metavar="DATE", type=date.fromisoformat,
         help="compact: days before this one (default: today, UTC)")  # fmt: skip
@@ -114,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    if args.names and args.action not in ("backfill", "forget"):
+    if args.names and args.action not in ("adopt", "backfill", "forget"):
         raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
     settled = args.batch is not None or args.written or args.missing
     for given, named, action in (
@@ -180,6 +183,21 @@ def _backfill(args: argparse.Namespace) -> int:
     config, kind = _able(args, "backfill")
     with _session(config) as spark:
         for done in kind.backfill(config, spark, Lake(), args.names):
+            _say(args, done, {"done": done})
+    return 0
+
+
+def _adopt(args: argparse.Namespace) -> int:
+    if len(args.names) != 1:
+        raise WrongUse("adopt needs the FOLDER that was lake/")
+    config, kind = _able(args, "adopt")
+    old = Path(args.names[0])
+    if not (old / INTERNAL).is_dir():
+        raise WrongUse(f"{old} is no lake: it has no {INTERNAL}")
+    what = "gateway spark adopt"
+    # A job of before would write there, and one of now begin the tables with other rows.
+    with without_job(old, what), _alone(args, config), _session(config) as spark:
+        for done in kind.adopt(config, spark, Lake(), old):
             _say(args, done, {"done": done})
     return 0
 
@@ -358,6 +376,7 @@ def _settle(args: argparse.Namespace) -> int:
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": job.start,
+    "adopt": _adopt,
     "backfill": _backfill,
     "compact": _compact,
     "delete": _delete,

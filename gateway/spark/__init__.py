@@ -59,6 +59,7 @@ What becomes of rows later:
 
     compact      rewrites the files of days that are over
     upkeep       maintains tables of formats
+    adopt        takes the rows of Parquet folders into a table of a format
     backfill     makes columns of rows that are there already
     expiry       removes days that are too old
     deletion     deletes events on purpose

@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from gateway.event import DELETED, LOST
 from gateway.sink import kind_of
 from gateway.spark import footers, heap, stats
+from gateway.spark.adopt import check_removed
 from gateway.spark.erasure import (
     NAMES,
     TABLES,
@@ -129,6 +130,7 @@ def delete(
         if folders:
             check_finished(lake)
         else:
+            check_removed(disk, lake)
             if purge:  # before anything is deleted
                 kind.check_alone(config, spark)
             kind.check_counted(config, spark)

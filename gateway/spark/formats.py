@@ -51,7 +51,7 @@ class Format(Kind):
     """A kind whose tables take rows and the ledger in one commit."""
 
     abilities = frozenset(
-        {"backfill", "elsewhere", "expire", "maintain", "rows", "shared"}
+        {"adopt", "backfill", "elsewhere", "expire", "maintain", "rows", "shared"}
     )
     trigger = "1m"  # a commit takes a second or more, and stays in the table's history
     version: ClassVar[str]
@@ -287,6 +287,22 @@ class Format(Kind):
         self._claim(config, disk, events)
         for day, columns in backfill.overwrite_days(spark, config, events, names):
             yield f"{events.name}: {day}, {', '.join(columns)}"
+
+    def adopt(
+        self, config: Any, spark: Any, disk: LakeDisk, old: Path
+    ) -> Iterator[str]:
+        """Take the rows of the Parquet folders below *old* into tables that begin.
+
+        Says what was done.  Raises as `adopt.adopt`.
+        """
+        from gateway.spark import adopt, one_sink
+
+        lake = config.data_dir / "lake"
+        self.check(spark)
+        events, counts = self.tables(config, spark)
+        wanted = self._claim(config, disk, events)
+        yield from adopt.adopt(spark, disk, old, lake, events, counts)
+        one_sink.settle(lake, disk, {**wanted, **events.state()})
 
     def check(self, spark: Any) -> None:
         """Raise `Broken` unless the running session *spark* has what it needs."""

@@ -31,7 +31,8 @@ def claim(lake: Path, disk: LakeDisk, wanted: Mapping[str, str]) -> None:
             f"{lake} is that of spark.sink: {_spelled(there)}, not of"
             f" {_spelled(wanted)}; its ledger counts what is there. To begin with"
             " another one, wait until the spool is empty, stop the job and the gateway,"
-            " and move lake and checkpoint away"
+            " and move lake and checkpoint away; gateway spark adopt takes the rows of"
+            " Parquet folders along"
         )
 
 
