@@ -185,8 +185,9 @@ class Sender:
         self._connecting.addErrback(self._failed)
 
     def send(self, events: Sequence[bytes]) -> Deferred[dict[int, str]]:
-        """Fires when all of *events* are acknowledged or set aside, with those of the latter:
-        see `Batch.refused`.  Never fails before `stop`.
+        """Fires when all of *events* are acknowledged; never fails before `stop`.
+
+        Of who `sets_aside` the result are those that were, as in `Batch.refused`.
         """
         if not events:
             return succeed({})
@@ -194,6 +195,9 @@ class Sender:
         self.writer.add(batch)
         self._write()
         return batch.fate
+
+    offer = send
+    """See `gateway.sdk.sending.Client`."""
 
     def stop(self) -> Deferred[None]:
         """Disconnect; what is not acknowledged fails with `Unacknowledged`."""

@@ -327,7 +327,7 @@ class Client(Protocol):
     def start(self) -> None:
         """Connect, and stay connected."""
 
-    def send(self, events: Sequence[bytes]) -> Awaitable[Mapping[int, str]]:
+    def offer(self, events: Sequence[bytes]) -> Awaitable[Mapping[int, str]]:
         """Until they are acknowledged, or refused: those, by their place, and why.
 
         Without a reason they were lost with the connection each time that they were sent
@@ -384,7 +384,7 @@ class Feeding(Sending):
     async def _feed(self, client: Client) -> None:
         while (lot := await self.take(self._size)) is not None:
             try:
-                refused = await client.send(self.bodies([event for _, event in lot]))
+                refused = await client.offer(self.bodies([event for _, event in lot]))
             except Unacknowledged:
                 return
             self.settled(lot, refused, client.trouble)

@@ -86,9 +86,9 @@ class Probe:
                 self.link.send(data[last:cut])
             last = cut
 
-    def hello(self, *extensions: int) -> frozenset[int]:
+    def hello(self, *extensions: int, without: Iterable[int] = ()) -> frozenset[int]:
         """Exchange hellos, and identify if need be; returns the extensions in use."""
-        listed = tuple(sorted({*extensions, *self._target.always}))
+        listed = tuple(sorted({*extensions, *self._target.always} - {*without}))
         self.say(wire.ClientHello(0, listed))
         self.expect(wire.ServerHello)
         if 4 in self.watch.extensions and self._target.identity is not None:
@@ -113,7 +113,7 @@ class Probe:
     # -- hear
 
     def hear(self) -> Heard | None:
-        """The next message that is no subscribe and no stored; None if none comes.
+        """The next message that is no subscribe, stored or limits; None if none comes.
 
         A ping or a compress of the target's is answered.
         """
@@ -152,6 +152,8 @@ class Probe:
                 self.say(wire.CompressAck(int(algorithm == 1)))
             case wire.Subscribe() | wire.SubscribeFrom() | wire.Stored():
                 pass  # `Watch.asked` has them
+            case wire.Limits():
+                pass  # `Watch.element_bytes`
             case _:
                 self._heard.append(heard)
 
@@ -385,7 +387,8 @@ class Target:
     @property
     def always(self) -> tuple[int, ...]:
         """The extensions that each connection lists."""
-        return (4,) if self.identity is not None else ()
+        known = (4,) if self.identity is not None else ()
+        return (*known, 8) if 8 in self.offers else known
 
     def connect(self) -> Probe:
         """A connection on which nothing was sent."""

@@ -26,10 +26,10 @@ _BY_CODE: dict[int, int] = {
     wire.Ping.CODE: 1, wire.Pong.CODE: 1, wire.SubscribeFrom.CODE: 2,
     wire.Stored.CODE: 2, wire.GoodbyeAck.CODE: 3, wire.Token.CODE: 4,
     wire.Compress.CODE: 6, wire.CompressAck.CODE: 6, wire.Block.CODE: 6,
-    wire.Announce.CODE: 7,
+    wire.Announce.CODE: 7, wire.Limits.CODE: 8,
 }  # fmt: skip
 """The extension that each of these messages belongs to."""
-_CODES = 5
+_CODES, _LIMITS = 5, 8
 _ERROR = re.compile(r"E\d+ ")
 
 
@@ -111,6 +111,8 @@ class Watch:
         self.asked: dict[int, Asked] = {}
         """The streams that the target subscribed to, by Id."""
         self.hello: wire.ServerHello | None = None
+        self.element_bytes: int | None = None
+        """The most octets of an element that the target takes, if it has said so."""
         self.left = False
         """The target has sent its last message."""
         self.longest_run: dict[int, int] = {}
@@ -118,6 +120,8 @@ class Watch:
         between them: the most so far."""
         self._run: tuple[int | None, int] = None, 0
         self._greeted: wire.ClientHello | None = None
+        self._told: int | None = None
+        """What we have said of ours."""
         self._served: dict[int, _Served] = {}
         self._pings: deque[bytes] = deque()
         self._compressing = 0
@@ -146,6 +150,8 @@ class Watch:
                 self._compressing += 1
             case wire.Goodbye():
                 self._goodbye = True
+            case wire.Limits(most):
+                self._told = self._told or most
             case _:
                 self._published(message)
 
@@ -199,6 +205,7 @@ class Watch:
                 return
             case wire.OnNext(number, element):
                 self._charge(number)
+                self._fits(number, len(element))
                 self._ran(number, len(element))
                 yield Element(number, element)
                 return
@@ -256,6 +263,10 @@ class Watch:
                 self._compressing -= 1
             case wire.Compress() | wire.Ping():
                 pass
+            case wire.Limits(most):
+                if self.element_bytes is not None or self.asked or not most:
+                    raise Violation(f"{wire.spell(message)} again, too late, or none")
+                self.element_bytes = most
             case _:
                 raise Violation(f"a server may not send {wire.spell(message)}")
 
@@ -301,6 +312,12 @@ class Watch:
             raise Violation(f"more elements of {number} than were requested (1.1)")
         return served
 
+    def _fits(self, number: int, octets: int) -> None:
+        """An element has so many octets, or more."""
+        live = self._served[number].state is _Is.FLOWING
+        if self._told is not None and octets > self._told and live:
+            raise Violation(f"an element of {octets} octets; told was {self._told}")
+
     def _ran(self, number: int, octets: int) -> None:
         """These octets are of elements of one stream."""
         last, size = self._run
@@ -310,6 +327,7 @@ class Watch:
 
     def _packed(self, number: int, count: int, data: bytes) -> Iterator[Element]:
         size = self._charge(number, count).size
+        self._fits(number, size)
         self._ran(number, len(data))
         for at in range(0, len(data), size):
             yield Element(number, data[at : at + size], Form.PACKED)
@@ -321,6 +339,7 @@ class Watch:
             self._charge(number)
         self._ran(number, len(part.data))
         joined = served.parts.get(part.element, b"") + part.data
+        self._fits(number, len(joined))
         if isinstance(part, wire.OnNextPart):
             served.parts[part.element] = joined
             return
@@ -336,6 +355,8 @@ class Watch:
         known = self.asked.get(number)
         if known is not None and not (known.cancelled or known.over):
             raise Violation(f"{wire.spell(message)}: the Id is in use (1.10)")
+        if _LIMITS in self.extensions and self.element_bytes is None:
+            raise Violation(f"{wire.spell(message)} before it has told its limits")
         if message.demand > _UNBOUNDED:
             raise Violation(f"{wire.spell(message)}: demand is not positive (3.9)")
         offset = message.offset if isinstance(message, wire.SubscribeFrom) else None

@@ -21,6 +21,7 @@ __all__ = [
     "Decoder",
     "Goodbye",
     "GoodbyeAck",
+    "Limits",
     "Message",
     "OnComplete",
     "OnError",
@@ -289,6 +290,15 @@ class Announce(Message):
     publisher: str
     instance: bytes
     resumed: int
+
+
+@dataclass(frozen=True)
+class Limits(Message):
+    """What its sender takes of the streams that it will subscribe to (extension 8)."""
+
+    CODE: ClassVar[int] = 0x49
+    LAYOUT: ClassVar[str] = "varint"
+    element_bytes: int
 
 
 Laid: TypeAlias = tuple[type[Message], tuple[str, ...]]

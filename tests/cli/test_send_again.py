@@ -185,7 +185,7 @@ def nothing(_: Link, __: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if "rsio" not in way])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("at", [1, 12, 30])
 def test_an_event_that_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], way: str, at: int

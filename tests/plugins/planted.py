@@ -102,7 +102,7 @@ def unnoticed(
 
 def _unnoticed(fault: Fault, port: int) -> list[tuple[str, str]]:
     target = Target(lambda: over_tcp("127.0.0.1", port), patience=_PATIENCE)
-    target.offers = frozenset({1, 2, 3, 4, 5, 6, 7})
+    target.offers = frozenset({1, 2, 3, 4, 5, 6, 7, 8})
     target.publishers = target.reads_back = True
     target.subscriptions = 2
     results = run(target, [TESTS[name] for name in fault.tests])

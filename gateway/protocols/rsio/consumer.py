@@ -14,17 +14,23 @@ from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.decoder import Overrun, Oversized, Run
 from gateway.protocols.rsio.demand import not_positive, saturating_add
 from gateway.protocols.rsio.messages import Extension
-from gateway.protocols.rsio.outbound import Outbound
+from gateway.protocols.rsio.outbound import Outbound, State
 from gateway.protocols.rsio.signals import Accepted, Signal, Terminated, Violated
-from gateway.protocols.rsio.streams import UNKNOWN, Consumed, LimitExceeded, Reassembly
+from gateway.protocols.rsio.streams import (
+    UNKNOWN,
+    Consumed,
+    LimitExceeded,
+    Reassembly,
+    TooLarge,
+)
 from gateway.sdk.interfaces import Refusal
 
 
 class Consumer:
     """Subscribes to any number of the peer's publishers."""
 
-    __slots__ = ("_cancelled", "_next_id", "_outbound", "_overran", "_unfinished",
-                 "streams")  # fmt: skip
+    __slots__ = ("_cancelled", "_next_id", "_outbound", "_overran", "_told",
+                 "_unfinished", "streams")  # fmt: skip
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Consumed] = {}
@@ -33,7 +39,7 @@ class Consumer:
         self._unfinished = Reassembly(outbound.limits)
         self._next_id = 1
         self._cancelled: dict[int, None] = {}
-        self._overran = False
+        self._overran = self._told = False
 
     @property
     def held_bytes(self) -> int:
@@ -52,6 +58,9 @@ class Consumer:
         """Subscribe; with *offset*, to what follows so many elements (extension 2)."""
         outbound = self._outbound
         outbound.check_open()
+        if Extension.LIMITS in outbound.extensions and not self._told:
+            self._told = True
+            outbound.send(messages.Limits(outbound.limits.element_bytes))
         stream = Consumed(self._next_id, publisher, demand, offset or 0)
         if offset is None:
             outbound.send(messages.Subscribe(publisher, stream.id, demand))
@@ -145,6 +154,8 @@ class Consumer:
         last = isinstance(part, messages.OnNextLastPart)
         try:
             joined = self._unfinished.add(stream, part.element, part.data, last=last)
+        except TooLarge as why:
+            return self.oversized(Oversized(stream, why.octets))
         except LimitExceeded as why:
             return self._violated(stream, why)
         if joined is None:
@@ -162,13 +173,23 @@ class Consumer:
         return self._violated(token.stream, why)
 
     def oversized(self, token: Oversized) -> Signal:
-        """An element beyond `limits.element_bytes`: cancels the stream."""
-        why = Refusal(
-            f"element of {token.size} octets",
-            limit=self._outbound.limits.element_bytes,
-            key="options.element_bytes",
-        )
-        return self._violated(token.stream, why)
+        """An element beyond `limits.element_bytes`: cancels the stream.
+
+        A peer that was not told the limit hears from the reason of our goodbye which
+        element that was: a subscriber has no other words for it.
+        """
+        stream, most = token.stream, self._outbound.limits.element_bytes
+        key = "options.element_bytes"
+        why = Refusal(f"element of {token.size} octets", limit=most, key=key)
+        signal = self._violated(stream, why)
+        if not self._told:
+            number = stream.offset + stream.arrived + 1
+            named = f"element {number} of {stream.publisher!r} has {token.size} octets"
+            goodbye = f"E413 {named}, {most} at most"
+            self._outbound.send(messages.Goodbye(self._outbound.shortened(goodbye)))
+            self._outbound.state = State.LEAVING
+            raise Refusal(named, limit=most, key=key)
+        return signal
 
     def end(self) -> None:
         """The connection is over; what still arrives is dropped."""

@@ -5,7 +5,7 @@
     publisher   -> onSubscribe, onNext, onComplete, onError,
                    onNextPacked, onNextPart, onNextLastPart
     extensions  -> ping, pong, subscribeFrom, stored, token,
-                   compress, compressAck, block, announce
+                   compress, compressAck, block, announce, limits
 
 A class declares the fields of its message in the order of the wire, and how each is
 written; `wire` encodes and parses them all from these declarations.
@@ -71,6 +71,7 @@ class Code(IntEnum):
     COMPRESS_ACK = 0x46
     BLOCK = 0x47
     ANNOUNCE = 0x48
+    LIMITS = 0x49
 
 
 class Extension(IntEnum):
@@ -83,6 +84,7 @@ class Extension(IntEnum):
     CODES = 5
     COMPRESSION = 6
     INSTANCES = 7
+    LIMITS = 8
 
 
 #: Types that are legal on every connection, once both hellos were exchanged.
@@ -99,6 +101,7 @@ EXTENSION: dict[Extension, frozenset[Code]] = {
     Extension.AUTH: frozenset({Code.TOKEN}),
     Extension.COMPRESSION: frozenset({Code.COMPRESS, Code.COMPRESS_ACK, Code.BLOCK}),
     Extension.INSTANCES: frozenset({Code.ANNOUNCE}),
+    Extension.LIMITS: frozenset({Code.LIMITS}),
 }
 
 
@@ -292,8 +295,17 @@ class Announce(_Message, frozen=True):
     """1: it was asked to resume in this life before; else 0."""
 
 
+class Limits(_Message, frozen=True):
+    """What the sender takes of the streams that it will subscribe to (extension 8)."""
+
+    code = Code.LIMITS
+    element_bytes: _Varint
+    """The most octets of an element."""
+
+
 Message: TypeAlias = (
     ClientHello | ServerHello | Goodbye | GoodbyeAck | Subscribe | Request | Cancel
     | OnSubscribe | OnComplete | OnError | OnNextPart | OnNextLastPart
     | Ping | Pong | SubscribeFrom | Stored | Token | Compress | CompressAck | Announce
+    | Limits
 )  # fmt: skip

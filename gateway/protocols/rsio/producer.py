@@ -33,17 +33,33 @@ _MESSAGE_BYTES = 1 << 16
 class Producer:
     """Publishes to any number of the peer's subscribers."""
 
-    __slots__ = ("_outbound", "parts", "sent", "streams")
+    __slots__ = ("_asked", "_outbound", "element_bytes", "parts", "sent", "streams")
 
     def __init__(self, outbound: Outbound) -> None:
         self.streams: dict[int, Served] = {}
+        self.element_bytes: int | None = None
+        """The most that the peer takes of one element, if it has said so (extension 8)."""
         self.sent = 0
         """Elements sent since the session last reset this to 0."""
         self.parts = Parts(outbound)
         """Large elements that are not sent yet: the user asks for part after part."""
         self._outbound = outbound
+        self._asked = False
 
     # -- what arrives ---------------------------------------------------------
+
+    def limits(self, told: messages.Limits) -> None:
+        """The peer says what it takes, before it subscribes."""
+        if self.element_bytes is not None or self._asked or not told.element_bytes:
+            raise Refusal("limits that come again, too late, or allow nothing")
+        self.element_bytes = told.element_bytes
+
+    def why_too_large(self, octets: int) -> str | None:
+        """Why no element of so many *octets* may be sent; None if it may."""
+        most = self.element_bytes
+        if most is None or octets <= most:
+            return None
+        return f"E413 element of {octets} octets, {most} at most"
 
     def subscribe(
         self, asked: messages.Subscribe | messages.SubscribeFrom
@@ -52,6 +68,7 @@ class Producer:
         outbound, number = self._outbound, asked.subscriber
         if outbound.state is State.LEAVING:
             return None
+        self._asked = True
         if number in self.streams:
             raise Refusal(f"subscribe with Id {number}, which is in use (1.10)")
         offset = asked.offset if isinstance(asked, messages.SubscribeFrom) else None

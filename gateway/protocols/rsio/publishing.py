@@ -79,6 +79,10 @@ class Publishing:
         state.source = source
         stream.context = state
         self._streams.add(stream)
+        if why_not := self._producer.why_too_large(source.size):
+            self._producer.fail(stream, why_not)
+            self.cancelled(stream)
+            return
         self._producer.accept(stream, source.size)
         self.demand_added(stream)
 
@@ -211,6 +215,7 @@ class Publishing:
         try:
             # Even without demand: a source may end before more is requested (2.9).
             elements = state.take(most)
+            why_not = self._producer.why_too_large(elements.largest if elements else 0)
         except Finished:
             self._producer.complete(stream)
         except Fault as why:
@@ -220,6 +225,10 @@ class Publishing:
             self._producer.fail(stream, "E500 internal error")
         else:
             if not elements:
+                return 0
+            if why_not is not None:
+                self._producer.fail(stream, why_not)
+                self.cancelled(stream)
                 return 0
             self._send(stream, elements)
             state.large = bool(stream.unsent)

@@ -17,6 +17,20 @@ from gateway.sdk.sending import Feeding
 _LOT, _LOTS = 128, 8
 
 
+class _Sender(Sender):
+    """Leaves out, and names, what the gateway has said that it does not take."""
+
+    async def offer(self, events: Sequence[bytes]) -> dict[int, str]:
+        most = await self.element_bytes()
+        refused = {
+            at: f"the gateway takes {most:,} bytes (options.element_bytes)"
+            for at, event in enumerate(events)
+            if most is not None and len(event) > most
+        }
+        await self.send([one for at, one in enumerate(events) if at not in refused])
+        return refused
+
+
 class Sending(Feeding):
     """One run."""
 
@@ -26,14 +40,14 @@ class Sending(Feeding):
         self._name = args.name or f"send-{unique:012x}"
         self._made = 0
 
-    def client(self) -> Sender:
+    def client(self) -> _Sender:
         """See `Feeding`."""
         args = self.args
         self._made += 1
         name = self._name if args.connections == 1 else f"{self._name}-{self._made}"
         asked = http2(args, CONTENT_TYPE)
         target = endpoint(self.reactor, args, [alpn(asked)])
-        return Sender(
+        return _Sender(
             lambda: connect(
                 target,
                 clock=self.reactor,

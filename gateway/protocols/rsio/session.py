@@ -280,6 +280,7 @@ _HANDLERS: dict[type, _Handler] = {
     messages.Announce: Session._announce,  # noqa: SLF001
     messages.Compress: Session._compress,  # noqa: SLF001
     messages.CompressAck: Session._compress_ack,  # noqa: SLF001
+    messages.Limits: lambda self, told: self.producer.limits(told),
     messages.Subscribe: lambda self, asked: self.producer.subscribe(asked),
     messages.SubscribeFrom: lambda self, asked: self.producer.subscribe(asked),
     messages.Request: lambda self, request: self.producer.request(request),

@@ -78,7 +78,9 @@ class Shared:
     @property
     def offered(self) -> set[Extension]:
         """The extensions that our hello lists."""
-        offered = {Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES}
+        offered = {
+            Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.CODES, Extension.LIMITS,
+        }  # fmt: skip
         if self.options.tokens or self.options.offsets:
             offered.add(Extension.AUTH)
         if self.options.offsets:

@@ -84,6 +84,14 @@ class LimitExceeded(Refusal):
     """A stream's split elements exceed a limit: the stream is to be cancelled."""
 
 
+class TooLarge(LimitExceeded):
+    """One element does; it has *octets* at least."""
+
+    def __init__(self, octets: int) -> None:
+        super().__init__(f"element of {octets} octets or more")
+        self.octets = octets
+
+
 class Reassembly:
     """Joins the parts of split elements, for all streams of a connection."""
 
@@ -142,11 +150,7 @@ class Reassembly:
                 f"a split element of {size} octets in a stream of {stream.size} each"
             )
         if size > self._limits.element_bytes:
-            raise LimitExceeded(
-                f"element of {size} octets or more",
-                limit=self._limits.element_bytes,
-                key="options.element_bytes",
-            )
+            raise TooLarge(size)
 
     def _check_all(self) -> None:
         limits = self._limits

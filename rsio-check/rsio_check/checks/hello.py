@@ -111,7 +111,7 @@ def extensions_need_both_hellos(target: Target) -> None:
         wire.Stored(1, 0), wire.GoodbyeAck(""), wire.Compress(1),
         wire.CompressAck(1), wire.Block(b""), wire.Announce("events", b"x", 0),
     )  # fmt: skip
-    if not target.always:
+    if target.identity is None:
         target.rejects(wire.Token("name", b"somebody"))
 
 

@@ -101,18 +101,97 @@ def too_many_streams_are_rejected_one_by_one(target: Target) -> None:
 @test(_S)
 def too_large_an_element_cancels_its_stream(target: Target) -> None:
     """An element above element_bytes is skipped, its stream cancelled, and no more."""
-    probe, asked = target.published()
-    probe.say(wire.OnNext(asked.subscriber, b" " * ((1 << 20) + 1)))
+    probe = target.greeted(8)
+    asked = probe.published()
+    most = probe.watch.element_bytes or 0
+    probe.say(wire.OnNext(asked.subscriber, b" " * (most + 1)))
     probe.settled()
-    if not asked.cancelled:
-        raise NotJudged("the target takes elements of more than 1 MiB")
+    require(asked.cancelled, "takes an element that is larger than it has told")
     probe.alive()
+
+
+@test(_S)
+def limits_are_told(target: Target) -> None:
+    """With extension 8, the most octets of an element are told before the first subscribe."""
+    probe = target.greeted(8)
+    probe.asked()  # `Watch` has judged the order
+    require(bool(probe.watch.element_bytes), "does not say what it takes")
+
+
+@test(_S)
+def element_of_the_told_size_is_taken(target: Target) -> None:
+    """An element of as many octets as were told is taken, and demand renewed for it."""
+    probe = target.greeted(8)
+    asked = probe.published()
+    window, most = asked.demand, probe.watch.element_bytes or 0
+    part = b" " * (1 << 13)
+    whole, rest = divmod(most - 2, len(part))
+    if most < 2 or most > 16 << 20:
+        raise NotJudged(f"the target takes {most} octets")
+    probe.say(wire.OnNextPart(asked.subscriber, 1, b"{" + b" " * rest))
+    for _ in range(whole):
+        probe.say(wire.OnNextPart(asked.subscriber, 1, part))
+    probe.say(wire.OnNextLastPart(asked.subscriber, 1, b"}"))
+    probe.granted(asked, window)
+
+
+@test(_S)
+def too_large_an_element_is_named(target: Target) -> None:
+    """Who does not know extension 8 is told why: by a goodbye with E413 and the size."""
+    most = _told(target)
+    for size in (most + 1, most + 70_000):
+        probe = target.connect()
+        probe.hello(without=[8])
+        asked = probe.published()
+        probe.say(wire.OnNext(asked.subscriber, b" " * size))
+        reason = probe.ends().reason
+        named = (
+            reason.startswith("E413 ") and str(size) in reason and str(most) in reason
+        )
+        require(
+            named, f"says {reason!r} of an element of {size} octets, {most} at most"
+        )
+        require(asked.cancelled, "the stream is not cancelled")
+
+
+def _told(target: Target) -> int:
+    probe = target.greeted(8)
+    probe.asked()
+    return probe.watch.element_bytes or 0
+
+
+@test(_P)
+def told_limits_are_kept(target: Target) -> None:
+    """No element is larger than was told: instead of it comes an onError with E413."""
+    probe = target.greeted(8)
+    probe.say(wire.Limits(5000))
+    probe.subscribe("check/large?n=1&octets=5000", 1, 2)
+    require(len(probe.elements(1)[0]) == 5000, "the element has another size")
+    probe.completes()
+    probe.subscribe("check/large?n=1&octets=5001", 2, 2)
+    error = probe.fails(2)
+    require(error.startswith("E413 "), f"the error is {error!r}")
+    probe.subscribe("check/large?n=1&octets=20000", 3, 2)
+    probe.fails(3)
+    probe.subscribe("check/count?n=2", 4, 2)
+    probe.rest(0, 2, stream=4)
+
+
+@test(_C)
+def limits_come_once_and_first(target: Target) -> None:
+    """A second limits, one behind a subscribe and one of 0 end the conversation."""
+    target.rejects(wire.Limits(0), extensions=[8])
+    for early in (wire.Limits(9), wire.Subscribe("check/no-such-publisher", 1, 1)):
+        probe = target.greeted(8)
+        probe.say(early, wire.Limits(9))
+        probe.ends()
 
 
 @test(_S)
 def too_large_a_joined_element_cancels_its_stream(target: Target) -> None:
     """So is one in parts, however many it has."""
-    probe, asked = target.published()
+    probe = target.greeted(8)
+    asked = probe.published()
     part = wire.OnNextPart(asked.subscriber, 1, b" " * 600_000)
     for _ in range(30):
         probe.say(part)

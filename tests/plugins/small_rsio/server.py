@@ -26,7 +26,7 @@ class Violated(Exception):
 class Server:
     """What all connections share."""
 
-    extensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7)
+    extensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     window = 100
     subscribe: tuple[str, ...] = ("events", "more")
     hello_seconds = 10.0
@@ -115,9 +115,11 @@ class Connection:
         self.name: bytes | None = None
         self.served: dict[int, Served] = {}
         self.consumed: dict[int, Consumed] = {}
-        self.overran = False
+        self.overran = self.told = False
+        self.element_bytes: int | None = None
         self.next_id = 1
         self.spent = 0
+        self.asked = False
         self.inflate: Any = None
         self.decoder = wire.Decoder(self.size_of, strict=False)
 
@@ -180,7 +182,7 @@ class Connection:
         """Whether a message may come now."""
         code = message.CODE
         extension = {0x40: 1, 0x41: 1, 0x42: 2, 0x43: 2, 0x04: 3, 0x44: 4,
-                     0x45: 6, 0x46: 6, 0x47: 6, 0x48: 7}.get(code)  # fmt: skip
+                     0x45: 6, 0x46: 6, 0x47: 6, 0x48: 7, 0x49: 8}.get(code)  # fmt: skip
         first = isinstance(message, wire.ClientHello)
         if not isinstance(message, wire.Goodbye) and first is self.greeted:
             raise Violated("a message at a time that is not for it")
@@ -289,6 +291,7 @@ class Connection:
                 older.cancel(stream)
 
     def subscribe_to(self, publisher: str) -> None:
+        self.tell_limits()
         window = self.server.window
         stream = Consumed(self.next_id, publisher, window)
         self.consumed[stream.id] = stream
@@ -299,6 +302,16 @@ class Connection:
         stream.named = self.name
         stream.offset = self.server.known.get((self.name, publisher), 0)
         self.send(wire.SubscribeFrom(publisher, stream.id, window, stream.offset))
+
+    def tell_limits(self) -> None:
+        if 8 in self.used and not self.told:
+            self.told = True
+            self.send(wire.Limits(self.server.element_bytes))
+
+    def on_Limits(self, limits: wire.Limits) -> None:
+        if self.element_bytes is not None or self.asked or not limits.element_bytes:
+            raise Violated("limits again, too late, or none")
+        self.element_bytes = limits.element_bytes
 
     # -- blocks
 
@@ -340,6 +353,7 @@ class Connection:
         self.subscribed(asked.publisher, asked.subscriber, asked.demand, asked.offset)
 
     def subscribed(self, publisher: str, number: int, demand: int, offset: int) -> None:
+        self.asked = True
         if number in self.served:
             raise Violated("the Id is in use (1.10)")
         try:
@@ -393,6 +407,9 @@ class Connection:
                 self.send(stream.unsent.popleft())
                 continue
             elements = stream.source.take(min(stream.demand, _AT_ONCE))
+            if any(self.is_too_large(each) for each in elements):
+                self.fail(stream, f"E413 {self.element_bytes} octets at most")
+                continue
             if elements:
                 self.charge_demand(stream, len(elements))
                 self.emit(stream, elements)
@@ -400,6 +417,9 @@ class Connection:
                 continue
             if stream.source.over():
                 self.finish(stream)
+
+    def is_too_large(self, element: bytes) -> bool:
+        return self.element_bytes is not None and len(element) > self.element_bytes
 
     def charge_demand(self, stream: Served, count: int) -> None:
         stream.demand -= count
@@ -528,10 +548,18 @@ class Connection:
             del stream.parts[part.element]
             self.element(stream, joined)
         elif self.too_much_unfinished(stream, joined):
+            if len(joined) > self.server.element_bytes:
+                self.too_large(stream, joined)
             self.cancel(stream)
 
     def wrong_total(self) -> None:
         raise Violated("parts that do not join to the fixed size")
+
+    def too_large(self, stream: Consumed, element: bytes) -> None:
+        self.cancel(stream)
+        if not self.told:
+            most = self.server.element_bytes
+            raise Violated(f"E413 an element of {len(element)} octets, {most} at most")
 
     def too_much_unfinished(self, stream: Consumed, joined: bytes) -> bool:
         server = self.server
@@ -545,7 +573,7 @@ class Connection:
     def element(self, stream: Consumed, element: bytes) -> None:
         """An element is whole."""
         if len(element) > self.server.element_bytes:
-            self.cancel(stream)
+            self.too_large(stream, element)
             return
         stream.taken += 1
         self.server.store(stream, element)

@@ -14,7 +14,7 @@ READ_BACK = "the target does not publish events"
 
 def known(target: Target) -> Target:
     """What a survey would find out."""
-    target.offers = frozenset({1, 2, 3, 4, 5, 6, 7})
+    target.offers = frozenset({1, 2, 3, 4, 5, 6, 7, 8})
     target.publishers = True
     target.subscriptions = 2
     return target

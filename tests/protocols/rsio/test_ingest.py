@@ -37,7 +37,7 @@ def test_the_smallest_connection(make_gate: Any) -> None:
     """Byte for byte the example of docs/rsio-v0.md."""
     gate = make_gate(window=2, offsets=False, compression=False)
     gate.say(bytes.fromhex("010000"))
-    hello = "02 00 03 01 03 05"
+    hello = "02 00 04 01 03 05 08"
     subscribe = "10 06 65 76 65 6e 74 73 01 02"
     assert gate.connection.sent == bytes.fromhex(hello + subscribe)
     gate.connection.clear()
@@ -339,7 +339,7 @@ def test_a_named_sender_waits_for_its_own_elements(gate: Any) -> None:
     gate.connection.lose()
     gate.connection, _ = gate.connect()
     gate.say(NAMED, _name("dev-1"))
-    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7))]
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8))]
     gate.journal.store_all()
     assert gate.heard() == [SubscribeFrom("events", 1, 1024, 3)]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.protocols.rsio import wire
+from gateway.protocols.rsio import messages, wire
 from gateway.protocols.rsio.limits import Limits
 from gateway.protocols.rsio.messages import (
     Cancel,
@@ -152,7 +152,7 @@ CANCELS: dict[str, list[Case]] = {
         Case(
             STARTED + text(0x25, MiB, 1, 7), STARTED + text(0x25, MiB, 1, 7)
             + text(0x26, 1, 1, 7),
-            "element of 1048577 octets or more", MiB, "options.element_bytes",
+            "element of 1048577 octets", MiB, "options.element_bytes",
         ),
     ],
     "unfinished_elements": [
@@ -206,6 +206,25 @@ def test_what_ends_the_conversation(make_gate: Callable[..., Any], case: Case) -
     assert gate.connection.reported == []
 
 
+def _that_is_told(said: bytes) -> list[bytes]:
+    """The same of a peer that knows extension 8."""
+    hello = wire.encode(ClientHello(0, (6, 8) if b"\x45\x01" in said[:8] else (8,)))
+    length = 4 if said[2] else 3
+    return [hello, said[length:]]
+
+
+def test_who_is_not_told_hears_why(make_gate: Callable[..., Any]) -> None:
+    """The reason names element, size and limit: cancel alone says nothing."""
+    gate = make_gate(element_bytes=100)
+    gate.say(STARTED, wire.on_next(1, [b"{}"] * 2), head(0x21, 1, 101))
+    cancelled, goodbye = gate.heard()[-2:]
+    assert cancelled == Cancel(1)
+    assert goodbye == Goodbye("E413 element 3 of 'events' has 101 octets, 100 at most")
+    assert gate.connection.refused.key == "options.element_bytes"
+    gate.journal.store_all()
+    assert [batch.batch.count for batch in gate.journal.stored] == [2]
+
+
 @pytest.mark.parametrize("case", each(CANCELS))
 def test_what_cancels_a_stream(make_gate: Callable[..., Any], case: Case) -> None:
     """The stream and no other; one line names rule, limit and key."""
@@ -214,7 +233,7 @@ def test_what_cancels_a_stream(make_gate: Callable[..., Any], case: Case) -> Non
     assert not any(isinstance(one, Cancel) for one in gate.heard())
     assert gate.connection.reported == []
     gate = make_gate()
-    gate.say(case.beyond)
+    gate.say(*_that_is_told(case.beyond))
     assert gate.heard()[-1] == Cancel(1)
     assert not gate.connection.closed
     (why,) = gate.connection.reported
@@ -303,8 +322,10 @@ def test_refused_tokens(make_gate: Callable[..., Any], said: list[Any]) -> None:
 def test_smaller_limits(make_gate: Callable[..., Any]) -> None:
     """`limits.message_bytes` and `options.element_bytes` are what is applied."""
     gate = make_gate(message_bytes=1000, element_bytes=100)
-    gate.say(STARTED, head(0x21, 1, 101))
-    assert gate.heard()[-1] == Cancel(1)
+    gate.say(*_that_is_told(STARTED + head(0x21, 1, 101)))
+    heard = gate.heard()
+    assert messages.Limits(100) in heard
+    assert heard[-1] == Cancel(1)
     gate = make_gate(message_bytes=1000, element_bytes=100)
     gate.say(STARTED, head(0x21, 1, 1001))
     why = gate.connection.refused

@@ -46,7 +46,7 @@ def test_it_is_noticed(make_target: Callable[..., Target], fault: Fault) -> None
             target = make_target()
             connect = target.connect_transport
             target.connect_transport = lambda connect=connect: Breakable(connect())
-            target.offers = frozenset({1, 2, 3, 4, 5, 6, 7})
+            target.offers = frozenset({1, 2, 3, 4, 5, 6, 7, 8})
             target.publishers = True
             target.subscriptions = 2
             if broken:

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
-from gateway.protocols.rsio.client import Disconnected, Outbox
+from gateway.protocols.rsio.client import Disconnected, Outbox, TooLarge
 from gateway.protocols.rsio.client.on_twisted import connect
 from gateway.protocols.rsio.client.sender import Sender
 from gateway.protocols.rsio.events import decode
@@ -171,3 +171,69 @@ def test_a_request_that_nobody_answers() -> None:
     assert "no answer within 10 s" in whys[0].getErrorMessage()
     assert transport.disconnected
     assert not clock.getDelayedCalls()
+
+
+def test_an_element_that_is_too_large(make_gate: Any) -> None:
+    """It is refused by itself, with the limit, before anything is sent; others go on."""
+    gate = make_gate(element_bytes=100)
+    endpoint = Endpoint(gate)
+    sender = Sender(lambda: connect(endpoint, clock=gate.clock), clock=gate.clock)
+    sender.start()
+    whys: list[Any] = []
+    Deferred.fromCoroutine(sender.send([b"1", b"x" * 101])).addErrback(whys.append)
+    good = Deferred.fromCoroutine(sender.send([b"x" * 100]))
+    endpoint.pump()
+    gate.journal.store_all()
+    endpoint.pump()
+    assert (whys[0].value.octets, whys[0].value.most) == (101, 100)
+    assert good.called
+    [batch] = gate.journal.stored
+    assert list(decode(batch.batch.body).each()) == [b"x" * 100]
+
+
+def test_a_publisher_hears_of_one_that_is_too_large(make_gate: Any) -> None:
+    """`send` raises, and the stream goes on."""
+    gate = make_gate(element_bytes=100)
+    endpoint = Endpoint(gate)
+
+    async def publish() -> None:
+        async with connect(endpoint, clock=gate.clock) as peer:
+            async with peer.publisher("events") as publisher:
+                with pytest.raises(TooLarge, match="101 octets; the subscriber takes"):
+                    await publisher.send(b"x" * 101)
+                await publisher.send(b"1")
+
+    Running(endpoint, publish()).finish()
+    [batch] = gate.journal.stored
+    assert list(decode(batch.batch.body).each()) == [b"1"]
+
+
+def test_a_size_that_is_too_large(make_gate: Any) -> None:
+    """All elements of a sender are: none is sent, and each `send` says so."""
+    gate = make_gate(element_bytes=100)
+    endpoint = Endpoint(gate)
+    sender = Sender(
+        lambda: connect(endpoint, clock=gate.clock), clock=gate.clock, size=200
+    )
+    sender.start()
+    whys: list[Any] = []
+    Deferred.fromCoroutine(sender.send([b"x" * 200])).addErrback(whys.append)
+    endpoint.pump()
+    assert whys[0].check(TooLarge)
+    assert "E413" in sender.trouble
+
+
+def test_a_smaller_limit_behind_a_restart(make_gate: Any) -> None:
+    """What was taken on under the larger one is not dropped: the sender says what it is."""
+    gates = [make_gate(element_bytes=100), make_gate(element_bytes=50)]
+    endpoints = [Endpoint(gate) for gate in gates]
+    clock, waiting = gates[0].clock, iter(endpoints)
+    sender = Sender(lambda: connect(next(waiting), clock=clock), clock=clock)
+    sender.start()
+    sent = Deferred.fromCoroutine(sender.send([b"x" * 100]))
+    endpoints[0].pump()
+    endpoints[0].transport.loseConnection()
+    clock.advance(1)
+    endpoints[1].pump()
+    assert not sent.called
+    assert sender.trouble == "E413 element of 100 octets, 50 at most"

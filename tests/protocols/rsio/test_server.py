@@ -32,7 +32,7 @@ def test_hello_and_what_it_offers(make_gate: Any) -> None:
     gate = make_gate(subscribe=("a", "b"), window=7)
     assert gate.heard() == []
     assert gate.greet() == [
-        ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
+        ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8)),
         Subscribe("a", 1, 7),
         Subscribe("b", 2, 7),
     ]
@@ -41,7 +41,7 @@ def test_hello_and_what_it_offers(make_gate: Any) -> None:
 def test_what_is_switched_off_is_not_offered(make_gate: Any) -> None:
     """Options decide."""
     gate = make_gate(offsets=False, compression=False, subscribe=())
-    assert gate.greet() == [ServerHello(0, (1, 3, 5))]
+    assert gate.greet() == [ServerHello(0, (1, 3, 5, 8))]
 
 
 def test_no_hello(gate: Any) -> None:
@@ -87,7 +87,7 @@ def test_a_token_is_required(make_gate: Any) -> None:
     """Who has none gets a goodbye, and no subscription."""
     gate = make_gate(tokens={"ann": "s3cret"})
     assert gate.greet() == [
-        ServerHello(0, (1, 2, 3, 4, 5, 6, 7)),
+        ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8)),
         Goodbye("E401 a token is required"),
     ]
     assert gate.connection.closed
@@ -97,7 +97,7 @@ def test_a_token_names_its_holder(make_gate: Any) -> None:
     """Who has one is known by its name."""
     gate = make_gate(tokens={"ann": "s3cret", "bob": "other"})
     gate.say(ClientHello(0, (4,)))
-    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7))]
+    assert gate.heard() == [ServerHello(0, (1, 2, 3, 4, 5, 6, 7, 8))]
     gate.say(Token("bearer", b"other"))
     assert gate.connection.origin.principal == "bob"
     assert gate.heard() == [Subscribe("events", 1, 1024)]
@@ -178,7 +178,7 @@ def test_codes(gate: Any) -> None:
 
 def test_a_cancelled_publisher_is_named(gate: Any) -> None:
     """What a peer did wrong is one line, with the limit and its key."""
-    gate.say(HELLO, OnSubscribe(1, 2 << 20))
+    gate.say(ClientHello(0, (8,)), OnSubscribe(1, 2 << 20))
     assert gate.heard()[-1].subscriber == 1
     assert not gate.connection.closed
 
@@ -334,7 +334,7 @@ def test_a_lost_connection_leaves_nothing(gate: Any) -> None:
 
 def test_the_offer_is_complete() -> None:
     """Every extension of the page is one of the seven."""
-    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6, 7]
+    assert [int(each) for each in Extension] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 # Told to let go

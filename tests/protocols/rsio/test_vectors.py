@@ -22,6 +22,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "rsio-v0.md").read_text()
 _FIELDS = {
     "initialDemand": "demand",
     "elementSize": "size",
+    "elementBytes": "element_bytes",
 }
 _OCTETS = {"data", "instance"}
 

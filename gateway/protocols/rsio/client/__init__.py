@@ -26,6 +26,7 @@ from gateway.protocols.rsio.client.runtime import (
     Disconnected,
     Fenced,
     StreamFailed,
+    TooLarge,
 )
 from gateway.protocols.rsio.client.subscription import Subscription
 
@@ -38,4 +39,5 @@ __all__ = [
     "Publishing",
     "StreamFailed",
     "Subscription",
+    "TooLarge",
 ]

@@ -38,7 +38,12 @@ _GOODBYE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 16
 _PARTS_BYTES = 1 << 13
 _LIMITS = Limits(element_bytes=1 << 24)
-_OFFERED = (Extension.KEEPALIVE, Extension.GOODBYE_ACK, Extension.OFFSETS)
+_OFFERED = (
+    Extension.KEEPALIVE,
+    Extension.GOODBYE_ACK,
+    Extension.OFFSETS,
+    Extension.LIMITS,
+)
 
 
 @asynccontextmanager
@@ -103,6 +108,11 @@ class Peer:
     def extensions(self) -> frozenset[Extension]:
         """Those that both sides know; empty until `opened`."""
         return self._session.extensions
+
+    @property
+    def element_bytes(self) -> int | None:
+        """The most octets of an element that the other end takes, if it has said so."""
+        return self._session.producer.element_bytes
 
     @property
     def announces(self) -> bool:
@@ -383,6 +393,10 @@ class Peer:
             return
         if size is None:
             self._session.producer.fail(stream, "E409 one subscriber at a time")
+            return
+        if why_not := self._session.producer.why_too_large(made.largest):
+            self._session.producer.fail(stream, why_not)
+            made.failed(why_not)
             return
         self._session.producer.accept(stream, size)
         made.demanded()

@@ -14,6 +14,7 @@ from gateway.protocols.rsio.client.runtime import (
     Disconnected,
     Fenced,
     StreamFailed,
+    TooLarge,
 )
 from gateway.protocols.rsio.messages import FENCED
 from gateway.protocols.rsio.streams import Served
@@ -50,13 +51,19 @@ class Publishing:
         self._over: Exception | None = None
 
     async def send(self, element: bytes) -> None:
-        """Publish *element*; returns when it is on its way."""
+        """Publish *element*; returns when it is on its way.
+
+        Raises `TooLarge`, and publishes the others as ever, if the subscriber has said that
+        it takes none of this size.
+        """
+        self._check_size(element)
         self.outbox.add(element)
         await self._drain()
 
     async def send_all(self, elements: Iterable[bytes]) -> None:
         """Publish *elements*; returns when all of them are on their way."""
         for element in elements:
+            self._check_size(element)
             self.outbox.add(element)
             if self.outbox.unsent >= _AT_ONCE:
                 await self._drain()
@@ -109,6 +116,16 @@ class Publishing:
         if not (self._confirms or stream.unsent):
             outbox.confirm(outbox.sent)
 
+    @property
+    def largest(self) -> int:
+        """The octets of the largest element that waits."""
+        return max(self._size, self.outbox.largest)
+
+    def _check_size(self, element: bytes) -> None:
+        most = self._peer.element_bytes
+        if most is not None and len(element) > most:
+            raise TooLarge(len(element), most)
+
     def _check(self) -> None:
         if self._over is not None:
             raise self._over
@@ -150,6 +167,11 @@ class Publishing:
         self._over = CanNotResume(why)
         self._changed.notify_all()
 
+    def failed(self, why: str) -> None:
+        """The stream is over before it began; the next one may go better."""
+        self._over = StreamFailed(why)
+        self._changed.notify_all()
+
     def demanded(self) -> None:
         """The subscriber requested more, which may confirm what it has."""
         stream = self._stream
@@ -177,8 +199,7 @@ class Publishing:
 
     def cancelled(self) -> None:
         """The subscriber cancelled."""
-        self._over = StreamFailed("the subscriber cancelled")
-        self._changed.notify_all()
+        self.failed("the subscriber cancelled")
 
     def lost(self, why: str) -> None:
         """The connection has ended."""

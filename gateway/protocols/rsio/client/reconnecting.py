@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
@@ -20,6 +20,7 @@ from gateway.protocols.rsio.client.runtime import (
     Disconnected,
     Runtime,
     StreamFailed,
+    TooLarge,
     sleep,
 )
 from gateway.sdk.backoff import Backoff, Unacknowledged
@@ -57,19 +58,38 @@ class Reconnecting:
         self._over: Exception | None = None
         self._backoff = Backoff()
         self._confirmed = 0
+        self._subscribed = False
+        self._element_bytes: int | None = None
 
     @property
     def resent(self) -> int:
         """How many elements were sent more than once."""
         return self._outbox.resent
 
-    async def send(self, elements: Sequence[bytes]) -> Mapping[int, str]:
-        """Returns when all of them are on disk, with those that are not, and why.
-
-        Raises `Unacknowledged` after `stop`, `CanNotResume` when another has its name, and
-        what `connect` raised if that is no failure of a connection (a port of 70000).
+    async def element_bytes(self) -> int | None:
+        """The most octets of an element that the subscriber takes, as the latest one has
+        said; None if it did not.  Waits for the first one, and raises as `send` does.
         """
-        outbox = self._outbox
+        while not self._subscribed:
+            if self._over is not None:
+                raise self._over
+            if self._stopping:
+                raise Unacknowledged
+            await self._changed.wait()
+        return self._element_bytes
+
+    async def send(self, elements: Sequence[bytes]) -> None:
+        """Returns when all of them are on disk.
+
+        Raises `TooLarge`, and has sent none of them, if the subscriber takes no element of
+        the size that one has.  Raises `Unacknowledged` after `stop`, `CanNotResume` when
+        another has its name, and what `connect` raised if that is no failure of a connection
+        (a port of 70000).
+        """
+        outbox, most = self._outbox, await self.element_bytes()
+        largest = max(map(len, elements), default=0)
+        if most is not None and largest > most:
+            raise TooLarge(largest, most)
         for element in elements:
             outbox.add(element)
         last = outbox.confirmed + len(outbox)
@@ -87,7 +107,6 @@ class Reconnecting:
             except (Disconnected, StreamFailed):
                 if self._publishing is publishing:
                     self._publishing = None
-        return {}
 
     def _stop(self) -> None:
         """Whoever waits hears of it; what connects is still to be cancelled."""
@@ -126,10 +145,21 @@ class Reconnecting:
         publishing = peer.publisher(
             self._publisher, size=self._size, outbox=self._outbox
         )
+        try:
+            await self._publishes(peer, publishing)
+        finally:
+            if peer.element_bytes is not None:  # it may be why there is no stream
+                self._tell_limit(peer)
+
+    def _tell_limit(self, peer: Peer) -> None:
+        self._subscribed, self._element_bytes = True, peer.element_bytes
+        self._changed.notify_all()
+
+    async def _publishes(self, peer: Peer, publishing: Publishing) -> None:
         async with publishing:
             self.trouble = ""
             self._publishing = publishing
-            self._changed.notify_all()
+            self._tell_limit(peer)
             try:
                 await publishing.ended()
             except self.cancelled:

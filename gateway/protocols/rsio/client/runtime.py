@@ -27,6 +27,15 @@ class Fenced(CanNotResume):
     """
 
 
+class TooLarge(ValueError):
+    """The subscriber has said that it takes no element of so many octets."""
+
+    def __init__(self, octets: int, most: int) -> None:
+        super().__init__(f"an element of {octets} octets; the subscriber takes {most}")
+        self.octets = octets
+        self.most = most
+
+
 #: Something to await, and a call that ends the wait; a second call does nothing.
 Waiter: TypeAlias = tuple[Awaitable[None], Callable[[], None]]
 

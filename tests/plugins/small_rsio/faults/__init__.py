@@ -9,6 +9,7 @@ from small_rsio.faults import (  # noqa: F401 - they fill the table
     greeting,
     ingest,
     instances,
+    limits,
     octets,
     publishing,
     subscribing,

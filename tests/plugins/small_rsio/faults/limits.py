@@ -1,0 +1,72 @@
+"""Faults in what is said of limits, and in keeping to them (extension 8)."""
+
+from __future__ import annotations
+
+from rsio_check import wire
+from rsio_check.wire import Message
+from small_rsio.faults.table import fault
+from small_rsio.server import Connection
+from small_rsio.streams import Consumed
+
+
+@fault("limits_are_told")
+class TellsNoLimits(Connection):
+    """Subscribes without a word about what it takes."""
+
+    def tell_limits(self) -> None:
+        self.told = True
+
+
+@fault("limits_are_told")
+class TellsItsLimitsLate(Connection):
+    """Tells its limits behind the first subscribe."""
+
+    def subscribe_to(self, publisher: str) -> None:
+        told, self.told = self.told, True
+        super().subscribe_to(publisher)
+        self.told = told
+        self.tell_limits()
+
+
+@fault("element_of_the_told_size_is_taken")
+class TellsTooMuch(Connection):
+    """Tells more octets than it takes."""
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, wire.Limits):
+            message = wire.Limits(message.element_bytes + 1)
+        super().send(message)
+
+
+@fault("too_large_an_element_cancels_its_stream")
+class TellsTooLittle(Connection):
+    """Takes elements that are larger than it has told."""
+
+    def send(self, message: Message) -> None:
+        if isinstance(message, wire.Limits):
+            message = wire.Limits(message.element_bytes - 1)
+        super().send(message)
+
+
+@fault("too_large_an_element_is_named")
+class DoesNotSayWhy(Connection):
+    """Cancels the stream of a large element, and says nothing."""
+
+    def too_large(self, stream: Consumed, element: bytes) -> None:
+        self.cancel(stream)
+
+
+@fault("told_limits_are_kept")
+class IgnoresLimits(Connection):
+    """Sends elements that are larger than it was told."""
+
+    def is_too_large(self, element: bytes) -> bool:
+        return False
+
+
+@fault("limits_come_once_and_first")
+class TakesLimitsAtAnyTime(Connection):
+    """Takes limits that come again, or late."""
+
+    def on_Limits(self, limits: wire.Limits) -> None:
+        self.element_bytes = limits.element_bytes or None
