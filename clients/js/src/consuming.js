@@ -14,13 +14,17 @@ class Consumed {
   /** Requested since the last write. */
   asked = 0;
 
+  /** Elements that came. */
+  arrived = 0;
+
   /** It is over, or nobody wants what still comes. */
   dropped = false;
 
   parts = new Map();
 
-  constructor(id, publisher, demand, consumer) {
+  constructor(id, publisher, demand, consumer, offset = 0) {
     this.id = id;
+    this.offset = offset;
     this.publisher = publisher;
     this.room = demand;
     this.consumer = consumer;
@@ -44,6 +48,9 @@ export class Consuming {
 
   #overran = false;
 
+  /** The peer knows how large an element may be. */
+  #told = false;
+
   constructor(session) {
     this.#session = session;
   }
@@ -59,7 +66,11 @@ export class Consuming {
 
   /** Subscribes; behind the first `offset` elements, if there is one. */
   subscribe(publisher, initialDemand, consumer, offset) {
-    const stream = new Consumed(this.#nextId, publisher, initialDemand, consumer);
+    if (this.#session.uses(8) && !this.#told) {
+      this.#told = true;
+      this.#session.say({ type: 'limits', elementBytes: this.#session.elementBytes });
+    }
+    const stream = new Consumed(this.#nextId, publisher, initialDemand, consumer, offset);
     this.#nextId += 1;
     this.#streams.set(stream.id, stream);
     const type = offset === undefined ? 'subscribe' : 'subscribeFrom';
@@ -143,7 +154,7 @@ export class Consuming {
       throw new Violation('a second onSubscribe (2.5)');
     }
     stream.size = size;
-    if (size > this.#session.elementBytes) this.#refuse(stream, `elements of ${size} octets`);
+    if (size > this.#session.elementBytes) this.#tooLarge(stream, size);
   }
 
   #ended(stream, error) {
@@ -200,7 +211,7 @@ export class Consuming {
     }
     const most = this.#session.elementBytes;
     if (joined.size > most) {
-      this.#refuse(stream, `an element of more than ${most} octets`);
+      this.#tooLarge(stream, joined.size);
     } else if (last) {
       this.#forgetPart(stream, element);
       this.#element(stream, join(joined));
@@ -213,8 +224,22 @@ export class Consuming {
   #element(stream, element) {
     const most = this.#session.elementBytes;
     if (element.length > most) {
-      this.#refuse(stream, `an element of ${element.length} octets, limit ${most}`);
-    } else stream.consumer.element(element);
+      this.#tooLarge(stream, element.length);
+      return;
+    }
+    stream.arrived += 1;
+    stream.consumer.element(element);
+  }
+
+  /** Who was not told the limit hears from our goodbye which element it was. */
+  #tooLarge(stream, octets) {
+    const most = this.#session.elementBytes;
+    this.#refuse(stream, `an element of ${octets} octets, limit ${most}`);
+    if (this.#told) return;
+    const number = stream.offset + stream.arrived + 1;
+    throw new Violation(
+      `E413 element ${number} of ${stream.publisher} has ${octets} octets, ${most} at most`,
+    );
   }
 
   /** A complaint about what came: a subscriber can only cancel (2.13). */

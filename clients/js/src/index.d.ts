@@ -69,8 +69,9 @@ export class Sender {
 
   /**
    * Waits until the peer has room for the element.  Elements are sent in the order of the
-   * calls.  Rejects as `stored` does; with RangeError, and without consequence, if the
-   * element has not the size that all have.
+   * calls.  Rejects as `stored` does; without consequence for others with RangeError, if
+   * the element has not the size that all have, and with `TooLarge`, if the peer has said
+   * that it takes none so large.
    */
   send(element: Element): Promise<void>;
 
@@ -130,6 +131,13 @@ export class Disconnected extends RsioError {}
 
 /** The publisher ended the stream with onError; the message is what it said. */
 export class StreamFailed extends RsioError {}
+
+/** The peer has said that it takes no element of so many octets: it alone is not sent. */
+export class TooLarge extends RsioError {
+  readonly octets: number;
+  /** The most octets that the peer takes. */
+  readonly most: number;
+}
 
 /** What the gateway has of a sender is not what the sender knows to be stored. */
 export class CannotResume extends RsioError {}

@@ -5,7 +5,7 @@ import { Subscription } from './subscription.js';
 import { checked } from './transports.js';
 import { LIMITS } from './wire.js';
 
-export { CannotResume, Disconnected, Fenced, RsioError, StreamFailed } from './errors.js';
+export { CannotResume, Disconnected, Fenced, RsioError, StreamFailed, TooLarge } from './errors.js';
 export { Sender, Subscription };
 
 const WINDOW = 1024;
@@ -44,6 +44,7 @@ export class Rsio {
   /** What the hello of a subscriber, or of a sender, lists. */
   extensions(sends) {
     const known = this.name !== undefined || this.token !== undefined;
-    return [1, 2, 3, 4, 5, 6, 7].filter((each) => (each !== 4 || known) && (each !== 7 || sends));
+    return [1, 2, 3, 4, 5, 6, 7, 8]
+      .filter((each) => (each !== 4 || known) && (each !== 7 || sends));
   }
 }

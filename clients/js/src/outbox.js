@@ -119,6 +119,11 @@ export class Outbox {
     return undefined;
   }
 
+  /** The octets of the largest element that is not confirmed. */
+  get largest() {
+    return this.unconfirmed().reduce((most, { length }) => Math.max(most, length), 0);
+  }
+
   /** What is not confirmed, in order. */
   unconfirmed() {
     return this.#elements.slice(this.#head);

@@ -1,6 +1,6 @@
 // Sends elements, no more than the peer requests, until all of them are acknowledged.
 
-import { CannotResume, Fenced, RsioError } from './errors.js';
+import { CannotResume, Fenced, RsioError, TooLarge } from './errors.js';
 import { Link } from './link.js';
 import { Outbox } from './outbox.js';
 import { Refused } from './serving.js';
@@ -32,6 +32,9 @@ export class Sender {
 
   /** Who waits for how many to be acknowledged. */
   #awaited = [];
+
+  /** The most octets of an element that the peer takes, as it said last. */
+  #elementBytes;
 
   /** No more is given. */
   #completed = false;
@@ -65,6 +68,8 @@ export class Sender {
       throw new RangeError(`an element of ${octets.length} octets in a stream of ${this.#size}`);
     }
     this.#mayGive();
+    const why = this.#tooLarge(octets);
+    if (why) throw why;
     if (!this.#waiting.length && this.#room()) {
       this.#outbox.add(octets);
       this.#link.wake();
@@ -110,6 +115,12 @@ export class Sender {
     });
   }
 
+  /** As far as the peer has said what it takes; it is asked again before it is sent. */
+  #tooLarge({ length }) {
+    const most = this.#elementBytes;
+    return most !== undefined && length > most ? new TooLarge(length, most) : undefined;
+  }
+
   #mayGive() {
     if (this.#why) throw this.#why;
     if (this.#completed) throw new RsioError('it is closed');
@@ -129,9 +140,15 @@ export class Sender {
       return;
     }
     while (this.#waiting.length && this.#room()) {
-      const { element, resolve } = this.#waiting.shift();
-      this.#outbox.add(element);
-      resolve();
+      const { element, resolve, reject } = this.#waiting.shift();
+      const why = this.#tooLarge(element);
+      if (why) {
+        this.#refused(this.#outbox.confirmed + this.#outbox.size);
+        reject(why);
+      } else {
+        this.#outbox.add(element);
+        resolve();
+      }
     }
     while (this.#awaited.length && this.#awaited[0].until <= this.#outbox.confirmed) {
       this.#awaited.shift().resolve();
@@ -141,6 +158,19 @@ export class Sender {
       this.#link.end(this.#stream === undefined); // else the stream completes first
     }
     this.#link.wake();
+  }
+
+  /** Elements of the size that all have: those that wait can not be sent. */
+  #refuseAll() {
+    for (const { element, reject } of this.#waiting) reject(this.#tooLarge(element));
+    this.#waiting = [];
+    const given = this.#outbox.confirmed + this.#outbox.size;
+    for (const each of this.#awaited) each.until = Math.min(each.until, given);
+  }
+
+  /** What was the next element behind `number` others will not come. */
+  #refused(number) {
+    for (const each of this.#awaited) if (each.until > number) each.until -= 1;
   }
 
   #isComplete() {
@@ -191,9 +221,23 @@ export class Sender {
     if (this.#stream) throw new Refused('E409 one subscriber at a time');
     const why = this.#outbox.rewind(offset, this.#link.session.uses(7));
     this.#stream = this.#source(offset !== undefined, this.#outbox.confirmed);
+    const { serving } = this.#link.session;
+    this.#elementBytes = serving.elementBytes;
     if (why) {
       this.#stream.refused = new CannotResume(why);
       throw new Refused(`E416 ${why}`);
+    }
+    const large = serving.whyTooLarge(this.#size || this.#outbox.largest);
+    if (large) { // of elements that it took on earlier, when the peer had a larger limit
+      this.trouble = large;
+      this.#stream = undefined;
+      if (this.#size) this.#refuseAll();
+      const { session } = this.#link;
+      queueMicrotask(() => { // behind the onError
+        session.goodbye();
+        this.#link.wake();
+      });
+      throw new Refused(large);
     }
     this.trouble = '';
     return this.#stream;

@@ -24,8 +24,27 @@ export class Serving {
   /** In the order of their turns. */
   #streams = new Map();
 
+  /** The most octets of an element that the peer takes, if it has said so. */
+  elementBytes = undefined;
+
+  #asked = false;
+
   constructor(session) {
     this.#session = session;
+  }
+
+  /** The peer says what it takes, before it subscribes. */
+  told(elementBytes) {
+    if (this.elementBytes !== undefined || this.#asked || !elementBytes) {
+      throw new Violation('limits that come again, too late, or allow nothing');
+    }
+    this.elementBytes = Number(elementBytes);
+  }
+
+  /** Why no element of so many octets may be sent; undefined if it may. */
+  whyTooLarge(octets) {
+    if (this.elementBytes === undefined || octets <= this.elementBytes) return undefined;
+    return `E413 an element of ${octets} octets, ${this.elementBytes} at most`;
   }
 
   take(message) {
@@ -41,6 +60,7 @@ export class Serving {
   }
 
   #subscribe({ publisher, subscriber, initialDemand, offset }) {
+    this.#asked = true;
     if (this.#streams.has(subscriber)) throw new Violation('the Id is in use (1.10)');
     const demand = demandOf(initialDemand);
     let source;
@@ -49,6 +69,8 @@ export class Serving {
       if (!demand && initialDemand) throw new Refused('E400 demand is not positive (3.9)');
       if (typeof offset === 'bigint') throw new Refused('E416 offset out of range');
       source = this.#session.side.publish(publisher, offset);
+      const why = this.whyTooLarge(source.size);
+      if (why) throw new Refused(why);
     } catch (why) {
       if (!(why instanceof Refused)) throw why;
       this.#session.say({ type: 'onSubscribe', subscriber, elementSize: 0 });
@@ -98,6 +120,7 @@ export class Serving {
     const { subscriber, source } = stream;
     const packs = source.size > 0 && 2 * source.size <= TURN_BYTES;
     const moved = packs ? this.#packed(stream, output) : this.#single(stream, output);
+    if (this.#streams.get(subscriber) !== stream) return true;
     if (stream.unsent !== undefined || !source.over()) return moved;
     const { error } = source;
     output.message(error === undefined ? { type: 'onComplete', subscriber }
@@ -109,6 +132,12 @@ export class Serving {
   #next(stream) {
     if (stream.unsent !== undefined) return stream.unsent;
     const element = stream.demand > 0 ? stream.source.next() : undefined;
+    const why = element && this.whyTooLarge(element.length);
+    if (why) {
+      this.#session.say({ type: 'onError', subscriber: stream.subscriber, error: why });
+      this.#remove(stream);
+      return undefined;
+    }
     if (element !== undefined) {
       stream.demand -= 1;
       this.#session.moved(1);

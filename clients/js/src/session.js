@@ -227,6 +227,7 @@ export class Session {
         if (!this.#server) throw new Violation('announce to a client');
         this.side.announced(message);
         break;
+      case 'limits': this.serving.told(message.elementBytes); break;
       default: if (this.state !== LEAVING) this.serving.take(message);
     }
   }

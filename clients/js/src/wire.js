@@ -28,12 +28,13 @@ const LAYOUTS = {
   compressAck: [0x46, ['algorithm', 'id']],
   block: [0x47, ['data', 'part']],
   announce: [0x48, ['publisher', 'name'], ['instance', 'instance'], ['resumed', 'id']],
+  limits: [0x49, ['elementBytes', 'id']],
 };
 
 /** The extension that a message needs. */
 export const EXTENSIONS = {
   ping: 1, pong: 1, subscribeFrom: 2, stored: 2, goodbyeAck: 3, token: 4, compress: 6,
-  compressAck: 6, block: 6, announce: 7,
+  compressAck: 6, block: 6, announce: 7, limits: 8,
 };
 
 /** The most of what a peer may declare or leave unfinished. */

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
-  CannotResume, Disconnected, Fenced, Rsio, RsioError, StreamFailed,
+  CannotResume, Disconnected, Fenced, Rsio, RsioError, StreamFailed, TooLarge,
 } from 'rsio-client';
 import { SmallServer } from './small-server.js';
 import { hex } from './recorder.js';
@@ -126,11 +126,32 @@ test('elements of a fixed size are packed, and another size is refused', async (
   assert.deepEqual(server.taken.map(hex), elements.map((each) => hex(each.buffer)));
 });
 
-test('an element above the peer’s limit is told of, and what is before it is stored', async () => {
+test('an element above the peer’s limit is refused by itself, and all others are stored', async () => {
+  const sender = rsio({ name: 'meter-17' }).sender();
+  const large = new Uint8Array((1 << 20) + 1);
+  const early = sender.send(large); // before it is known what the peer takes
+  const given = numbers(1023).map((each) => sender.send(each));
+  await assert.rejects(early, (why) => why instanceof TooLarge && why.most === 1 << 20);
+  await Promise.all(given);
+  await assert.rejects(sender.send(large), /1048577 octets; the peer takes 1048576/);
+  await sender.send('two');
+  await sender.close();
+  assert.deepEqual(taken(), [...numbers(1023), 'two']);
+});
+
+test('elements of a size above the peer’s limit are all refused', async () => {
+  const sender = rsio().sender('events', { size: 1 << 21 });
+  await assert.rejects(sender.send(new Uint8Array(1 << 21)), TooLarge);
+  await eventually(() => sender.trouble.startsWith('E413'), 'it says why');
+  sender.abort();
+});
+
+test('to a peer that says nothing of its limit it comes again and again, and is named', async () => {
+  server.extensions = [1, 2, 3, 4, 5, 6, 7];
   const sender = rsio({ name: 'meter-17' }).sender();
   await sender.send('one');
   await sender.send(new Uint8Array((1 << 20) + 1));
-  await eventually(() => sender.trouble.includes('cancelled'), 'it says why');
+  await eventually(() => /^E413 element 2 of events .*1048577.*1048576/.test(sender.trouble), 'why');
   await eventually(() => sender.acknowledged === 1, 'what is before it');
   sender.abort();
   assert.deepEqual(taken(), ['one']);

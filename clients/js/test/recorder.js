@@ -31,7 +31,7 @@ export class Recorder {
 
   constructor({ server = false, compresses = false } = {}) {
     this.compresses = compresses;
-    this.extensions = compresses ? [1, 2, 3, 5, 6] : [1, 2, 3, 5, 7];
+    this.extensions = compresses ? [1, 2, 3, 5, 6] : [1, 2, 3, 5, 7, 8];
     this.session = new Session(this, { server, now: () => 0 });
   }
 

@@ -116,12 +116,11 @@ class Taking {
 
 /** One connection. */
 class Peer {
-  extensions = [1, 2, 3, 4, 5, 6, 7];
-
   takings = [];
 
   constructor(server, socket) {
     this.server = server;
+    this.extensions = server.extensions;
     this.socket = socket;
     this.session = new Session(this, { server: true, elementBytes: ELEMENT_BYTES });
     this.connection = new Connection(this.session, () => this.afterwards());
@@ -187,6 +186,8 @@ class Peer {
 }
 
 export class SmallServer {
+  extensions = [1, 2, 3, 4, 5, 6, 7, 8];
+
   /** What it took so far, in order. */
   taken = [];
 

@@ -14,6 +14,7 @@ _HUGE = varint(2**40)
 _STREAMS = 256
 _MOST_STREAMS = 5000
 _CONTROL = 1 << 14
+_DECLARED = 16 << 20
 
 
 @test(_C)
@@ -103,7 +104,7 @@ def too_large_an_element_cancels_its_stream(target: Target) -> None:
     """An element above element_bytes is skipped, its stream cancelled, and no more."""
     probe = target.greeted(8)
     asked = probe.published()
-    most = probe.watch.element_bytes or 0
+    most = _below_declared(probe.watch.element_bytes)
     probe.say(wire.OnNext(asked.subscriber, b" " * (most + 1)))
     probe.settled()
     require(asked.cancelled, "takes an element that is larger than it has told")
@@ -126,7 +127,7 @@ def element_of_the_told_size_is_taken(target: Target) -> None:
     window, most = asked.demand, probe.watch.element_bytes or 0
     part = b" " * (1 << 13)
     whole, rest = divmod(most - 2, len(part))
-    if most < 2 or most > 16 << 20:
+    if most < 2 or most > _DECLARED:
         raise NotJudged(f"the target takes {most} octets")
     probe.say(wire.OnNextPart(asked.subscriber, 1, b"{" + b" " * rest))
     for _ in range(whole):
@@ -157,7 +158,16 @@ def too_large_an_element_is_named(target: Target) -> None:
 def _told(target: Target) -> int:
     probe = target.greeted(8)
     probe.asked()
-    return probe.watch.element_bytes or 0
+    return _below_declared(probe.watch.element_bytes)
+
+
+def _below_declared(most: int | None) -> int:
+    """What was told, if an element may be larger without being beyond declared_bytes."""
+    if not most or most > _DECLARED - (1 << 17):
+        raise NotJudged(
+            f"the target takes {most} octets, which is all that one may have"
+        )
+    return most
 
 
 @test(_P)

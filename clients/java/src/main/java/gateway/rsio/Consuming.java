@@ -29,6 +29,8 @@ final class Consuming {
         private int size = Decoder.UNKNOWN;
         private long room;
         private long asked;
+        /** Elements that the peer counts: before this stream, and those that came of it. */
+        private long arrived;
         private boolean dropped;
         private final Map<Long, Parts> parts = new HashMap<>();
 
@@ -53,6 +55,8 @@ final class Consuming {
     private int unfinished;
     private long held;
     private boolean overran;
+    /** The peer knows how large an element may be. */
+    private boolean told;
 
     Consuming(Session session) {
         this.session = session;
@@ -78,8 +82,13 @@ final class Consuming {
 
     /** Subscribes; behind the first `offset` elements if that is not {@link Session#NO_OFFSET}. */
     Consumed subscribe(String publisher, long demand, long offset, Consumer consumer) {
+        if (session.uses(8) && !told) {
+            told = true;
+            session.say(Message.number(Type.LIMITS, 0, session.limits.elementBytes()));
+        }
         Consumed stream = new Consumed(nextId++, publisher, consumer);
         stream.room = demand;
+        stream.arrived = Math.max(0, offset);
         streams.put(stream.id, stream);
         boolean resumes = offset != Session.NO_OFFSET;
         Message message = Message.text(
@@ -161,7 +170,7 @@ final class Consuming {
             }
             stream.size = (int) message.number;
             if (stream.size > session.limits.elementBytes()) {
-                refuse(stream, "elements of " + stream.size + " octets");
+                tooLarge(stream, stream.size);
             }
             return;
         }
@@ -197,7 +206,7 @@ final class Consuming {
             session.control();
         } else if (charge(stream, count)) {
             for (int n = 0; n < count; n++) {
-                stream.consumer.element(octets.slice(n * stream.size, stream.size));
+                element(stream, octets.slice(n * stream.size, stream.size));
             }
         }
     }
@@ -244,7 +253,7 @@ final class Consuming {
             throw new Violation("parts that do not join to the fixed size");
         }
         if (joined.size > session.limits.elementBytes()) {
-            refuse(stream, "an element of more than " + session.limits.elementBytes() + " octets");
+            tooLarge(stream, joined.size);
         } else if (last) {
             stream.parts.remove(message.offset);
             unfinished--;
@@ -264,12 +273,22 @@ final class Consuming {
         return whole.flip();
     }
 
-    private void element(Consumed stream, ByteBuffer element) {
+    private void element(Consumed stream, ByteBuffer element) throws Violation {
         if (element.remaining() > session.limits.elementBytes()) {
-            refuse(stream, "an element of " + element.remaining() + " octets, limit "
-                    + session.limits.elementBytes());
+            tooLarge(stream, element.remaining());
         } else {
+            stream.arrived++;
             stream.consumer.element(element);
+        }
+    }
+
+    /** Who was not told the limit hears from our goodbye which element it was. */
+    private void tooLarge(Consumed stream, int octets) throws Violation {
+        int most = session.limits.elementBytes();
+        refuse(stream, "an element of " + octets + " octets, limit " + most);
+        if (!told) {
+            throw new Violation("E413 element " + (stream.arrived + 1) + " of " + stream.publisher
+                    + " has " + octets + " octets, " + most + " at most");
         }
     }
 

@@ -145,6 +145,11 @@ final class Outbox {
         return null;
     }
 
+    /** The octets of the largest element that is not confirmed. */
+    int largest() {
+        return unconfirmed().stream().mapToInt(ByteBuffer::remaining).max().orElse(0);
+    }
+
     /** What is not confirmed, in order. */
     List<ByteBuffer> unconfirmed() {
         List<ByteBuffer> found = new ArrayList<>(size);

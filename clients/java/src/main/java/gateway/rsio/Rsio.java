@@ -133,7 +133,7 @@ public final class Rsio {
 
     /** What the hello of a subscriber, or of a sender, lists. */
     long[] extensions(boolean sends) {
-        return LongStream.of(1, 2, 3, 4, 5, 6, 7)
+        return LongStream.of(1, 2, 3, 4, 5, 6, 7, 8)
                 .filter(each -> each != 4 || options.name != null || options.token != null)
                 .filter(each -> each != 7 || sends)
                 .toArray();

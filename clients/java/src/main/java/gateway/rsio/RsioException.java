@@ -1,5 +1,7 @@
 package gateway.rsio;
 
+import java.nio.ByteBuffer;
+
 /** Why a stream is over before its end. */
 public class RsioException extends RuntimeException {
     RsioException(String why) {
@@ -17,6 +19,28 @@ public class RsioException extends RuntimeException {
     public static final class StreamFailed extends RsioException {
         StreamFailed(String why) {
             super(why);
+        }
+    }
+
+    /** The peer has said that it takes no element of so many octets; it alone is not sent. */
+    public static final class TooLarge extends RsioException {
+        private final transient ByteBuffer element;
+        private final long most;
+
+        TooLarge(ByteBuffer element, long most) {
+            super("an element of " + element.remaining() + " octets; the peer takes " + most);
+            this.element = element;
+            this.most = most;
+        }
+
+        /** The element. */
+        public ByteBuffer element() {
+            return element;
+        }
+
+        /** The most octets that the peer takes. */
+        public long most() {
+            return most;
         }
     }
 

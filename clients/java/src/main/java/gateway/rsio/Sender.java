@@ -7,6 +7,7 @@ import java.util.Objects;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 import org.reactivestreams.Subscriber;
 import org.reactivestreams.Subscription;
 
@@ -32,6 +33,9 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
     private final Pause pause = new Pause();
     // All below is touched under the lock.
     private final Outbox outbox = new Outbox();
+    /** The most octets of an element that the peer takes, as it said last. */
+    private long elementBytes = Serving.UNTOLD;
+    private Consumer<RsioException.TooLarge> refused = this::fail;
     private Subscription upstream;
     /** Requested of upstream, and not there yet. */
     private long coming;
@@ -39,6 +43,8 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
     private Throwable failed;
     private boolean over;
     private String trouble = "not connected yet";
+    /** Why the peer's subscription was refused. */
+    private String tooLarge;
     private Session session;
     private Connection connection;
     private Stream stream;
@@ -87,6 +93,15 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
         }
     }
 
+    /**
+     * Who hears of an element that is larger than the peer takes. It is left out, and the stream
+     * goes on. Otherwise such an element fails this sender. To be called before it is subscribed.
+     */
+    public Sender refused(Consumer<RsioException.TooLarge> each) {
+        refused = Objects.requireNonNull(each);
+        return this;
+    }
+
     /** Cancels upstream and says goodbye; what is not acknowledged may or may not be stored. */
     @Override
     public void close() {
@@ -121,18 +136,27 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
                     "an element of " + element.remaining() + " octets in a stream of " + size));
             return;
         }
+        RsioException.TooLarge large = null;
         lock.lock();
         try {
             if (over || completed) {
                 return;
             }
             coming--;
-            outbox.add(element.slice());
-            if (stream != null) {
-                connection.wake();
+            if (element.remaining() > elementBytes) {
+                large = new RsioException.TooLarge(element, elementBytes);
+            } else {
+                outbox.add(element.slice());
+                if (stream != null) {
+                    connection.wake();
+                }
             }
         } finally {
             lock.unlock();
+        }
+        if (large != null) {
+            refused.accept(large);
+            after(); // as many more are wanted
         }
     }
 
@@ -193,16 +217,22 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
     private void after() {
         long more = 0;
         boolean done = false;
-        Throwable refused = null;
+        Throwable why = null;
         lock.lock();
         try {
             if (over) {
                 return;
             }
             if (stream != null) {
-                refused = stream.refused;
-                more = completed || refused != null ? 0 : room();
+                why = stream.refused;
+                more = completed || why != null ? 0 : room();
                 coming += more;
+            }
+            if (tooLarge != null && session != null) { // behind the onError
+                trouble = tooLarge;
+                tooLarge = null;
+                session.goodbye("");
+                connection.wake();
             }
             if (completed && outbox.size() == 0) {
                 over = done = true;
@@ -217,8 +247,8 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
         } finally {
             lock.unlock();
         }
-        if (refused != null) {
-            fail(refused);
+        if (why != null) {
+            fail(why);
         } else if (more > 0) {
             upstream.request(more);
         } else if (done && failed != null) {
@@ -319,11 +349,19 @@ public final class Sender implements Subscriber<ByteBuffer>, AutoCloseable {
             if (stream != null) {
                 throw new Source.Refused("E409 one subscriber at a time");
             }
+            elementBytes = session.serving.elementBytes();
             String why = outbox.rewind(offset, session.uses(7));
             stream = new Stream(offset != Session.NO_OFFSET, outbox.confirmed());
             if (why != null) {
                 stream.refused = new RsioException.CannotResume(why);
                 throw new Source.Refused("E416 " + why);
+            }
+            // Of elements that were taken on when the peer had a larger limit.
+            String large = session.serving.whyTooLarge(Math.max(size, outbox.largest()));
+            if (large != null) {
+                stream = null;
+                tooLarge = large;
+                throw new Source.Refused(large);
             }
             trouble = "";
             return stream;

@@ -8,6 +8,9 @@ import java.util.Map;
 
 /** The streams of a connection that the peer subscribed to: their demand, and their turns. */
 final class Serving {
+    /** Of any size. */
+    static final long UNTOLD = Long.MAX_VALUE;
+
     /** A message has no more of an element, and no stream more elements in a row. */
     private static final int TURN_BYTES = 8192;
 
@@ -31,9 +34,30 @@ final class Serving {
     /** The same streams, in the order of their turns. */
     private final List<Served> turns = new ArrayList<>();
     private final Output pack = new Output();
+    /** The most octets of an element that the peer takes; it may never have said so. */
+    private long elementBytes = UNTOLD;
+    private boolean asked;
 
     Serving(Session session) {
         this.session = session;
+    }
+
+    long elementBytes() {
+        return elementBytes;
+    }
+
+    /** The peer says what it takes, before it subscribes. */
+    void told(long most) throws Violation {
+        if (elementBytes != UNTOLD || asked || most == 0) {
+            throw new Violation("limits that come again, too late, or allow nothing");
+        }
+        elementBytes = most < 0 ? UNTOLD - 1 : most;
+    }
+
+    /** Why no element of so many octets may be sent; null if it may. */
+    String whyTooLarge(long octets) {
+        return octets <= elementBytes ? null
+                : "E413 an element of " + octets + " octets, " + elementBytes + " at most";
     }
 
     void take(Message message) throws Violation {
@@ -54,6 +78,7 @@ final class Serving {
 
     private void subscribe(Message message) throws Violation {
         long id = message.subscriber;
+        asked = true;
         if (streams.containsKey(id)) {
             throw new Violation("the Id is in use (1.10)");
         }
@@ -71,6 +96,10 @@ final class Serving {
                 throw new Source.Refused("E416 offset out of range");
             }
             stream = new Served(id, session.side.publish(message.text, offset));
+            String why = whyTooLarge(stream.source.size());
+            if (why != null) {
+                throw new Source.Refused(why);
+            }
         } catch (Source.Refused why) {
             session.say(Message.number(Type.ON_SUBSCRIBE, id, 0));
             session.say(Message.text(Type.ON_ERROR, id, why.getMessage()));
@@ -125,6 +154,9 @@ final class Serving {
         int size = stream.source.size();
         boolean packs = size > 0 && size <= TURN_BYTES / 2;
         boolean moved = packs ? packed(stream, size, output) : single(stream, size > 0, output);
+        if (streams.get(stream.subscriber) != stream) {
+            return true;
+        }
         if (stream.unsent == null && stream.source.over()) {
             remove(stream);
             String error = stream.source.error();
@@ -141,6 +173,12 @@ final class Serving {
             return stream.unsent;
         }
         ByteBuffer element = stream.demand > 0 ? stream.source.next() : null;
+        String why = element == null ? null : whyTooLarge(element.remaining());
+        if (why != null) {
+            remove(stream);
+            session.say(Message.text(Type.ON_ERROR, stream.subscriber, why));
+            return null;
+        }
         if (element != null) {
             stream.demand--;
             session.moved();

@@ -311,6 +311,7 @@ final class Session {
                 }
                 side.announced(message);
             }
+            case LIMITS -> serving.told(message.number);
             default -> {
                 if (state != State.LEAVING) {
                     serving.take(message);

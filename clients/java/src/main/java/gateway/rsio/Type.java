@@ -24,7 +24,8 @@ enum Type {
     COMPRESS(0x45, 6, Field.NUMBER),
     COMPRESS_ACK(0x46, 6, Field.NUMBER),
     BLOCK(0x47, 6, Field.PART),
-    ANNOUNCE(0x48, 7, Field.NAME, Field.INSTANCE, Field.NUMBER);
+    ANNOUNCE(0x48, 7, Field.NAME, Field.INSTANCE, Field.NUMBER),
+    LIMITS(0x49, 8, Field.NUMBER);
 
     /** What a field is on the wire; each has its place in {@link Message}. */
     enum Field {

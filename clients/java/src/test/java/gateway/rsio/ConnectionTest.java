@@ -297,16 +297,48 @@ class ConnectionTest {
         assertTrue(((Throwable) why).getMessage().contains("1000"));
     }
 
-    /** A peer that cancels because of an element gets no further one, and the sender says so. */
+    /** It is refused by itself, with the limit, and all others are stored. */
     @Test
     void anElementAboveThePeersLimit() throws Exception {
+        Upstream upstream = new Upstream();
+        BlockingQueue<RsioException.TooLarge> refused = new LinkedBlockingQueue<>();
+        Sender sender = rsio().name("meter-17").sender("events").refused(refused::add);
+        upstream.subscribe(sender);
+        eventually("demand", () -> upstream.requested > 0);
+        sender.onNext(ByteBuffer.wrap("one".getBytes()));
+        sender.onNext(ByteBuffer.allocate((1 << 20) + 1));
+        sender.onNext(ByteBuffer.wrap("three".getBytes()));
+        sender.onComplete();
+        assertNull(end(sender));
+        assertEquals(List.of("one", "three"), server.taken());
+        assertEquals(1 << 20, refused.remove().most());
+        assertEquals(0, refused.size());
+    }
+
+    /** Who does not ask to hear of them by themselves has the sender fail, with the limit. */
+    @Test
+    void anElementAboveThePeersLimitThatNobodyMinds() throws Exception {
+        Upstream upstream = new Upstream();
+        Sender sender = rsio().sender("events");
+        upstream.subscribe(sender);
+        eventually("demand", () -> upstream.requested > 0);
+        sender.onNext(ByteBuffer.allocate((1 << 20) + 1));
+        Throwable why = end(sender);
+        assertInstanceOf(RsioException.TooLarge.class, why);
+        assertTrue(why.getMessage().contains("1048577 octets; the peer takes 1048576"));
+    }
+
+    /** To a peer that says nothing of its limit it comes again and again, and is named. */
+    @Test
+    void anElementAboveALimitThatNobodyKnows() throws Exception {
+        server.extensions = new long[] {1, 2, 3, 4, 5, 6, 7};
         Upstream upstream = new Upstream();
         Sender sender = rsio().name("meter-17").sender("events");
         upstream.subscribe(sender);
         sender.onNext(ByteBuffer.wrap("one".getBytes()));
         sender.onNext(ByteBuffer.allocate((1 << 20) + 1));
         sender.onNext(ByteBuffer.wrap("three".getBytes()));
-        eventually("it says why", () -> sender.trouble().contains("cancelled"));
+        eventually("it says why", () -> sender.trouble().startsWith("E413 element 2 of events"));
         eventually("what is before it", () -> sender.acknowledged() == 1);
         assertEquals(2, sender.unacknowledged().size());
         assertEquals(List.of("one"), server.taken());

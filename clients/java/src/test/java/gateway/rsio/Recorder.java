@@ -50,7 +50,7 @@ final class Recorder implements Session.Side, Consuming.Consumer {
 
     @Override
     public long[] extensions() {
-        return compresses ? new long[] {1, 2, 3, 5, 6} : new long[] {1, 2, 3, 5, 7};
+        return compresses ? new long[] {1, 2, 3, 5, 6} : new long[] {1, 2, 3, 5, 7, 8};
     }
 
     @Override

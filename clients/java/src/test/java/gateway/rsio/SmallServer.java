@@ -29,7 +29,6 @@ final class SmallServer implements AutoCloseable {
     private static final int SEND_BYTES = 1 << 16;
     private static final long TICK_NANOS = 100_000_000L;
     private static final List<String> PUBLISHERS = List.of("events", "more");
-    private static final long[] EXTENSIONS = {1, 2, 3, 4, 5, 6, 7};
 
     private static final class Progress {
         long stored;
@@ -38,6 +37,7 @@ final class SmallServer implements AutoCloseable {
     }
 
     private final ReentrantLock lock = new ReentrantLock();
+    volatile long[] extensions = {1, 2, 3, 4, 5, 6, 7, 8};
     private final ServerSocket listening;
     private final int helloMilliseconds;
     final List<byte[]> taken = new ArrayList<>();
@@ -189,7 +189,7 @@ final class SmallServer implements AutoCloseable {
 
         @Override
         public long[] extensions() {
-            return EXTENSIONS;
+            return extensions;
         }
 
         @Override
