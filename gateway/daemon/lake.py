@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,14 +93,14 @@ class LakeWatch:
         monotonic: Callable[[], float] = time.monotonic,
         has_job: bool = True,
         elsewhere: bool = False,
-        incarnations: Collection[str],
+        is_ours: Callable[[str], bool],
     ) -> None:
         """*has_job*: one is to come; without it nothing is said of a job's silence, and if
         it may run *elsewhere* not before it has reported here.
-        *incarnations* are those that gave our lsns, of all that had the node's name.
+        *is_ours* says of an incarnation that had the node's name whether it gave lsns of ours.
         """
         self._node = node
-        self._ours = {"", *incarnations}
+        self._is_ours = is_ours
         self._has_job = has_job
         self._elsewhere = elsewhere
         self._lake = lake
@@ -167,7 +167,7 @@ class LakeWatch:
     def committed_lsn(self) -> int:
         """The newest of our events that is in a table, as the job last said."""
         by = _of(_of(self._told, "committed_by"), self._node)
-        ours = [int(last) for name, last in by.items() if name in self._ours]
+        ours = [int(last) for name, last in by.items() if self._is_ours(name)]
         if ours or by:
             return max(ours, default=0)
         # A job of an earlier version says how far the node is, whoever gave its lsns.

@@ -66,14 +66,14 @@ class Opened:
         self.found = Found(settings.node, metrics.corrupt_records)
         opened = self._storage(disk, known)
         self.found.tell(opened)
-        own = opened.found.incarnation
+        lineage = opened.found.lineage
         self.live = Live(
             settings.node,
             known,
             durable_lsn=lambda: opened.journal.durable_lsn,
             in_thread=in_thread,
             clock=reactor,
-            incarnation=own,
+            lineage=lineage,
         )
         self.tap = Tap(self.live)
         self.lake = LakeWatch(
@@ -83,7 +83,7 @@ class Opened:
             has_job=settings.spool.has_job,
             # That of a bucket may run anywhere, and is a target of its own.
             elsewhere=settings.spool.bucket is not None,
-            incarnations=(own.id, *own.earlier),
+            is_ours=lineage.knows,
         )
         directories = opened.settings.directories
         self.replay = Replay(self.live, directories, in_thread=in_thread)
@@ -104,7 +104,7 @@ class Opened:
         storage = self.storage
         files = ForwardedFiles(
             self.settings.node,
-            storage.incarnation,
+            storage.lineage,
             storage.directories,
             disk,
             storage.spool.is_ours,

@@ -290,7 +290,7 @@ def of_state(checkpoint: Checkpoint) -> Iterator[Statistics]:
 
 def of_incarnation(storage: Storage) -> IncarnationStatus:
     """Who gives lsns."""
-    own = storage.incarnation
+    own = storage.lineage.now
     return IncarnationStatus(own.id, own.since, own.whole[-MOST_EARLIER:])
 
 

@@ -30,7 +30,7 @@ from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares
 from gateway.sdk.publisher import Elements, Fault, Request
-from gateway.store.incarnation import Incarnation
+from gateway.store.lineage import Lineage
 from gateway.store.spool.decoding import Decoder
 
 _MiB = 2**20
@@ -65,7 +65,7 @@ class Live:
     _clock: IReactorTime
     _ring_bytes: int = 16 * _MiB
     _pending_bytes: int = 16 * _MiB
-    incarnation: Incarnation | None = None
+    lineage: Lineage | None = None
     """Who gives lsns, and who did before, if that is known."""
 
     def __attrs_post_init__(self) -> None:
@@ -98,7 +98,7 @@ class Live:
 
     def given_by(self, lsn: int) -> str:
         """Which incarnation gave an lsn; empty if that is not known."""
-        return "" if self.incarnation is None else self.incarnation.of_lsn(lsn)
+        return "" if self.lineage is None else self.lineage.now.of_lsn(lsn)
 
     def durable(self, group: list[Stored]) -> None:
         """These batches follow all that were told of before."""

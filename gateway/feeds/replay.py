@@ -110,13 +110,14 @@ class Replay:
 
     def _check_position(self, incarnation: str, first: int) -> None:
         """Raise `Fault` unless the lsn before *first*, as that one gave it, is ours."""
-        own, last = self.live.incarnation, first - 1
+        lineage, last = self.live.lineage, first - 1
         if last < 0:
             raise Fault(
                 400, "incarnation=… says whose lsn is before from=LSN; say both"
             )
-        if own is None or not own.id:
+        if lineage is None:
             return
+        own = lineage.now
         began = {**own.began, own.id: own.since}
         here = f"node {self.live.node}, incarnation {own.id} since lsn {own.since}"
         oldest = min(lsn for lsn in began.values() if lsn)

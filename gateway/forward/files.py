@@ -29,6 +29,7 @@ from gateway.store.archiving import to_archive
 from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
+from gateway.store.lineage import Lineage
 from gateway.store.names import SpoolFile, last_lsn, parse_file_name
 
 _CHUNK_BYTES = 1 << 20
@@ -75,11 +76,16 @@ class ForwardedFiles:
     _log = Logger()
 
     node: str
-    incarnation: Incarnation
+    _lineage: Lineage
     _directories: Directories
     _disk: Disk
     _is_ours: Callable[[str], bool]
     _life_of: Callable[[str], Life | None] = lambda _: None
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The one that gives our lsns now."""
+        return self._lineage.now
 
     def in_spool(self) -> list[Waiting]:
         """Of each node in order of lsn, some of each in turn; our own first.

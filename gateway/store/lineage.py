@@ -3,6 +3,11 @@
 Each start is an incarnation of its own (`gateway.store.incarnation`), and no other start has
 its id.  So nobody is asked where to begin: it goes on behind every lsn that its own directory
 knows.  Of the one before it, it says whether that acknowledged more than is known here.
+
+An lsn whose write was tried and failed is never given again under that incarnation: a copy
+of the disk may have its first use.  Nor is one where the machine's clocks parted, as they do
+in a machine that is resumed from a snapshot of its memory, beside the one that went on.  The
+journal begins another incarnation there (`Lineage.renew`).
 """
 
 from __future__ import annotations
@@ -12,9 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from attrs import define
 
 from gateway.sdk.disk import Disk
-from gateway.store.incarnation import Incarnation
+from gateway.store.incarnation import Incarnation, Record
 from gateway.store.mark import Mark
 from gateway.store.spool.catalog_lines import Entry
 
@@ -38,6 +44,48 @@ _LOST = (
     "It goes on as {this}, from lsn {first} on.  What was acknowledged since and is in no "
     "file is lost: `gateway audit` says what is missing"
 )
+
+
+@define(eq=False, slots=False)
+class Lineage:
+    """The incarnation that gives a node's lsns *now*, and those that follow while it runs.
+
+    Any thread may read `now`; the journal's thread calls `renew`.
+    """
+
+    now: Incarnation
+    _journal: Path
+    _disk: Disk
+
+    def __attrs_post_init__(self) -> None:
+        self._gave = self.now
+        """The newest before `now` that has given an lsn, or the one of the start."""
+
+    def renew(self, first_lsn: int) -> str:
+        """The id of another incarnation, which gives lsns from *first_lsn* on.  Blocks.
+
+        What gave no lsn between is forgotten.
+        """
+        if self.now.since < first_lsn:
+            self._gave = self.now
+        before = self._gave
+        directory = before.directory, before.generation
+        self.now = Incarnation.new(first_lsn, directory, before)
+        with contextlib.suppress(OSError):  # names of segments say it, too
+            self.now.save(self._journal, self._disk)
+        return self.now.id
+
+    def at(self, lsn: int) -> Incarnation:
+        """The newest that may have given *lsn*, or else the one before it."""
+        return self.now if self.now.since <= lsn else self._gave
+
+    def knows(self, incarnation: str) -> bool:
+        """Whether this directory has, or had, the *incarnation* of this id."""
+        return self.now.knows(incarnation)
+
+    def record_of(self, incarnation: str) -> Record:
+        """What the footers of files of an *incarnation* of this directory say of it."""
+        return self.now.record_of(incarnation)
 
 
 def lost(

@@ -311,7 +311,7 @@ def _forgot(read: _Read) -> bool:
     # Of damaged lines the mark knows what they said.
     known = mark.published if read.catalog.damaged else 0
     known = max(known, read.catalog.read_lsn, read.found.reached)
-    if mark.incarnation == before.id and (mark.durable > known or read.found.lost_end):
+    if before.knows(mark.incarnation) and (mark.durable > known or read.found.lost_end):
         return True
     return _files_are_ahead(read)
 
@@ -389,6 +389,7 @@ class _Settled:
             judged.incarnation, read.before, start.journal, start.disk
         )
         """Who goes on, saved if there was room for that."""
+        self.lineage = lineage.Lineage(self.incarnation, start.journal, start.disk)
         settled = read.found.settle()
         # After what was read is synced, before a name is gone that was all that told of a
         # lsn.
@@ -457,17 +458,19 @@ class Opened:
     """What a start finds, and goes on with."""
 
     def __init__(self, settled: _Settled) -> None:
-        judged, this = settled.judged, settled.incarnation
-        read = judged.read
+        judged, read = settled.judged, settled.judged.read
         start, found, first_lsn = read.start, read.found, judged.first_lsn
         disk, machine = start.disk, start.machine
         self.publisher = publisher = _publisher(settled)
+        self.lineage = settled.lineage
+        """Who gives the lsns from here on."""
         # Before anything is removed: it gives no name again.
         self.log = Log(
             start.journal,
             disk,
             first_lsn,
-            this.id,
+            self.lineage.now.id,
+            self.lineage.renew,
             room=start.room,
             file_bytes=publisher.file_bytes,
             clock=machine.monotonic,
@@ -490,8 +493,6 @@ class Opened:
         self.marker = read.marker
         self.left_out = judged.left_out
         """Lsns that this start and earlier ones have left out behind damage."""
-        self.incarnation = this
-        """Who gives the lsns from here on."""
         self.vouched_for = settled.vouched_for
         """Whether the mark on the disk is still that of a run that had all in files, for
         there was no room for another one."""
@@ -519,7 +520,7 @@ class Opened:
         durable = given if given >= self.first_lsn else self.durable_lsn
         published, link = self.publisher.published_lsn, self.publisher.link
         known = link.sha256 if link.last_lsn == published else ""
-        own = self.incarnation
+        own = self.lineage.at(durable)
         return Mark(
             given,
             durable,
@@ -546,7 +547,7 @@ def _publisher(settled: _Settled) -> Publisher:
         start.compression,
         keep=judged.keep,
         clock=start.machine.clock,
-        record_of=settled.incarnation.record_of,
+        record_of=settled.lineage.record_of,
         link=settled.link,
         before_removal=lambda path: read.marker.forget(path.name),
     )

@@ -521,7 +521,7 @@ class Storage:
         opened = self._opened
         self.journal, self.orphans = opened.journal, opened.orphans
         self.directories = opened.settings.directories
-        self.incarnation = opened.found.incarnation
+        self.lineage = opened.found.lineage
         self._consumed: BucketExpiry | None = None
         self._speaker, self._words = self._said()
         """What tells the bucket how far this incarnation is, and when, if there is one."""
@@ -580,7 +580,7 @@ class Storage:
         speaker = Speaker(
             bucket,
             settings.node,
-            self.incarnation,
+            self.lineage,
             "spool" if settings.acknowledge_when_published else "journal",
             lambda: self.acknowledged_lsn,
             lambda: spool.published_lsn,
@@ -604,7 +604,7 @@ class Storage:
         try:
             self._speaker.say()
         except BucketError as why:
-            if not self.incarnation.earlier:
+            if not self.lineage.now.earlier:
                 raise BucketError(
                     f"{self._opened.settings.directories.journal} is new, and the bucket"
                     f" has to know of it before this acknowledges anything: {why}"

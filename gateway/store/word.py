@@ -21,8 +21,8 @@ import msgspec
 from attrs import define
 
 from gateway.store.bucket import Bucket, BucketError, StoredObject
-from gateway.store.incarnation import Incarnation
 from gateway.store.lake import End, Lsn
+from gateway.store.lineage import Lineage
 from gateway.store.names import INCARNATION
 
 EVERY_SECONDS = 60.0
@@ -160,7 +160,7 @@ def ended(
 
 @define(eq=False, slots=False)
 class Speaker:
-    """Writes the word of *own*, which is *node*'s.  Any thread; blocks.
+    """Writes the word of the incarnation that gives *node*'s lsns.  Any thread; blocks.
 
     *acknowledged* gives the last lsn that senders may have been told of, *published* up to
     which all is in the bucket.
@@ -168,7 +168,7 @@ class Speaker:
 
     _bucket: Bucket
     _node: str
-    _own: Incarnation
+    _lineage: Lineage
     _ack: str
     _acknowledged: Callable[[], int]
     _published: Callable[[], int]
@@ -177,16 +177,18 @@ class Speaker:
     def say(self, *, exact: bool = False) -> None:
         """Write it.  Raises `BucketError`."""
         published = self._published()  # first: it is never ahead of the other
-        lsn = max(self._acknowledged(), self._own.since - 1)
+        lsn = self._acknowledged()
+        own = self._lineage.at(lsn)
+        lsn = max(lsn, own.since - 1)
         word = Word(
-            self._own.id,
-            self._own.since,
+            own.id,
+            own.since,
             lsn,
             self._clock(),
             self._ack,
             exact,
-            self._own.whole[-MOST_EARLIER:],
+            own.whole[-MOST_EARLIER:],
             published,
         )
-        name = name_of(self._node, self._own.id)
+        name = name_of(self._node, own.id)
         self._bucket.replace(name, msgspec.json.encode(word))

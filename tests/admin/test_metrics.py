@@ -129,7 +129,9 @@ def everything(daemon: Any, tmp_path: Path) -> None:
     }
     health.write_text(json.dumps(told))
     Audited(since=1.0, every=2.0, at=3.0).write(tmp_path / "lake")
-    watch = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", incarnations=())
+    watch = LakeWatch(
+        "gw", tmp_path / "lake", tmp_path / "spool", is_ours=lambda _: True
+    )
     uploads: Any = SimpleNamespace(
         uploaded=1, failed=2, bytes=3, why=None, conflicts={}, stuck={}
     )

@@ -57,7 +57,7 @@ def test_what_the_job_has_committed(start: Callable[..., Daemon]) -> None:
     journal = opened.storage.journal
     journal.start()
     daemon.reactor.run(until=peer.transport.value)
-    own = Life(opened.settings.node, opened.storage.incarnation.id)
+    own = Life(opened.settings.node, opened.storage.lineage.now.id)
 
     def committed(life: Life) -> int:
         ledger = Ledger()

@@ -35,7 +35,7 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         lambda: 1008.0,
         has_job=after != "keep",
         elsewhere=uploads is not None,
-        incarnations=(),
+        is_ours=lambda _: True,
     )
     watch.begin(0)
     for first, listener in ((1, "beats"), (16, "games")):

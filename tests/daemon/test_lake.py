@@ -27,7 +27,7 @@ class World:
         self._health = health_path(data / "lake")
         self.watch = LakeWatch(
             "gw", data / "lake", self.spool, lambda: self.now,
-            monotonic=lambda: self.ticks, incarnations=("own", "earlier"),
+            monotonic=lambda: self.ticks, is_ours=("", "own", "earlier").__contains__,
         )  # fmt: skip
 
     def say(self, **news: Any) -> None:
@@ -264,10 +264,14 @@ def test_whatever_the_file_holds(world: World, text: str, tmp_path: Path) -> Non
 def test_where_no_job_is_to_come_its_silence_is_no_news(tmp_path: Path) -> None:
     """`gateway_spark_up 0` would wake somebody up for ever."""
     none = LakeWatch(
-        "gw", tmp_path / "lake", tmp_path / "spool", has_job=False, incarnations=()
+        "gw",
+        tmp_path / "lake",
+        tmp_path / "spool",
+        has_job=False,
+        is_ours=lambda _: True,
     )
     assert not list(none.statistics())
-    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", incarnations=())
+    one = LakeWatch("gw", tmp_path / "lake", tmp_path / "spool", is_ours=lambda _: True)
     assert [section.name for section in one.statistics()] == ["lake", "spark"]
 
 
@@ -276,7 +280,11 @@ def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(
 ) -> None:
     """On each gateway of a bucket `gateway_spark_up 0` would page for ever."""
     watch = LakeWatch(
-        "gw", tmp_path / "lake", tmp_path / "spool", elsewhere=True, incarnations=()
+        "gw",
+        tmp_path / "lake",
+        tmp_path / "spool",
+        elsewhere=True,
+        is_ours=lambda _: True,
     )
     assert not list(watch.statistics())
     assert not watch.has_job
@@ -284,6 +292,10 @@ def test_a_job_that_runs_elsewhere_is_no_news_before_it_reports_here(
     health_path(tmp_path / "lake").write_text('{"state": "running"}')
     assert [section.name for section in watch.statistics()] == ["lake", "spark"]
     none = LakeWatch(
-        "gw", tmp_path / "lake", tmp_path / "spool", has_job=False, incarnations=()
+        "gw",
+        tmp_path / "lake",
+        tmp_path / "spool",
+        has_job=False,
+        is_ours=lambda _: True,
     )
     assert not list(none.statistics()), "what a job left before spool.after was keep"

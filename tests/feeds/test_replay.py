@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -511,7 +512,7 @@ def world_is_empty(world: Any) -> bool:
 def moved(make_world: Callable[..., Any]) -> Any:
     """A node of three incarnations: lsns 1 to 3 in a file, 4 to 6 and 7 on in the journal."""
     own = Incarnation(C, 7, 0, (A, B), begins=(1, 4))
-    world = make_world(incarnation=own)
+    world = make_world(lineage=SimpleNamespace(now=own))
     world.log.incarnation = A
     world.commit(3)
     world.seal()

@@ -6,6 +6,7 @@ import errno
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import SecretStr
@@ -253,7 +254,12 @@ class Pair:
     def begin(self) -> None:
         """The edge starts."""
         files = ForwardedFiles(
-            "edge", self.incarnation, self.edge, self.disk, self.is_ours, self.life_of
+            "edge",
+            SimpleNamespace(now=self.incarnation),
+            self.edge,
+            self.disk,
+            self.is_ours,
+            self.life_of,
         )
         self.forwarder = Forwarder(
             self.settings,

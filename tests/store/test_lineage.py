@@ -299,7 +299,7 @@ def older_copy(data: Path, *bodies: bytes) -> tuple[Incarnation, Incarnation]:
     shutil.copytree(copy, journal, dirs_exist_ok=True)
     shutil.rmtree(copy)
     assert current(data) == before, "its directory is the same"
-    return before, opened.incarnation
+    return before, opened.lineage.now
 
 
 def test_an_older_copy_beside_its_newer_mark_is_another_incarnation(
@@ -337,7 +337,7 @@ def test_an_older_copy_of_who_had_all_in_files_lost_nothing(tmp_path: Path) -> N
     publish(tmp_path, b"a")
     before = current(tmp_path)
     away = shutil.copytree(tmp_path / "journal/gw", tmp_path / "away")
-    since = publish(tmp_path, b"b").incarnation
+    since = publish(tmp_path, b"b").lineage.now
     shutil.copytree(away, tmp_path / "journal/gw", dirs_exist_ok=True)
     opened = publish(tmp_path, b"c")
     assert opened.first_lsn == 3
@@ -360,7 +360,7 @@ def test_what_is_newer_than_a_copy_of_all_the_rest_vouches_for_nothing(
     publish(data, b"a", killed=True)
     before = current(data)
     copy = shutil.copytree(data, tmp_path / "copy")
-    since = publish(data, b"b", killed=True).incarnation
+    since = publish(data, b"b", killed=True).lineage.now
     for path in (data / "spool").glob(f"*{2:020d}-*"):
         path.rename(archive / path.name)
     start(data).log.commit([batch(b"in no file")])
@@ -497,7 +497,7 @@ def test_a_full_disk_that_takes_no_id_refuses_no_start(
     opened.log.commit([batch(b"b")])
     Marker(data / "state/gw", disk).write(opened.mark(2), now=True)
     assert publish(data, b"c").first_lsn == 3
-    assert set(current(data).earlier) == {first.id, opened.incarnation.id}
+    assert set(current(data).earlier) == {first.id, opened.lineage.now.id}
     assert current(data).lost == {}
     assert audit(Directories.under(data), pause=lambda _: None).complete
 

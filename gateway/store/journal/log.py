@@ -12,9 +12,10 @@ old one's tail.
     append group:  write records → fdatasync → these batches are durable
     no room:       a group is refused if it would take the room that the Parquet files
                    of earlier ones will need
-    write fails:   cut back to the last good record (else as for a failed sync)
-    sync fails:    leave the segment (remove it if nothing in it is durable);
-                   the next group opens `<first lsn>-<incarnation>[.attempt]`
+    write or sync  leave the segment (remove it if nothing in it is durable); the next
+    fails:         group opens another, `<first lsn>-<incarnation>[.attempt]`, of another
+                   incarnation: a copy of the disk may have what was written
+    clocks part:   the same, before the group is acknowledged: see `Lineage`
     metadata:      batches without events take room in a segment and no lsn, so several
                    segments may begin with the same one: their attempts order them
     new segment:   create → write header → sync → sync directory, as soon as the one before
@@ -38,9 +39,15 @@ from attrs import Factory, define
 from gateway.event import Batch
 from gateway.sdk.disk import Disk, File
 from gateway.store.disk import NO_ROOM
+from gateway.store.incarnation import new_id
 from gateway.store.journal import segment
 from gateway.store.journal.spares import Spares
 from gateway.store.room import Room
+
+_CLOCKS_DIFFER_SECONDS = 1.0
+"""So much may one clock get ahead of the other from group to group, …"""
+_CLOCKS_DIFFER = 0.001
+"""… and this part of the time between: twice what the kernel may slew a clock by."""
 
 
 class SyncFailed(OSError):
@@ -126,6 +133,8 @@ class Log:
     """The lsn of the next event; everything before it is durable."""
     incarnation: str
     """Who gives the lsns from here on (`gateway.store.incarnation`)."""
+    _renew: Callable[[int], str] = lambda _: new_id()
+    """Begins another incarnation at an lsn, and returns its id."""
     _room: Room = Factory(Room)
     _file_bytes: Callable[[int, int, int], int] = max
     _clock: Callable[[], float] = time.monotonic
@@ -138,6 +147,9 @@ class Log:
         """First lsn and attempt of the newest segment, whether it is still there or not:
         no name means two segments."""
         self._left: list[Segment] = []
+        self._tried = False
+        """Whether `next_lsn` and those behind may stand somewhere under `incarnation`."""
+        self._clocks = self._read_clocks()
         self.synced = Synced()
         """Of the newest segment with a batch, whether it is still open or not."""
 
@@ -192,7 +204,7 @@ class Log:
         try:
             current.file.write(chunks)
         except OSError as why:
-            self._cut_back(current, batches)
+            self._abandon(current)
             if why.errno in NO_ROOM:  # a quota, which nobody has told of
                 self._spares.give_room()
             raise
@@ -202,6 +214,9 @@ class Log:
         except SyncFailed:
             self._abandon(current)
             raise
+        if self._clocks_parted():
+            self._abandon(current)
+            return self.commit(batches)
         current.bytes += sum(map(len, chunks))
         current.batches += len(batches)
         current.payload_bytes += payload_bytes
@@ -265,7 +280,19 @@ class Log:
             return True
         return self._spares.give_room() and self._disk.free(self.directory) >= wanted
 
+    def _read_clocks(self) -> tuple[float, float]:
+        return self._clock(), self._wall_clock()
+
+    def _clocks_parted(self) -> bool:
+        """Whether one of them went on without the other since the last group."""
+        before, now = self._clocks, self._read_clocks()
+        self._clocks = now
+        ran, told = now[0] - before[0], now[1] - before[1]
+        return abs(told - ran) > _CLOCKS_DIFFER_SECONDS + ran * _CLOCKS_DIFFER
+
     def _begin(self) -> _Open:
+        if self._tried:
+            self.incarnation, self._tried = self._renew(self.next_lsn), False
         header = segment.Header(
             self.next_lsn, int(self._wall_clock() * 1e6), secrets.randbits(32)
         )
@@ -305,17 +332,8 @@ class Log:
             if (parsed := segment.parse_name(name)) is not None:
                 yield parsed.first_lsn, parsed.attempt
 
-    def _cut_back(self, current: _Open, batches: Sequence[Batch]) -> None:
-        try:
-            current.file.truncate(current.bytes)
-        except OSError:
-            self._abandon(current)
-            return
-        for batch in batches:
-            current.encoder.forget(batch)
-
     def _abandon(self, current: _Open) -> None:
-        self._open = None
+        self._open, self._tried = None, True
         if current.empty:
             self._discard(current)
             return

@@ -288,14 +288,6 @@ class Encoder:
         told = msgspec.msgpack.encode([name, synced])
         return self._record(_BEFORE, lsn, 0, HEADER_BYTES, told, b"")
 
-    def forget(self, batch: Batch) -> None:
-        """The origin record went with a failed write; write it again next time.
-
-        It gets another number then: a crash may leave parts of both writes, and no
-        number may mean two origins (`Scan`).
-        """
-        self._origins.pop(batch.origin, None)
-
     def _record(
         self, kind: int, lsn: int, count: int, synced: int, head: bytes, body: bytes
     ) -> list[bytes]:

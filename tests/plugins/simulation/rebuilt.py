@@ -161,7 +161,7 @@ class _Life:
     @property
     def incarnation(self) -> str:
         assert self.storage is not None
-        return self.storage.incarnation.id
+        return self.storage.lineage.now.id
 
     def _run(self) -> None:
         try:

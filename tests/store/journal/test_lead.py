@@ -69,7 +69,9 @@ def test_a_segment_is_sealed_earlier(
     now = [1000.0]
     sealed: list[int] = []
     journal = Journal(
-        Log(directory, RealDisk(), 1, A, clock=lambda: now[0]),
+        Log(
+            directory, RealDisk(), 1, A, clock=lambda: now[0], wall_clock=lambda: now[0]
+        ),
         reactor=turns,
         **journal_settings(acknowledge_when_published=waits, roll_interval=10.0),
         on_sealed=lambda one: turns.callFromThread(sealed.append, one.last_lsn),

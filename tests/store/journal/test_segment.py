@@ -67,35 +67,6 @@ def test_what_was_read_is_let_go_of(make: Make) -> None:
     assert (scan.next_lsn, scan.sealed) == (6, True)
 
 
-def test_a_group_that_is_written_again_means_the_same(make: Make) -> None:
-    """A power cut may leave parts of a write that failed and parts of the next one over
-    it: whichever they are, a batch has the origin that it came with, or is not there."""
-    others = [Origin("pomelo", "games", f"s-{n}", "[::1]:7") for n in range(3)]
-    group = [make(b"%d" % n * 70, 1, other) for n, other in enumerate(others)]
-    header = segment.Header(5, 1, 0xDEAD)
-    encoder = segment.Encoder(header)
-    begun = header.encode() + b"".join(encoder.batch(make(b"first"), 5, 36))
-
-    def written(batches: list[Batch]) -> bytes:
-        chunks = [encoder.batch(each, 6 + n, 99) for n, each in enumerate(batches)]
-        return begun + b"".join(map(b"".join, chunks))
-
-    failed = written(group)
-    for each in group:
-        encoder.forget(each)
-    again = written(group[:1])
-    for each in group:
-        encoder.forget(each)
-    others_again = written(group[1:])  # the first was withdrawn meanwhile
-    for after in (again, others_again):
-        for cut in range(len(begun), len(failed) + 1):
-            for parts in (after[:cut] + failed[cut:], failed[:cut] + after[cut:]):
-                for stored in list(segment.Scan(parts))[1:]:
-                    session = stored.batch.origin.session
-                    assert session == f"s-{stored.batch.body.decode()[0]}"
-                    assert not segment.Scan(parts).survey().damage
-
-
 def test_cut_anywhere_keeps_exactly_the_whole_batches(make: Make) -> None:
     """A tail torn at any byte loses the batch it tears, and nothing before it."""
     data, ends = build([make(b"a" * 9)], [make(b"b" * 9)], [make(b"c" * 9)])
