@@ -25,7 +25,7 @@ __all__ = ["Arrivals", "Bringing", "Unwelcome"]
 class Unwelcome(Exception):
     """A node, or a file of it, is not taken; *code* says what of it is wrong.
 
-    403     the node is brought by somebody else
+    403     the node is this machine's own, or is not the bringer's
     409     it is brought by another connection since, or a file goes on in the wrong place
     422     it is no file of that node
     503     the disk fails: it is to come again
@@ -95,5 +95,5 @@ class Arrivals(Protocol):
         there.  Blocks not.
         """
 
-    def bring(self, life: Life, by: str) -> Bringing:
-        """*by* brings the files of a node from now on.  Blocks; raises `Unwelcome`, OSError."""
+    def bring(self, life: Life) -> Bringing:
+        """Files of a node come from now on.  Blocks; raises `Unwelcome`, OSError."""

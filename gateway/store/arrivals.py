@@ -80,8 +80,6 @@ _MARKS = (b"PAR1", b"PARE")
 class Record(msgspec.Struct, frozen=True):
     """What is known of one node."""
 
-    by: str
-    """Who brings its files."""
     current: str
     """The incarnation that began last."""
     last: Mapping[str, int]
@@ -299,13 +297,13 @@ class Arrivals:
             self._disk.unlink(path)
         known.part = ""
 
-    def bring(self, life: Life, by: str) -> _Bringing:
+    def bring(self, life: Life) -> _Bringing:
         """See `sdk.arrivals.Arrivals`."""
         self._check(life)
         known = self._known(life.node)
         with known.lock:
             self._see_where_they_go(known)
-            record = self._begun(known, life, by)
+            record = self._begun(known, life)
             if record != known.record:
                 self._disk.make_directory(self._directory)
                 known.file.write(record)
@@ -335,17 +333,11 @@ class Arrivals:
                 errno.EAGAIN, "what came before is not in the bucket yet (ack: spool)"
             )
 
-    def _begun(self, known: _Node, life: Life, by: str) -> Record:
+    def _begun(self, known: _Node, life: Life) -> Record:
         """The record with which that life goes on."""
         record, node, new = known.record, life.node, life.incarnation
         if record is None:
-            return Record(by, new, {new: 0})
-        if record.by != by:
-            raise Unwelcome(
-                403,
-                f"node {node} is brought by {record.by}, not by {by}; if that is over, stop "
-                f"this gateway and remove {known.file.path}",
-            )
+            return Record(new, {new: 0})
         if new == record.current:
             return record
         if (
@@ -362,7 +354,7 @@ class Arrivals:
         last = {**record.last, new: 0}
         for oldest in [*last][: max(0, len(last) - _MOST_INCARNATIONS)]:
             del last[oldest]
-        return Record(by, new, last, record.placing)
+        return Record(new, last, record.placing)
 
     def _known(self, node: str) -> _Node:
         with self._lock:

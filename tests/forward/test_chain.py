@@ -35,7 +35,7 @@ class Region(Pair):
 
     def bring(self, *files: Sent, node: str = "shop", life: Life | None = None) -> None:
         """An edge does."""
-        bringing = self.taker.arrivals.bring(life or Life(node, A), node)
+        bringing = self.taker.arrivals.bring(life or Life(node, A))
         for one in files:
             if bringing.begin(one.file):
                 bringing.write([one.data])
@@ -76,7 +76,7 @@ def test_files_go_on(region: Region) -> None:
     assert region.forwarder.arrived_lsn == 3
     assert len(region.lines) == 1
     record = region.hub.arrivals.nodes["shop"]
-    assert (record.by, record.current) == ("edge", A)
+    assert record.current == A
 
 
 def test_what_waits_on_the_way_is_known_while_the_hub_is_away(region: Region) -> None:
@@ -126,7 +126,7 @@ def test_the_last_one_comes_back_older(region: Region) -> None:
         if keep:
             region.hub.restart()
             [first, *_] = SHOP
-            bringing = region.hub.arrivals.bring(Life("shop", A), "edge")
+            bringing = region.hub.arrivals.bring(Life("shop", A))
             bringing.begin(first.file)
             bringing.write([first.data])
             bringing.finish()
@@ -333,8 +333,8 @@ def test_a_look_that_misses_a_file_of_an_edge(region: Region) -> None:
 
 
 def test_an_edge_that_the_hub_refuses(region: Region) -> None:
-    """As another one brings its files there: those of all others go on, and it is said."""
-    region.hub.arrivals.bring(Life("shop", A), "somebody").close()
+    """As it has that node itself: those of all others go on, and it is said."""
+    region.hub.directories.journal_of("shop").mkdir(parents=True)
     region.bring(*SHOP)
     region.bring(*SHIP, node="ship")
     region.forwarder.start(0)
@@ -343,14 +343,13 @@ def test_an_edge_that_the_hub_refuses(region: Region) -> None:
     assert region.waiting() == [one.name for one in SHOP]
     hub = region.forwarder.hub
     assert (hub.connected, hub.denied) == (True, True)
-    assert "node shop is brought by somebody, not by edge" in hub.why
+    assert "node shop has its journal on this machine" in hub.why
     assert len(region.lines) <= 4
     more = Sent(61, node="ship")
     region.bring(more, node="ship")
     region.run()
     assert more.name in region.hub.files()
-    (region.hub.directories.arrivals / "shop").unlink()
-    region.hub.restart()
+    region.hub.directories.journal_of("shop").rmdir()
     region.lines[-1].cut()
     region.run(120)
     assert region.hub.files() == as_bytes(*SHOP, *SHIP, more)
@@ -366,14 +365,13 @@ def test_an_edge_of_the_archive_that_the_hub_refuses(region: Region) -> None:
     for path in region.edge.spool.glob("events-*"):
         path.rename(region.edge.archive / path.name)
     for node in ("shop", "ship"):
-        region.hub.arrivals.bring(Life(node, A), "somebody").close()
+        region.hub.directories.journal_of(node).mkdir(parents=True)
     region.forwarder.start(0)
     region.run(30)
     assert region.forwarder.hub.denied
     assert region.hub.files() == {}
-    (region.hub.directories.arrivals / "shop").unlink()
+    region.hub.directories.journal_of("shop").rmdir()
     (region.edge.archive / SHIP[0].name).unlink()
-    region.hub.restart()
     region.lines[-1].cut()
     region.run(100)
     assert region.hub.files() == as_bytes(*SHOP)
@@ -389,10 +387,10 @@ def test_an_edge_that_is_newer_than_the_hub(
     """The hub can not read its files, which are sound here: those of all others go on."""
     bring = region.hub.arrivals.bring
 
-    def older(life: Life, by: str) -> object:
+    def older(life: Life) -> object:
         if life.node == "shop":
             raise Unwelcome(422, "this gateway is to be upgraded first")
-        return bring(life, by)
+        return bring(life)
 
     monkeypatch.setattr(region.hub.arrivals, "bring", older)
     region.bring(*SHOP)

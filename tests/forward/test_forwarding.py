@@ -342,7 +342,7 @@ def test_a_hub_that_comes_back_older(pair: Pair) -> None:
         (pair.hub.directories.spool / one.name).unlink()
     record.unlink()
     pair.hub.restart()
-    pair.hub.arrivals.bring(Life("edge", A), "edge").close()
+    pair.hub.arrivals.bring(Life("edge", A)).close()
     (pair.hub.directories.spool / FILES[0].name).unlink()
     pair.run(20)
     assert pair.hub.files() == ALL
@@ -392,7 +392,7 @@ def test_two_gateways_of_one_name(pair: Pair, tmp_path: Path) -> None:
 
 def test_what_is_left_of_a_name_of_before_goes_over(pair: Pair) -> None:
     """Also where another gateway has that name since."""
-    pair.hub.arrivals.bring(Life("old", B), "edge").close()
+    pair.hub.arrivals.bring(Life("old", B)).close()
     pair.names.add("old")
     left = Sent(1, node="old")
     pair.publish(left, FILES[0])

@@ -16,7 +16,6 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from edges import ALL, FILES, Hub, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
-from gateway.sdk.forwarding import Life
 from gateway_testkit.settings import options_of
 from incarnations import A
 from samples import some_of
@@ -128,11 +127,11 @@ def test_a_hub_that_is_there_and_refuses(several: Several) -> None:
 
 
 def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
-    """It says welcome, and another one brings the node there: the next one keeps the files,
+    """It says welcome, and has the node itself: the next one keeps the files,
     however often the first is asked, until that is over.
     """
     first = several.hubs[FIRST]
-    first.arrivals.bring(Life("edge", A), "other").close()
+    first.directories.journal_of("edge").mkdir(parents=True)
     several.cut()
     several.publish(*FILES[:3])
     several.run(40)
@@ -144,8 +143,7 @@ def test_a_hub_that_is_there_and_refuses_the_node(several: Several) -> None:
     assert several.forwarder.hub.place == 2
     assert several.forwarder.connections == before
     assert several.hubs[SECOND].files() == ALL
-    (first.directories.arrivals / "edge").unlink()
-    first.restart()
+    first.directories.journal_of("edge").rmdir()
     several.run(40)
     assert several.forwarder.hub.place == 1
     assert first.files() == ALL

@@ -27,7 +27,10 @@ def test_a_gateway_on_the_way(tmp_path: Path) -> None:
     streams = free_port()
 
     def takes(name: str, who: str) -> list[dict[str, object]]:
-        tokens = {"tokens": {who: SECRETS[who]}}
+        tokens = {
+            "tokens": {who: SECRETS[who]},
+            "nodes": {"region": ["region", "edge"]},
+        }
         return [listener("edges", "forward", listen=f"tcp:127.0.0.1:{ports[name]}",
                          options=tokens)]  # fmt: skip
 

@@ -80,7 +80,7 @@ def test_a_file_arrives_as_it_was(
     """Under its name, byte for byte; and it is counted."""
     hub, sent = make(), Sent(1)
     assert not hub.has("edge")
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     assert dict(bringing.last) == {A: 0}
     assert bring(bringing, sent)
     assert public(directories) == [sent.name]
@@ -96,7 +96,7 @@ def test_a_file_arrives_as_it_was(
 def test_its_time_is_the_hubs(directories: Directories, told: list[str]) -> None:
     """The edge's clock may be a month off: a reader goes by when it became public here."""
     hub = Arrivals("hub", directories, RealDisk(), told.append, lambda: 1_700_000_000.5)
-    bring(hub.bring(Life("edge", A), "shop"), Sent(1))
+    bring(hub.bring(Life("edge", A)), Sent(1))
     assert RealDisk().modified(directories.spool / Sent(1).name) == 1_700_000_000.5
 
 
@@ -104,9 +104,9 @@ def test_what_is_there_is_not_taken_again(
     make: Callable[..., Arrivals], directories: Directories
 ) -> None:
     """Whoever reads the spool may have taken it meanwhile, and the hub have started again."""
-    bring(make().bring(Life("edge", A), "shop"), Sent(1))
+    bring(make().bring(Life("edge", A)), Sent(1))
     (directories.spool / Sent(1).name).unlink()
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     assert dict(bringing.last) == {A: 3}
     assert not bring(bringing, Sent(1))
     assert public(directories) == []
@@ -120,12 +120,12 @@ def test_a_part_goes_on_where_it_is(
     """Over connections, and over a start of the hub; nobody sees it before it is whole."""
     sent = Sent(1, 100)
     hub = make()
-    first = hub.bring(Life("edge", A), "shop")
+    first = hub.bring(Life("edge", A))
     assert first.begin(sent.file)
     first.write([sent.data[:100], sent.data[100:150]])
     first.close()
     assert public(directories) == []
-    second = make().bring(Life("edge", A), "shop")
+    second = make().bring(Life("edge", A))
     begun = second.begun
     assert begun is not None
     assert (begun.name, begun.sha256, begun.at) == (sent.name, sent.file.sha256, 150)
@@ -150,7 +150,7 @@ def test_a_part_that_nobody_goes_on_with(
         return hub
 
     hub = start()
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     assert bringing.begin(sent.file)
     bringing.write([sent.data[:100]])
     hours[0] = 48
@@ -165,7 +165,7 @@ def test_a_part_that_nobody_goes_on_with(
     hours[0] = 25
     hub.look()
     assert [*directories.spool.glob(".arriving-*")] == []
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     assert bringing.begun is None
     assert bring(bringing, sent)
 
@@ -188,8 +188,8 @@ def test_a_part_that_another_gateway_has(
 
     hub = start()
     hub.open()
-    bring(hub.bring(Life("edge", A), "shop"), earlier)
-    bringing = hub.bring(Life("edge", B), "shop")
+    bring(hub.bring(Life("edge", A)), earlier)
+    bringing = hub.bring(Life("edge", B))
     bringing.begin(sent.file)
     other = start()
     bringing.write([sent.data])
@@ -237,7 +237,7 @@ def test_another_file_takes_the_place_of_a_part(
     make: Callable[..., Arrivals], directories: Directories
 ) -> None:
     """As when an edge had to write it anew; nothing is left of the part."""
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(Sent(1, 2).file)
     bringing.write([Sent(1, 2).data[:50]])
     assert bring(bringing, Sent(1, 3))
@@ -247,7 +247,7 @@ def test_another_file_takes_the_place_of_a_part(
 def test_it_goes_on_nowhere_else(make: Callable[..., Arrivals]) -> None:
     """A part of another file, or another place, is refused, and the file comes anew."""
     sent = Sent(1)
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     with pytest.raises(Unwelcome, match="can not go on at byte 7") as why:
         bringing.begin(sent.at(7))
     assert why.value.code == 409
@@ -263,7 +263,7 @@ def test_bytes_that_are_not_those_announced(
 ) -> None:
     """As after a power cut in the middle of a part: it goes, and comes anew."""
     sent = Sent(1)
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(sent.file)
     bringing.write([altered(sent.data)])
     with pytest.raises(Unwelcome, match="not those that were announced") as why:
@@ -359,7 +359,7 @@ def test_what_is_no_file_of_that_node(
     there.
     """
     data = made()
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(wrong(data, name))
     bringing.write([data])
     with pytest.raises(Unwelcome, match=why) as refused:
@@ -386,7 +386,7 @@ def test_a_file_that_is_none_from_the_beginning(
     make: Callable[..., Arrivals], directories: Directories, file: File, why: str
 ) -> None:
     """Nothing is written for it."""
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     with pytest.raises(Unwelcome, match=why) as refused:
         bringing.begin(file)
     assert refused.value.code == 422
@@ -408,7 +408,7 @@ def test_pages_without_end(
     """They are counted over all groups, which may all have the same ones."""
     monkeypatch.setattr(arrivals, "MOST_PAGES", 1500)
     data = of_a_thousand_groups()
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(wrong(data, file_name("edge", A, 1, 1000)))
     bringing.write([data])
     with pytest.raises(Unwelcome, match="its columns have more than 1500 pages"):
@@ -419,7 +419,7 @@ def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> 
     """As a large segment makes one: with a thousand groups of rows."""
     data, name = of_a_thousand_groups(), file_name("edge", A, 1, 1000)
     assert len(data) > 1 << 20
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(wrong(data, name))
     bringing.write([data])
     assert bringing.finish() == 1000
@@ -428,21 +428,13 @@ def test_a_large_footer_that_a_gateway_writes(make: Callable[..., Arrivals]) -> 
 def test_more_bytes_than_announced(make: Callable[..., Arrivals]) -> None:
     """They are not written."""
     sent = Sent(1)
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     bringing.begin(sent.file)
     with pytest.raises(Unwelcome, match="more bytes than were announced"):
         bringing.write([sent.data, b"x"])
 
 
 # Whose a name is
-
-
-def test_a_node_is_brought_by_one(make: Callable[..., Arrivals]) -> None:
-    """Whoever came first, over starts of the hub: another's token brings nothing of it."""
-    make().bring(Life("edge", A), "shop")
-    with pytest.raises(Unwelcome, match="is brought by shop, not by thief") as why:
-        make().bring(Life("edge", A), "thief")
-    assert why.value.code == 403
 
 
 @pytest.mark.parametrize("node", ["hub", "neighbour"])
@@ -452,7 +444,7 @@ def test_a_node_of_this_machine(
     """It gives its own lsns here, or did."""
     directories.journal_of("neighbour").mkdir(parents=True)
     with pytest.raises(Unwelcome, match="has its journal on this machine"):
-        make().bring(Life(node, A), "shop")
+        make().bring(Life(node, A))
 
 
 @pytest.mark.parametrize(
@@ -470,14 +462,14 @@ def test_a_node_of_this_machine(
 def test_names_that_are_none(make: Callable[..., Arrivals], life: Life) -> None:
     """They become no paths."""
     with pytest.raises(Unwelcome) as why:
-        make().bring(life, "shop")
+        make().bring(life)
     assert why.value.code == 422
 
 
 def test_the_longest_names(make: Callable[..., Arrivals]) -> None:
     """Fit into a file system's names, a part's too."""
     sent = Sent(1, node="e" * 100)
-    bringing = make().bring(Life("e" * 100, A), "shop")
+    bringing = make().bring(Life("e" * 100, A))
     assert bring(bringing, sent)
 
 
@@ -488,15 +480,15 @@ def test_each_incarnation_brings_its_own(
     and so does the old one, if it still runs; both are told of.
     """
     hub = make()
-    old = hub.bring(Life("edge", A), "shop")
+    old = hub.bring(Life("edge", A))
     bring(old, Sent(1))
-    new = hub.bring(Life("edge", B), "shop")
+    new = hub.bring(Life("edge", B))
     [notice] = told
     assert f"incarnation {B} knows nothing of {A}, of which all up to lsn 3" in notice
     with pytest.raises(Unwelcome, match="by a newer connection"):
         old.begin(Sent(4).file)
     assert bring(new, Sent(4, 2, by=B))
-    again = make().bring(Life("edge", A), "shop")
+    again = make().bring(Life("edge", A))
     assert bring(again, Sent(4))
     assert dict(again.last) == {A: 6, B: 5}
 
@@ -507,8 +499,8 @@ def test_a_copy_goes_on_behind_what_is_here(
     """An edge that was restored from a copy says whose life it goes on with: what its
     earlier one had forwarded is not taken again, what it left is, and nobody is alarmed.
     """
-    bring(make().bring(Life("edge", A), "shop"), Sent(1))
-    bringing = make().bring(Life("edge", B, (A,)), "shop")
+    bring(make().bring(Life("edge", A)), Sent(1))
+    bringing = make().bring(Life("edge", B, (A,)))
     assert not told
     assert not bring(bringing, Sent(1))
     assert bring(bringing, Sent(4, by=A))
@@ -522,10 +514,10 @@ def test_of_one_life_the_newest_connection_goes_on(
 ) -> None:
     """What the one before had in hand goes on with it."""
     hub, sent = make(), Sent(1)
-    before = hub.bring(Life("edge", A), "shop")
+    before = hub.bring(Life("edge", A))
     before.begin(sent.file)
     before.write([sent.data[:60]])
-    after = hub.bring(Life("edge", A), "shop")
+    after = hub.bring(Life("edge", A))
     with pytest.raises(Unwelcome, match="by a newer connection") as why:
         before.write([sent.data[60:]])
     assert why.value.code == 409
@@ -542,13 +534,13 @@ def test_an_older_hub_is_brought_what_it_lacks(
 ) -> None:
     """One that was restored from a backup says what it has, and takes the rest again."""
     hub = make()
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     bring(bringing, Sent(1))
     backup = (directories.arrivals / "edge").read_bytes()
     bring(bringing, Sent(4))
     (directories.arrivals / "edge").write_bytes(backup)
     (directories.spool / Sent(4).name).unlink()
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     assert dict(bringing.last) == {A: 3}
     assert bring(bringing, Sent(4))
 
@@ -557,9 +549,9 @@ def test_a_damaged_record_is_told(
     make: Callable[..., Arrivals], directories: Directories, told: list[str]
 ) -> None:
     """It says nothing, and all that an edge still has comes again."""
-    bring(make().bring(Life("edge", A), "shop"), Sent(1))
+    bring(make().bring(Life("edge", A)), Sent(1))
     (directories.arrivals / "edge").write_bytes(b"nonsense\n")
-    bringing = make().bring(Life("edge", A), "shop")
+    bringing = make().bring(Life("edge", A))
     assert dict(bringing.last) == {A: 0}
     assert "is damaged" in told[0]
 
@@ -585,7 +577,7 @@ FILES = (Sent(1), Sent(4), Sent(7))
 
 
 def all_of(disk: RecordingDisk, hub: Arrivals) -> None:
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     for sent in FILES:
         begun = bringing.begun
         at = begun.at if begun is not None and begun.name == sent.name else 0
@@ -646,7 +638,7 @@ def test_a_disk_that_fails_is_asked_again(call: str, number: int) -> None:
                 continue
         raise AssertionError
 
-    bringing = patiently(hub.bring, Life("edge", A), "shop")
+    bringing = patiently(hub.bring, Life("edge", A))
     for sent in FILES:
         while True:
             assert patiently(bringing.begin, sent.file)
@@ -672,12 +664,12 @@ def test_a_write_that_can_not_be_taken_back() -> None:
     disk = RecordingDisk(Fault(2, errno.EIO, times=2, calls=calls, short=True))
     disk.make_directory(directories.spool)
     hub, sent = on_recording(disk, directories), Sent(1)
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     bringing.begin(sent.file)
     with pytest.raises(Unwelcome, match="could not be written") as why:
         bringing.write([sent.data[:200]])
     assert why.value.code == 503
-    bringing = hub.bring(Life("edge", A), "shop")
+    bringing = hub.bring(Life("edge", A))
     assert bringing.begun is not None
     assert bringing.begun.at == 100
     assert bring(bringing, sent, at=100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import Field
@@ -26,6 +27,11 @@ class Options(Section):
         default={},
         description="Names to tokens of the gateways that may connect; {} = everyone",
     )
+    nodes: dict[Name, list[str]] = Field(
+        default={},
+        description="Names to patterns of the nodes whose files they may bring, shop-*; "
+        "by default a name's own",
+    )
     hello_timeout: Annotated[float, Time("100ms", "1h")] = Field(
         default=10.0, description="From the connection to the peer's hello (time)"
     )
@@ -42,6 +48,14 @@ def proved(options: Options, name: str, token: str) -> bool:
     secret = b"" if known is None else known.get_secret_value().encode()
     same = hmac.compare_digest(secret, token.encode())
     return known is not None and same
+
+
+def may_bring(options: Options, who: str, node: str) -> bool:
+    """Whether *who*, the name of a token or a certificate's subject, may bring a node's
+    files.
+    """
+    name = who.removeprefix("CN=").partition(",")[0]
+    return any(fnmatchcase(node, each) for each in options.nodes.get(name, (name,)))
 
 
 def unproved(listener: Listener[Options]) -> bool:

@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.event import client_of
-from gateway.protocols.forward.options import Options, proved
+from gateway.protocols.forward.options import Options, may_bring, proved
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk import forwarding
 from gateway.sdk.arrivals import Arrivals, Bringing, Unwelcome
@@ -244,9 +244,9 @@ class ForwardServer(Closing):
                 self._count(1)
             case Life() if self._file is None:
                 self._count(_LIFE)
-                bring = self._listener.arrivals.bring
+                self._see_who_may(frame.node)
                 self._step(
-                    partial(bring, frame, self._by or ""),
+                    partial(self._listener.arrivals.bring, frame),
                     partial(self._brings, frame.node),
                     late=partial(self._close, frame.node),
                     node=frame.node,
@@ -289,6 +289,12 @@ class ForwardServer(Closing):
         listener.connections.add(self)
         listener.words.watch(self)
         self._connection.write(encode(Welcome(forwarding.VERSION, listener.node)))
+
+    def _see_who_may(self, node: str) -> None:
+        """Raise `Unwelcome` if somebody else brings that node, as is configured."""
+        who = self._connection.origin.principal
+        if who is not None and not may_bring(self._listener.options, who, node):
+            raise Unwelcome(403, f"{who} may not bring node {node} (options.nodes)")
 
     def _is_proved(self) -> bool:
         hello, options = self._hello, self._listener.options

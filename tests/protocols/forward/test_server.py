@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 
 from forwarded import Sent
 from gateway.protocols.forward import protocol
-from gateway.protocols.forward.options import Options
+from gateway.protocols.forward.options import Options, may_bring
 from gateway.protocols.forward.server import ForwardListener, ForwardServer
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import (
@@ -396,8 +396,17 @@ def test_the_daemon_stops(hub: Hub) -> None:
 
 
 def test_tokens(tmp_path: Path) -> None:
-    """Name and token go together; a name of another is not brought by it."""
-    hub = Hub(tmp_path, tokens={"shop": "secret", "ship": "other"})
+    """Name and token go together, and a name brings its own node alone, unless more are
+    configured: never because it came first.
+    """
+    hub = Hub(
+        tmp_path,
+        tokens={"shop": "secret", "ship": "other"},
+        nodes={"shop": ["edge", "till-*"]},
+    )
+    edge = hub.connect(encode(Hello(0, "ship", "other")), LIFE)
+    why = "ship may not bring node edge (options.nodes)"
+    assert edge.refusal() == Refused(403, why)
     edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
     assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
     assert edge.connection.origin.principal == "shop"
@@ -406,26 +415,42 @@ def test_tokens(tmp_path: Path) -> None:
         assert edge.refusal().code == 401
         assert edge.connection.refused is not None
         assert edge.connection.refused.wrong_credentials
-    edge = hub.connect(encode(Hello(0, "ship", "other")), LIFE)
-    assert edge.refusal() == Refused(403, "node edge is brought by shop, not by ship; if "
-        "that is over, stop this gateway and remove "
-        f"{hub.directories.arrivals / 'edge'}")  # fmt: skip
     assert hub.refused == 5
+
+
+@pytest.mark.parametrize(
+    ("who", "node", "may"),
+    [
+        ("shop", "shop", True),
+        ("CN=shop", "shop", True),
+        ("CN=shop,O=Shops", "shop", True),
+        ("O=Shops,CN=shop", "shop", False),
+        (r"CN=shop\,17", "shop", False),
+        ("shop", "shop-17", False),
+        ("region", "shop-17", True),
+        ("CN=region,O=Shops", "till-3", True),
+        ("region", "region", False),
+    ],
+)
+def test_who_may_bring_a_node(who: str, node: str, *, may: bool) -> None:
+    options = options_of(Options, nodes={"region": ["shop-*", "till-?"]})
+    assert may_bring(options, who, node) is may
 
 
 def test_a_token_that_is_taken_away(tmp_path: Path) -> None:
     """Ends the connection that came by it, in the middle of a file, which goes on under
     the new one.
     """
-    hub = Hub(tmp_path, tokens={"shop": "secret"})
+    nodes = {"shop": ["edge"]}
+    hub = Hub(tmp_path, tokens={"shop": "secret"}, nodes=nodes)
     file = Sent(1, 500)
     edge = hub.connect(encode(Hello(0, "shop", "secret")), LIFE)
     edge.say(*[*whole(file)][:3])
     edge.heard()
-    now = options_of(Options, tokens={"shop": "new"})
+    now = options_of(Options, tokens={"shop": "new"}, nodes=nodes)
     [server] = hub.connections
     more = {"shop": "secret", "ship": "other"}
-    hub.listener.options = options_of(Options, tokens=more)
+    hub.listener.options = options_of(Options, tokens=more, nodes=nodes)
     server.look_again()
     assert edge.connection.refused is None
     hub.listener.options = now
@@ -490,8 +515,11 @@ def test_certificates(tmp_path: Path) -> None:
     name is refused.
     """
     hub = Hub(tmp_path)
-    hub.connect(HELLO, LIFE, principal="till-7")
-    assert hub.arrivals.nodes["edge"].by == "till-7"
+    edge = hub.connect(HELLO, LIFE, principal="CN=edge,O=Shops")
+    assert edge.heard() == [Welcome(0, "hub"), Position("edge", {A: 0})]
+    edge = hub.connect(HELLO, LIFE, principal="CN=till-7,O=Shops")
+    why = "CN=till-7,O=Shops may not bring node edge (options.nodes)"
+    assert edge.refusal() == Refused(403, why)
     hub = Hub(tmp_path, tokens={"shop": "secret"})
     edge = hub.connect(encode(Hello(0, "shop", "secret")), principal="CN=till-7")
     assert edge.refusal().code == 401
@@ -631,7 +659,7 @@ def test_edges_take_turns(hub: Hub, proved: bool) -> None:
     hub.steps = []
 
     def comes(node: str, peer: str) -> None:
-        name = f"of {node}" if proved else None
+        name = f"CN={node}" if proved else None
         hub.connect(HELLO, encode(Life(node, A)), peer=peer, principal=name)
 
     for number in range(6):
