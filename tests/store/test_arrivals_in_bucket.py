@@ -28,7 +28,7 @@ def arrivals_of(node: Node) -> Arrivals:
 
 
 def bring(node: Node, *files: Sent, by: str = A) -> None:
-    bringing = arrivals_of(node).bring(Life("edge", by), "shop")
+    bringing = arrivals_of(node).bring(Life("edge", by))
     for one in files:
         if bringing.begin(one.at(0)):
             bringing.write([one.data])
@@ -75,11 +75,11 @@ def test_nobody_is_told_before_it_is_in_the_bucket(
     node.reactor.run(lambda: uploads_of(node).why)
     assert not arrivals_of(node).is_settled(Sent(1).name)
     with pytest.raises(BlockingIOError, match="not in the bucket yet"):
-        arrivals_of(node).bring(Life("edge", A), "shop")
+        arrivals_of(node).bring(Life("edge", A))
     bucket.back()
     node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
     assert has(bucket, Sent(1))
-    assert arrivals_of(node).bring(Life("edge", A), "shop").last == {A: 3}
+    assert arrivals_of(node).bring(Life("edge", A)).last == {A: 3}
     node.stop()
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_the_disk_gives_no_name(
     bring(node, Sent(1))
     assert not arrivals_of(node).is_settled(Sent(1).name)
     with pytest.raises(OSError, match="No space"):
-        arrivals_of(node).bring(Life("edge", A), "shop")
+        arrivals_of(node).bring(Life("edge", A))
     full = False
     node.reactor.run(lambda: arrivals_of(node).is_settled(Sent(1).name))
     assert has(bucket, Sent(1))
