@@ -316,7 +316,7 @@ PLANTED = [
     (ask_for_no_names, 60, r"-certified\S* stores what CN=another has sent"),
     (
         wait_for_whoever_reads_nothing,
-        239,
+        10,
         r"a peer reads nothing for \S+ s, and is kept",
     ),
     (answer_before_the_file, 0, r"is acknowledged too early"),
