@@ -47,6 +47,15 @@ def locked(name: str) -> dict[str, str]:
     return {package.lower(): version for package, version, _ in found}
 
 
+@pytest.mark.parametrize(
+    "copy", ["js/test/vectors.jsonl", "java/src/test/resources/rsio.jsonl"]
+)
+def test_clients_have_the_vectors(copy: str) -> None:
+    """Beside their own tests, so that a client taken alone can run them."""
+    vectors = ROOT / "tests" / "vectors" / "rsio.jsonl"
+    assert (ROOT / "clients" / copy).read_bytes() == vectors.read_bytes()
+
+
 @pytest.mark.needs_go
 def test_the_compose_file_fits_its_schema() -> None:
     """That of the Compose specification, as its own library has it."""

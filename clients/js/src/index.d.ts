@@ -12,6 +12,8 @@ export interface Options {
   tls?: object;
   /** What a sender sends is compressed, if the peer allows it. */
   compress?: boolean;
+  /** For `ws://` and `wss://` where there is none: a class like that of browsers. */
+  WebSocket?: new (url: URL, subprotocol: string) => unknown;
   /** The largest element that is taken; by default 16 MiB. */
   elementBytes?: number;
 }

@@ -18,12 +18,16 @@ function within(what, value, least, most) {
 /** Where a peer is, and who we are there. */
 export class Rsio {
   constructor(where, options = {}) {
-    const { name, token, tls, compress = false, elementBytes = LIMITS.elementBytes } = options;
+    const {
+      name, token, tls, compress = false, elementBytes = LIMITS.elementBytes,
+      WebSocket = globalThis.WebSocket,
+    } = options;
     this.url = checked(where);
     this.name = name;
     this.token = token;
     this.tls = tls;
     this.compress = compress;
+    this.WebSocket = WebSocket;
     this.elementBytes = within('elementBytes', elementBytes, 1, LIMITS.declaredBytes);
     Object.freeze(this);
   }

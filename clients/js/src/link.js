@@ -41,7 +41,7 @@ export class Link {
   }
 
   async #converse() {
-    const { url, tls, elementBytes } = this.#place;
+    const { url, elementBytes } = this.#place;
     const session = new Session(this.#side, { elementBytes });
     let closed;
     const whole = new Promise((resolve) => { closed = resolve; });
@@ -51,7 +51,7 @@ export class Link {
     });
     let transport;
     try {
-      transport = await open(url, tls, connection);
+      transport = await open(this.#place, connection);
     } catch (why) {
       return String(why.errors?.[0] ?? why);
     }

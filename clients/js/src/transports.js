@@ -26,16 +26,19 @@ export function checked(where) {
  *
  * Gives a transport, or throws why there is none.
  */
-export async function open(url, tls, heard) {
-  if (url.protocol === 'ws:' || url.protocol === 'wss:') return openWebSocket(url, heard);
+export async function open({ url, tls, WebSocket }, heard) {
+  if (url.protocol === 'ws:' || url.protocol === 'wss:') {
+    return openWebSocket(url, WebSocket, heard);
+  }
   // Where there are no sockets, nobody asks for this module.
   const sockets = await import('./sockets.js');
   return sockets.open(url, tls, heard);
 }
 
-function openWebSocket(url, heard) {
-  if (!globalThis.WebSocket) {
-    throw new Error('there is no WebSocket here: Node has it from version 22 on');
+function openWebSocket(url, WebSocket, heard) {
+  if (!WebSocket) {
+    throw new Error('there is no WebSocket here: Node has it from version 22 on; before, give '
+      + 'that of another package: Rsio.at(where, { WebSocket })');
   }
   const socket = new WebSocket(url, SUBPROTOCOL);
   socket.binaryType = 'arraybuffer';

@@ -282,3 +282,16 @@ test('what is no address, and no option, is refused at once', () => {
   assert.throws(() => rsio().subscribe('tap', { window: 0 }), RangeError);
   assert.throws(() => rsio().sender('events', { size: -1 }), RangeError);
 });
+
+test('another WebSocket may be given, and is asked for the subprotocol', async () => {
+  const made = [];
+  class WebSocket {
+    constructor(url, subprotocol) {
+      made.push([String(url), subprotocol]);
+      queueMicrotask(() => this.onclose({ code: 1006, reason: 'as asked' }));
+    }
+  }
+  const where = 'ws://127.0.0.1:1/rsio';
+  await assert.rejects(all(Rsio.at(where, { WebSocket }).subscribe('tap')), /1006 as asked/);
+  assert.deepEqual(made, [[where, 'rsio.v0']]);
+});

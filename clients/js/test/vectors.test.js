@@ -1,4 +1,4 @@
-// The vectors of the protocol's definition, as the repository has them for every language.
+// The vectors of the protocol's definition: a copy of tests/vectors/rsio.jsonl.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { CLOSED, OPEN } from '../src/session.js';
 import { Decoder, Output } from '../src/wire.js';
 import { Recorder, hex, octets } from './recorder.js';
 
-const TEXT = readFileSync(new URL('../../../tests/vectors/rsio.jsonl', import.meta.url), 'utf8');
+const TEXT = readFileSync(new URL('vectors.jsonl', import.meta.url), 'utf8');
 // JSON.parse would round what has more than fifteen digits.
 const VECTORS = TEXT.trim().split('\n').map(
   (line) => JSON.parse(line.replace(/: (\d{16,})/g, ': "big $1"'), (_, value) => (

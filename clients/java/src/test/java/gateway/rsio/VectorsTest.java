@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** The vectors of the protocol's definition, as the repository has them for every language. */
 class VectorsTest {
-    private static final Path VECTORS = Path.of("../../tests/vectors/rsio.jsonl");
+    private static final Path VECTORS = Path.of("src/test/resources/rsio.jsonl");
     private static final HexFormat HEX = HexFormat.of();
     private static final Pattern FIELD = Pattern.compile(
             "\"(\\w+)\": (\"(?:[^\"\\\\]|\\\\.)*\"|\\[[^\\]]*\\]|[0-9]+)");

@@ -1,0 +1,91 @@
+"""Blocks of docs/clients/, run as they stand but for the gateway's address."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deadlines import environment, run
+from pomelo_npm import library, packages
+from wheels import Environment
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "clients"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (PAGES / f"{page}.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def daemon_of(page: str, start: Callable[..., Any], folder: Path) -> Any:
+    """A daemon with the listener of a page, on a port of its own; its secrets are `s3cret`."""
+    secret = folder / "secret"
+    secret.write_text("s3cret")
+    text = re.sub(r"/run/secrets/[\w-]+", str(secret), blocks(page, "yaml")[0])
+    [listener] = yaml.safe_load(text)["listeners"]
+    return start(listeners=[{**listener, "listen": "tcp:127.0.0.1:0"}])
+
+
+TELLS = """
+for (const level of ["info", "debug", "warn", "error"]) console[level] = () => {};
+console.log = said => {
+  if (said && said.code) process.stdout.write(JSON.stringify(said), () => process.exit(0));
+};
+process.env.GAME_TOKEN = "s3cret";
+"""
+
+
+@pytest.mark.needs_npm
+@pytest.mark.smoke
+def test_pomelo(
+    start: Callable[..., Any], npm: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The program for browsers, and that for Node, hear that their request is stored."""
+    _, port = daemon_of("pomelo", start, tmp_path).address("game")
+    program = npm(*packages())
+    browser, node = (
+        text.replace('"gw.example", port: 3010', f'"127.0.0.1", port: {port}')
+        for text in blocks("pomelo", "js")
+    )
+    page = 'const pomelo = clients["pomelo-jsclient-websocket"](), token = "s3cret";\n'
+    loaded = library()
+    assert json.loads(program(loaded + TELLS + page + browser)) == {"code": 200}
+    assert json.loads(program(TELLS + node)) == {"code": 200}
+
+
+@pytest.mark.slow
+def test_rsio(start: Callable[..., Any], tmp_path: Path) -> None:
+    """The program sends, and so does the line for a shell; both are stored."""
+    daemon = daemon_of("rsio", start, tmp_path)
+    _, port = daemon.address("streams")
+    [program] = blocks("rsio", "python")
+    here = Environment(tmp_path / "venv")
+    here.install(ROOT / "clients" / "python")
+    text = program.replace('"gw.example", 7400', f'"127.0.0.1", {port}')
+    done = here.run(
+        here.python, "-c", f'import os; os.environ["TOKEN"] = "s3cret"\n{text}'
+    )
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "readings.ndjson").write_text('{"kWh": 18}\n{"kWh": 19}\n')
+    [line] = blocks("rsio", "sh")
+    line = line.replace("gw.example:7400", f"127.0.0.1:{port}")
+    env = {**environment(), "TOKEN": "s3cret", "PATH": _with_gateway()}
+    done = run("sh", "-ec", line, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    daemon.settled()
+    stored = [json.loads(row["payload"])["kWh"] for row in daemon.rows()]
+    assert stored == [17.5, 18, 19]
+
+
+def _with_gateway() -> str:
+    """A PATH on which `gateway` is."""
+    return f"{Path(sys.executable).parent}:{os.environ['PATH']}"
