@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite, isnan
 from typing import Any
 
 from gateway.protocols.pomelo.text import text
@@ -340,6 +341,17 @@ def _signed(value: Any) -> bytes:
     return varint(-2 * number - 1 if number < 0 else 2 * number)
 
 
+def _float(value: Any) -> bytes:
+    return _F32.pack(_NAMED.get(value, value))
+
+
+def _double(value: Any) -> bytes:
+    return _F64.pack(_NAMED.get(value, value))
+
+
+_NAMED = {name: float(name) for name in ("NaN", "Infinity", "-Infinity")}
+
+
 def _boolean(value: Any) -> bytes:
     return b"\x01" if value else b"\x00"
 
@@ -379,12 +391,19 @@ def _read_bool(body: bytes, at: int, stop: int) -> tuple[bool, int]:
     return number != 0, at
 
 
-def _read_float(body: bytes, at: int, stop: int) -> tuple[float, int]:
-    return _F32.unpack_from(body, at)[0], at + 4
+def _read_float(body: bytes, at: int, stop: int) -> tuple[float | str, int]:
+    return _named(_F32.unpack_from(body, at)[0]), at + 4
 
 
-def _read_double(body: bytes, at: int, stop: int) -> tuple[float, int]:
-    return _F64.unpack_from(body, at)[0], at + 8
+def _read_double(body: bytes, at: int, stop: int) -> tuple[float | str, int]:
+    return _named(_F64.unpack_from(body, at)[0]), at + 8
+
+
+def _named(number: float) -> float | str:
+    """A number; of those that JSON does not have, the name as JavaScript writes it."""
+    if isfinite(number):
+        return number
+    return "NaN" if isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
 
 def _read_text(body: bytes, at: int, stop: int) -> tuple[str, int]:
@@ -401,8 +420,8 @@ _KINDS: Mapping[str, tuple[int, _Read, _Write]] = {
     **dict.fromkeys(("uInt32", "uInt64"), (_INT, _read_varint, _unsigned)),
     **dict.fromkeys(("int32", "sInt32", "sInt64"), (_INT, _read_signed, _signed)),
     "bool": (_INT, _read_bool, _boolean),
-    "double": (_DOUBLE, _read_double, _F64.pack),
-    "float": (_FLOAT, _read_float, _F32.pack),
+    "double": (_DOUBLE, _read_double, _double),
+    "float": (_FLOAT, _read_float, _float),
     "string": (_BYTES, _read_text, _utf8),
 }
 """Wire type, reader and writer of what is no message."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -271,3 +272,15 @@ def test_damage(everything: Schema, value: dict[str, Any], data: st.DataObject) 
     cut = data.draw(st.integers(0, len(body)))
     with contextlib.suppress(Undecodable):
         everything.decode("all", bytes(body[:cut]))
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_numbers_that_json_does_not_have(name: str, kind: str) -> None:
+    """They are told by their names, and read by them again; null would say nothing."""
+    schema = _schema({"m": {f"optional {kind} d": 1, f"repeated {kind} ds": 2}})
+    value = {"d": name, "ds": [1.5, name]}
+    body = schema.encode("m", value)
+    assert schema.decode("m", body) == value
+    form = struct.Struct("<f" if kind == "float" else "<d")
+    assert body[1 : 1 + form.size] in map(form.pack, (float(name), -float(name)))

@@ -55,14 +55,19 @@ class ReaderGroups:
             code = _NO_SCOPE
         elif not usable(request.name):
             code = _BAD_NAME
-        elif request.name in scope.groups:
+        elif request.name in scope.groups and self._has_state(request):
             config = _config(scope.groups[request.name])
         else:
-            if scope.stream(READER_GROUP + request.name) is None:
+            if not self._has_state(request):
                 self._catalog.add_internal(request.scope, READER_GROUP + request.name)
             group = ReaderGroup(request.SerializeToString())
             self._catalog.save_group(request.scope, request.name, group)
         return messages.CreateReaderGroupResponse(status=code, config=config)
+
+    def _has_state(self, request: messages.ReaderGroupConfiguration) -> bool:
+        """The stream is there; earlier versions left the record of a group without it."""
+        name = READER_GROUP + request.name
+        return self._catalog.stream(request.scope, name) is not None
 
     @methods(messages.ReaderGroupInfo, "getReaderGroupConfig")
     def configuration(

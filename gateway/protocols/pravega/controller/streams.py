@@ -24,7 +24,7 @@ from gateway.protocols.pravega.controller.methods import (
     page,
     status,
 )
-from gateway.protocols.pravega.controller.names import MARK, TABLE, usable
+from gateway.protocols.pravega.controller.names import MARK, READER_GROUP, TABLE, usable
 from gateway.protocols.pravega.controller.scaling import Scalings, check_count
 from gateway.protocols.pravega.controller.transactions import Transactions
 from gateway.protocols.pravega.need import Need
@@ -233,6 +233,13 @@ class Streams:
             return status(_NOT_FOUND)
         if not stream.sealed:
             return status(_NOT_SEALED)
+        group = request.stream.removeprefix(READER_GROUP)
+        if (
+            group != request.stream
+            and group in self._catalog.scopes[request.scope].groups
+        ):
+            # So clients of before 0.9 delete a group, of whose record they do not know.
+            self._catalog.drop_group(request.scope, group)
         self._delete(request.scope, request.stream, stream)
         return status(SUCCESS)
 

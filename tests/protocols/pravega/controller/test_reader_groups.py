@@ -136,3 +136,20 @@ def test_a_restart_keeps_them(stream: Any, group: Any) -> None:
     stream.call("updateReaderGroup", group)
     again = stream.service.restarted().peer()
     assert again.call("getReaderGroupConfig", info(group)).config.generation == 1
+
+
+def test_a_group_that_an_old_client_deletes(
+    stream: Any, group: Any, stream_info: Make
+) -> None:
+    """Clients of before 0.9 delete its stream, and know of nothing else: the group is gone,
+    and any client makes it again.
+    """
+    stream.call("createReaderGroup", group)
+    assert stream.status("sealStream", stream_info("_RGg")) == 0
+    assert stream.status("deleteStream", stream_info("_RGg")) == 0
+    assert stream.call("getReaderGroupConfig", info(group)).status == 2
+    assert not stream.call("listSubscribers", stream_info()).subscribers
+    group.id = "22222222-2222-2222-2222-222222222222"
+    made = stream.call("createReaderGroup", group)
+    assert (made.status, made.config) == (0, group)
+    assert len(stream.call("getCurrentSegments", stream_info("_RGg")).ranges) == 1
