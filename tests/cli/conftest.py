@@ -56,7 +56,7 @@ class Node:
             Start(name, directories, Machine(), self.decoders, remembering=remembers)
         )
         self.log, self.publisher = opened.log, opened.publisher
-        self.incarnation = opened.incarnation.id
+        self.incarnation = opened.lineage.now.id
 
     def store(self, *payloads: bytes, count: int = 0) -> None:
         """Make a batch durable: these payloads, or *count* small ones."""
