@@ -207,6 +207,11 @@ class Facts:
     """Who has got nowhere for long with it, and what becomes of that."""
     lost_events: int = 0
     """Acknowledged ones that the disk did not give back in this run; at most."""
+    unvouched: str = ""
+    """What this start has found of lost ends, of which no audit has said since that all is
+    there."""
+    twins: Sequence[tuple[str, str]] = ()
+    """Nodes whose name two gateways have, and what is known of them."""
     audit: Audit | None = None
     audit_late: str | None = None
     """That none has come to its end for long, and why, if so."""
@@ -540,8 +545,21 @@ def _how_much(facts: Facts) -> str:
 
 def _warnings(facts: Facts) -> Iterator[_Finding]:
     """What is about to go wrong, or went wrong and stands nowhere."""
+    for node, how in facts.twins:
+        text = (
+            f"Two gateways run under the name {node} ({how}): nothing is lost, but senders "
+            "that come to the other one find nothing of what protocols remember; give one "
+            "of them another node."
+        )
+        yield _bad("listeners", None, text)
     if facts.audit is not None and not facts.audit.complete:
         yield _audited(facts.audit)
+    if facts.unvouched:
+        text = (
+            f"Acknowledged events may be lost: {facts.unvouched}; gateway audit says what is "
+            "missing, and gateway audit accept that nothing more comes."
+        )
+        yield _bad("tables", None, text)
     if facts.lost_events:
         text = (
             f"The disk lost up to {facts.lost_events:,} acknowledged events: the log says "

@@ -147,7 +147,9 @@ class Known:
     here: bool = False
     """Its journal is seen, or a gateway is asked that has it."""
     lately: bool = False
-    """It has said something of itself lately."""
+    """It has said something of itself lately, …"""
+    began: float = 0.0
+    """… and then, when its daemon had begun, by the clock of `heard`."""
     decommissioned: bool = False
     published: int = 0
     """Up to this one all of its directory is in files, it said."""
@@ -202,6 +204,7 @@ class Lives:
             self._ended(known, word.lsn, one.at, word.ack, exact=word.exact)
             known.published = max(known.published, word.published)
             known.lately |= one.lately
+            known.began = one.at - (word.at - word.began)
             known.decommissioned |= bool(word.decommissioned)
         for one in heard:
             self._directory([*one.word.earlier, one.word.incarnation])
@@ -296,7 +299,7 @@ class Lives:
             return Reason.CONTINUED
         if known.ack == "spool":
             return Reason.SPOOL
-        if known.lately:
+        if known.lately and not self._spoken_since(incarnation):
             return Reason.SET_BACK if follows else Reason.HEARD
         if known.decommissioned:
             return Reason.DECOMMISSIONED
@@ -309,6 +312,18 @@ class Lives:
         if self._present(incarnation):
             return Reason.REPLACED
         return Reason.SILENT if self._spoken_of else Reason.UNHEARD
+
+    def _spoken_since(self, incarnation: str) -> bool:
+        """Whether another directory with the node's name began later than this one was heard:
+        its disk may be lost, or else it says something again.
+        """
+        heads, heard = self.of(incarnation).heads, self.of(incarnation).heard
+        return any(
+            self.of(each).began > heard
+            and each not in heads
+            and incarnation not in self.of(each).heads
+            for each in self._there
+        )
 
     def _present(self, incarnation: str) -> str:
         """Another one of the node that is here, or was heard lately."""

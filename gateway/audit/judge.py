@@ -99,7 +99,9 @@ class _Judge:
         for each, known in self._lives.by.items():
             if known.said or known.heard or known.here:
                 ends.append((each, known.said))
-        ends += self._lives.gave.items()
+        for each, last in self._lives.gave.items():
+            if self._lives.of(each).ack != "spool":  # else it need not be acknowledged
+                ends.append((each, last))
         for each, last in ends:
             yield each, last + 1, last
 

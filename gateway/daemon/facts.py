@@ -231,6 +231,8 @@ def collect(
         publish_error=spool.publish_error,
         publish_silence=spool.publish_silence,
         lost_events=lost_events,
+        unvouched=_unvouched(storage, audited, now),
+        twins=[*storage.twins],
         audit=_audit(audited, now),
         audit_late=_audit_late(audited, now),
         reload=_reload(reload, now),
@@ -244,6 +246,20 @@ def collect(
 def _hub(forwarder: Forwarder) -> Hub:
     hub = forwarder.hub
     return Hub(hub.to, hub.connected, hub.seconds, hub.why, hub.denied, hub.place)
+
+
+def _unvouched(storage: Storage, last: Audited, now: datetime) -> str:
+    """What the directory that was opened does not know of, unless an audit has said since
+    that all is there, but for what was accepted.
+    """
+    lost = storage.lost_ends
+    if not lost or (last.complete and (last.at or 0.0) > storage.opened_at):
+        return ""
+    ends = ", ".join(f"{each[:8]}… behind lsn {last}" for each, last in lost.items())
+    return (
+        "this directory is an older copy, or was put back, and nobody knows what was "
+        f"acknowledged since by incarnation {ends}"
+    )
 
 
 def _audit(last: Audited, now: datetime) -> Audit | None:

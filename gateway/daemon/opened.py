@@ -110,7 +110,13 @@ class Opened:
             storage.spool.is_ours,
             opened.arrivals.life_of,
         )
-        forwarder = Forwarder(wanted, files, self.reactor, in_thread)
+        forwarder = Forwarder(
+            wanted,
+            files,
+            self.reactor,
+            in_thread,
+            words=lambda: storage.words(lambda: forwarder.arrived_lsn),
+        )
         storage.spool.forwarded_to(forwarder)
         return forwarder
 

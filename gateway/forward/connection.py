@@ -9,6 +9,7 @@ waits in one coroutine for whatever comes next: room to write, an answer, a new 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -40,6 +41,7 @@ from gateway.sdk.forwarding import (
     Ping,
     Position,
     Refused,
+    Said,
     Stored,
     Welcome,
     Word,
@@ -48,6 +50,7 @@ from gateway.sdk.forwarding import (
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import Stream, why_lost
 from gateway.store.names import SpoolFile
+from gateway.store.word import EVERY_SECONDS
 
 _AHEAD_FILES = 8
 """So many are sent before the first of them is told to be there, …"""
@@ -190,6 +193,8 @@ class Connection:
     """The hub said last that a file is none."""
     _is_held: Callable[[str], bool] = lambda _: False
     """Says of a node of others whether the hub has refused it, so that it waits."""
+    _words: Callable[[], list[Said]] = list
+    """What this gateway, and those that bring their files here, say of themselves."""
 
     _stream: Stream | None = field(default=None, init=False)
     _frames: Frames = field(factory=Frames, init=False)
@@ -222,6 +227,7 @@ class Connection:
     """For too long, at the last look: if we stood still meanwhile, its words are in the socket,
     and read by the next one."""
     _said_at: float = field(default=0.0, init=False)
+    _words_at: float = field(default=-math.inf, init=False)
 
     # What the network tells
 
@@ -268,6 +274,9 @@ class Connection:
         was_silent, self._silent = self._silent, silent
         if silent and was_silent:
             self.end(Lost(f"nothing was heard for {_SILENT_SECONDS:g} s"))
+        elif self._welcome is not None and now - self._words_at >= EVERY_SECONDS:
+            told = Deferred.fromCoroutine(self._tell_words())
+            told.addErrback(self._failed)
         elif self._welcome is not None and now - self._said_at > _PING_SECONDS:
             self._say(encode(Ping()))
 
@@ -291,7 +300,9 @@ class Connection:
         while self._welcome is None:
             await self._something()
         own = self._files.node
-        await self._find_all(await self._announce(self._files.life_of(own, "")))
+        position = await self._announce(self._files.life_of(own, ""))
+        await self._tell_words()
+        await self._find_all(position)
         while True:
             if not self._queue:
                 await self._look()
@@ -308,6 +319,13 @@ class Connection:
         else:
             self._log.failure("Forwarding", why)
             self.end(Failed(f"failed: {why.getErrorMessage()}"))
+
+    async def _tell_words(self) -> None:
+        """How far this gateway is, and others."""
+        self._words_at = self._clock.seconds()
+        for said in await self._in_thread(self._words):
+            if self._over is None:
+                self._say(encode(said))
 
     async def _announce(self, life: Life) -> Position:
         """The answer tells what is there; after the first one of a node we know."""

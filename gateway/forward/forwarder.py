@@ -28,7 +28,7 @@ from gateway.config.model import Forward
 from gateway.forward.connection import Connection, Denied, Inquiry, Lost
 from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
-from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Word
+from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Said, Word
 from gateway.sdk.outgoing import Streams, User, end_of, endpoint, why_lost
 from gateway.store.names import SpoolFile
 
@@ -109,6 +109,8 @@ class Forwarder:
     _in_thread: Callable[..., Deferred[Any]]
     _connect: Callable[[Any, str, Forward, User], Deferred[Any]] = connect
     _wall_clock: Callable[[], float] = time.time
+    _words: Callable[[], Callable[[], list[Said]]] = lambda: list
+    """For a new connection: what is said on it, again and again."""
 
     def __attrs_post_init__(self) -> None:
         self._backoff = Backoff()
@@ -216,6 +218,7 @@ class Forwarder:
             self,
             self._denied is not None and self._denied.code == _NO_FILE,
             self._is_held,
+            self._words(),
         )
         self._connecting = maybeDeferred(
             self._connect, self._reactor, self._to, settings, connection

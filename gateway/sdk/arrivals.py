@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gateway.sdk.forwarding import Begun, File, Life
+from gateway.sdk.forwarding import Begun, File, Life, Said
 
 __all__ = ["Arrivals", "Bringing", "Unwelcome"]
 
@@ -93,6 +93,11 @@ class Arrivals(Protocol):
     def is_settled(self, name: str) -> bool:
         """Whether who has brought that file, which is finished, may be told that it is
         there.  Blocks not.
+        """
+
+    def hear(self, said: Said) -> None:
+        """What an incarnation says of itself is to be kept.  Blocks; raises `Unwelcome`,
+        OSError.
         """
 
     def bring(self, life: Life) -> Bringing:

@@ -30,6 +30,7 @@ __all__ = [
     "Ping",
     "Position",
     "Refused",
+    "Said",
     "Stored",
     "Welcome",
     "Word",
@@ -67,6 +68,14 @@ class Life(msgspec.Struct, frozen=True):
     incarnation: str
     earlier: tuple[str, ...] = ()
     """Those that its directory had before, oldest first."""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What an incarnation of this node says of itself: how far it has acknowledged."""
+
+    node: str
+    word: msgspec.Raw
+    """A JSON object, as the gateway keeps it."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -138,7 +147,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Message: TypeAlias = (
-    Hello | Life | File | Ping | Welcome | Position | Stored | Word | Refused
+    Hello | Life | File | Ping | Said | Welcome | Position | Stored | Word | Refused
 )
 
 _DATA = 0x04
@@ -147,6 +156,7 @@ _TYPES: dict[int, type[Message]] = {
     0x02: Life,
     0x03: File,
     0x05: Ping,
+    0x06: Said,
     0x81: Welcome,
     0x82: Position,
     0x83: Stored,

@@ -36,7 +36,7 @@ from attrs import define, field
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.sdk.arrivals import Unwelcome
 from gateway.sdk.disk import Disk, File
-from gateway.sdk.forwarding import Begun, Life
+from gateway.sdk.forwarding import Begun, Life, Said
 from gateway.sdk.forwarding import File as Brought
 from gateway.sdk.protocol import Unusable
 from gateway.store import digests, incarnation
@@ -47,6 +47,7 @@ from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile, look
 from gateway.store.thrift import STRUCT, Compact, TooMuch
+from gateway.store.word import Word, hear
 
 _MOST_INCARNATIONS = 2000
 """Of a node that are remembered; the oldest go.  What is brought again of these, the Spark
@@ -68,6 +69,8 @@ _HIDDEN = re.compile(r"\.arriving-([0-9a-f]{64})-(events-.+\.parquet)")
 _INCARNATION = re.compile(INCARNATION)
 _PART_SECONDS = 24 * 3600.0
 """What came of a file whose edge does not come again goes then; it would begin anew."""
+_TWINS_SECONDS = 600.0
+"""So long it is told that two gateways had one name."""
 _NODE = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,98}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CHUNK_BYTES = 1 << 20
@@ -146,6 +149,8 @@ class Arrivals:
         """At parts that are left."""
         self.files = self.bytes = self.events = 0
         """That have arrived since the start."""
+        self._twins: dict[str, float] = {}
+        """Nodes of which two incarnations bring files in turns, and when that was so last."""
 
     def open(self) -> None:
         """See `sdk.arrivals.Arrivals`."""
@@ -207,6 +212,12 @@ class Arrivals:
             return False
         finally:
             known.lock.release()
+
+    @property
+    def twins(self) -> list[str]:
+        """Nodes of which two gateways have the name, as far as can be told."""
+        since = self._clock() - _TWINS_SECONDS
+        return sorted(node for node, at in self._twins.items() if at > since)
 
     def has(self, node: str) -> bool:
         """Whether that node's files arrive here, or did.  Any thread."""
@@ -297,6 +308,16 @@ class Arrivals:
             self._disk.unlink(path)
         known.part = ""
 
+    def hear(self, said: Said) -> None:
+        """See `sdk.arrivals.Arrivals`."""
+        try:
+            word = msgspec.json.decode(said.word, type=Word)
+        except (ValueError, RecursionError) as why:
+            raise Unwelcome(422, f"no word of node {said.node}: {why}") from None
+        self._check(Life(said.node, word.incarnation))
+        with self._known(said.node).lock:
+            hear(self._directory, said.node, word, self._clock(), self._disk)
+
     def bring(self, life: Life) -> _Bringing:
         """See `sdk.arrivals.Arrivals`."""
         self._check(life)
@@ -343,6 +364,7 @@ class Arrivals:
         if (
             new in record.last
         ):  # two gateways have the name: each brings what is its own
+            self._twins[node] = self._clock()
             return msgspec.structs.replace(record, current=new)
         if record.current not in life.earlier:
             self._tell(

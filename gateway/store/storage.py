@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
@@ -28,6 +29,7 @@ from gateway import config
 from gateway.config import model
 from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
+from gateway.sdk.forwarding import Said
 from gateway.sdk.interfaces import Memory, Retaining
 from gateway.store import removal_clock
 from gateway.store.arrivals import Arrivals
@@ -58,7 +60,7 @@ from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway.store.statefile import StateFile
 from gateway.store.word import EVERY_SECONDS as EVERY_WORD_SECONDS
-from gateway.store.word import Speaker
+from gateway.store.word import Relay, Speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -522,9 +524,11 @@ class Storage:
         self.journal, self.orphans = opened.journal, opened.orphans
         self.directories = opened.settings.directories
         self.lineage = opened.found.lineage
+        self.opened_at = opened.machine.clock()
+        """When, by the wall's clock."""
         self._consumed: BucketExpiry | None = None
         self._speaker, self._words = self._said()
-        """What tells the bucket how far this incarnation is, and when, if there is one."""
+        """What tells bucket or hub how far this incarnation is, and when, if it is a bucket."""
         self.bucket_looks = self._looks()
         """At what is done in the bucket by the job or by consumers, if that matters here."""
         self.ready = self._handing.ready
@@ -572,20 +576,39 @@ class Storage:
             machine.threads,
         )
 
-    def _said(self) -> tuple[Speaker | None, BucketLooks | None]:
+    def words(self, handed_over: Callable[[], int]) -> Callable[[], list[Said]]:
+        """For a new connection to a hub: what is to be said on it, again and again; the hub
+        has all up to the lsn that is *handed_over*.
+        """
+        relay = Relay(self.directories.arrivals)
+
+        def said() -> list[Said]:
+            word = self._speaker.word()
+            own = msgspec.structs.replace(
+                word, published=min(word.published, handed_over())
+            )
+            node = self._opened.settings.node
+            words = [Said(node, msgspec.Raw(msgspec.json.encode(own)))]
+            return words + [Said(node, msgspec.Raw(word)) for node, _, word in relay()]
+
+        return said
+
+    def _said(self) -> tuple[Speaker, BucketLooks | None]:
         opened, spool = self._opened, self.spool
         settings, bucket = opened.settings, opened.bucket
-        if bucket is None or spool.uploads is None:
-            return None, None
+        in_bucket = settings.acknowledge_when_published and bucket is not None
         speaker = Speaker(
             bucket,
             settings.node,
             self.lineage,
-            "spool" if settings.acknowledge_when_published else "journal",
+            "spool" if in_bucket else "journal",
             lambda: self.acknowledged_lsn,
             lambda: spool.published_lsn,
             opened.machine.clock,
+            Relay(self.directories.arrivals),
         )
+        if bucket is None or spool.uploads is None:
+            return speaker, None
         return speaker, BucketLooks(
             speaker.say,
             EVERY_WORD_SECONDS,
@@ -599,8 +622,6 @@ class Storage:
         Raises `BucketError` where it does not answer, and has never heard of this
         directory: if that were lost, nobody could miss what it had acknowledged.
         """
-        if self._speaker is None:
-            return
         try:
             self._speaker.say()
         except BucketError as why:
@@ -614,6 +635,22 @@ class Storage:
     def waits_for(self) -> str | None:
         """Why it is not `ready`."""
         return self._handing.waits_for
+
+    @property
+    def lost_ends(self) -> Mapping[str, int]:
+        """Incarnations of this directory that came farther than this start found: the last
+        lsn that is known of each.
+        """
+        found = self._opened.found
+        return {} if found.notice is None else found.lineage.now.lost
+
+    @property
+    def twins(self) -> Iterator[tuple[str, str]]:
+        """Nodes whose name two gateways have, and what is known of the other one."""
+        if twin := self._speaker.twin:
+            yield self._opened.settings.node, f"the other one is incarnation {twin}"
+        for node in self._opened.arrivals.twins:
+            yield node, "both bring their files here"
 
     @property
     def acknowledged_lsn(self) -> int:
@@ -668,7 +705,7 @@ class Storage:
         with contextlib.suppress(OSError):
             self._handing.looked(ended=True)
         await in_thread(self._opened.found.publisher.spares.give_room)
-        if self._words is not None and self._speaker is not None:
+        if self._words is not None:
             self._words.stop()
             exact = self.spool.published_lsn >= self.journal.durable_lsn
             with contextlib.suppress(BucketError):  # nobody knows its end, then

@@ -11,6 +11,7 @@ had acknowledged, and is in no file, is missing then, and not forgotten.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -20,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 from attrs import define
 
+from gateway.sdk.disk import Disk, replace_file
 from gateway.store.bucket import Bucket, BucketError, StoredObject
 from gateway.store.lake import End, Lsn
 from gateway.store.lineage import Lineage
@@ -31,6 +33,8 @@ SILENT_SECONDS = 300.0
 """Whose word is older than this, and not its last one, is not known to live."""
 
 _NAME = ".gateway-node-"
+_LOOK_ROUND = 5
+"""Each so many words it is looked whether somebody else has this node's name."""
 MOST_EARLIER = 50
 """Incarnations before its own that a word names."""
 
@@ -53,6 +57,11 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """The incarnations that its directory had before, and vouches for, oldest first."""
     published: Lsn = 0
     """Up to this one all that its directory was ever given is in the bucket, or was."""
+    began: float = 0.0
+    """When its daemon began, by the clock of `at`."""
+    heard: float = 0.0
+    """When a hub has heard it that keeps it, or hands it on, by that one's clock; 0: who says
+    it has written this itself."""
     decommissioned: str = ""
     """Why nothing follows it, as somebody has said; empty if nobody has."""
 
@@ -84,7 +93,7 @@ class Heard(NamedTuple):
     why: str
     """Why it can not be read, if it is None."""
     modified: float
-    """When it was written, in seconds since the epoch, by the bucket's clock."""
+    """When it was said, in seconds since the epoch, by the clock of bucket or hub."""
 
 
 def read_all(bucket: Bucket, node: str | None = None) -> Iterator[Heard]:
@@ -101,12 +110,20 @@ def listed(bucket: Bucket, node: str | None = None) -> Iterator[StoredObject]:
 
 def read(bucket: Bucket, one: StoredObject) -> Heard:
     """What one of them says.  Any thread; blocks."""
-    node = _whose(one.name)
+    node, where = _whose(one.name), f"{bucket.url}/{one.name}"
     try:
-        word = msgspec.json.decode(bucket.read(one.name), type=Word)
-    except (BucketError, ValueError, RecursionError) as why:
-        return Heard(node, None, f"{bucket.url}/{one.name}: {why}", one.modified)
-    return Heard(node, word, "", one.modified)
+        data = bucket.read(one.name)
+    except BucketError as why:
+        return Heard(node, None, f"{where}: {why}", one.modified)
+    return _read(node, where, data, one.modified)
+
+
+def _read(node: str, where: str, data: bytes, modified: float) -> Heard:
+    try:
+        word = msgspec.json.decode(data, type=Word)
+    except (ValueError, RecursionError) as why:
+        return Heard(node, None, f"{where}: {why}", modified)
+    return Heard(node, word, "", word.heard or modified)
 
 
 def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
@@ -118,15 +135,8 @@ def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
         return
     for path in sorted(arrivals.iterdir()):
         if (found := _FILE.fullmatch(path.name)) and node in (None, found[1]):
-            try:
-                modified = path.stat().st_mtime
-                word = msgspec.json.decode(path.read_bytes(), type=Word)
-            except FileNotFoundError:
-                continue
-            except (ValueError, RecursionError) as why:
-                yield Heard(found[1], None, f"{path}: {why}", 0.0)
-            else:
-                yield Heard(found[1], word, "", modified)
+            with contextlib.suppress(FileNotFoundError):
+                yield _read(found[1], str(path), path.read_bytes(), 0.0)
 
 
 def _whose(name: str) -> str:
@@ -158,29 +168,105 @@ def ended(
     }
 
 
-@define(eq=False, slots=False)
-class Speaker:
-    """Writes the word of the incarnation that gives *node*'s lsns.  Any thread; blocks.
+def hear(arrivals: Path, node: str, word: Word, at: float, disk: Disk) -> bool:
+    """Keep what has come to a hub, durably.  False for one that is older than what is there.
+    Blocks; raises OSError.
+    """
+    path = arrivals / f"{node}_{word.incarnation}"
+    if disk.exists(path):
+        known = _read(node, str(path), disk.read(path), 0.0).word
+        if word.heard and known is not None and known.heard > word.heard:
+            return False
+    said = msgspec.structs.replace(word, heard=word.heard or at)
+    disk.make_directory(arrivals)
+    replace_file(disk, path, [msgspec.json.encode(said)]).close()
+    return True
 
-    *acknowledged* gives the last lsn that senders may have been told of, *published* up to
-    which all is in the bucket.
+
+@define(eq=False, slots=False)
+class Relay:
+    """What others have said to this gateway, for whoever takes its files: each once, until it
+    is said anew.  One thread; blocks.
     """
 
-    _bucket: Bucket
+    _arrivals: Path
+
+    def __attrs_post_init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def __call__(self) -> Iterator[tuple[str, str, bytes]]:
+        """Node, incarnation and word.  Raises OSError."""
+        for path in self._arrivals.iterdir() if self._arrivals.is_dir() else ():
+            if found := _FILE.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):
+                    said = path.stat().st_mtime_ns
+                    if self._told.get(path.name) != said:
+                        yield found[1], found[2], path.read_bytes()
+                        self._told[path.name] = said
+
+
+@define(eq=False, slots=False)
+class Speaker:
+    """Says the word of the incarnation that gives *node*'s lsns, and hands on those of others.
+    Any thread; blocks.
+
+    *acknowledged* gives the last lsn that senders may have been told of, *published* up to
+    which all is in the bucket, or at the hub.
+    """
+
+    _bucket: Bucket | None
     _node: str
     _lineage: Lineage
     _ack: str
     _acknowledged: Callable[[], int]
     _published: Callable[[], int]
     _clock: Callable[[], float] = time.time
+    _relay: Callable[[], Iterator[tuple[str, str, bytes]]] = lambda: iter(())
+
+    def __attrs_post_init__(self) -> None:
+        self.twin = ""
+        """Another incarnation of this node that runs, too, as far as the bucket tells."""
+        self._began = 0.0
+        """When that had our first word, by its clock."""
+        self._said = 0
+        self._started = self._clock()
 
     def say(self, *, exact: bool = False) -> None:
-        """Write it.  Raises `BucketError`."""
+        """Write it to the bucket, if there is one, and others'.  Raises `BucketError`."""
+        if self._bucket is not None:
+            word = self.word(exact=exact)
+            name = name_of(self._node, word.incarnation)
+            self._bucket.replace(name, msgspec.json.encode(word))
+            for node, incarnation, said in self._relay():
+                self._bucket.replace(name_of(node, incarnation), said)
+            if self._said % _LOOK_ROUND == 0:
+                self._look_round(self._bucket, name)
+            self._said += 1
+
+    def _look_round(self, bucket: Bucket, name: str) -> None:
+        """Whether somebody else has said something of this node since we began, whose last
+        word has this *name*.
+        """
+        there = {one.name: one for one in listed(bucket, self._node)}
+        own = there.pop(name, None)
+        if own is None:
+            return
+        self._began = self._began or own.modified
+        lately = max(self._began, own.modified - SILENT_SECONDS)
+        ids = (
+            one.name.rpartition("_")[2]
+            for one in there.values()
+            if one.modified > lately
+        )
+        self.twin = next((each for each in ids if not self._lineage.knows(each)), "")
+
+    def word(self, *, exact: bool = False) -> Word:
+        """What is to be said now."""
         published = self._published()  # first: it is never ahead of the other
         lsn = self._acknowledged()
         own = self._lineage.at(lsn)
         lsn = max(lsn, own.since - 1)
-        word = Word(
+        return Word(
             own.id,
             own.since,
             lsn,
@@ -189,6 +275,5 @@ class Speaker:
             exact,
             own.whole[-MOST_EARLIER:],
             published,
+            self._started,
         )
-        name = name_of(self._node, own.id)
-        self._bucket.replace(name, msgspec.json.encode(word))

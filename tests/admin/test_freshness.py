@@ -54,6 +54,25 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "warning",
         "",
     ),
+    "a directory that was put back": (
+        {"unvouched": "this directory is an older copy"},
+        (
+            "Acknowledged events may be lost: this directory is an older copy; gateway audit"
+            " says what is missing, and gateway audit accept that nothing more comes."
+        ),
+        "bad",
+        "tables",
+    ),
+    "two gateways of one name": (
+        {"twins": [("gw-1", "the other one is incarnation abc")]},
+        (
+            "Two gateways run under the name gw-1 (the other one is incarnation abc): nothing"
+            " is lost, but senders that come to the other one find nothing of what protocols"
+            " remember; give one of them another node."
+        ),
+        "bad",
+        "listeners",
+    ),
     "the audit found a hole": (
         {"audit": Audit(7200, complete=False, missing=1200, doubled=3)},
         (

@@ -76,6 +76,9 @@ def collected(tmp_path: Path, after: str, uploads: Any = None) -> Any:
         ),
         bucket_looks=SimpleNamespace(problem="the bucket can not be listed"),
         checkpoint=SimpleNamespace(trouble="state/gw can not be written yet"),
+        lost_ends={},
+        twins=[],
+        opened_at=0.0,
         orphans=[Orphan("old", remembers=["pravega"], problem="format 9")],
     )  # fmt: skip
     listeners: Any = [

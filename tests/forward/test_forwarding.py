@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
+from msgspec.json import encode
 from twisted.internet.defer import Deferred
 
 from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
-from gateway.sdk.forwarding import Life
+from gateway.sdk.forwarding import Life, Said
+from gateway.store.disk import RealDisk
 from gateway.store.incarnation import Incarnation
+from gateway.store.word import Relay, Word, at_hub, hear
 from gateway_testkit.settings import options_of
 from incarnations import A, B
 
@@ -540,3 +544,51 @@ def test_another_configuration(pair: Pair) -> None:
     pair.forwarder.stop()
     pair.clock.pump([10, 10])  # what the hub has
     assert not pair.clock.getDelayedCalls()
+
+
+def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
+    """At once on each connection, and once a minute, with when it was heard; one that others
+    have said comes once until it is said anew, and keeps when that was.  The hub keeps
+    nothing of a node that this name may not bring.
+    """
+    lsn = 7
+    relay = Relay(pair.edge.arrivals)
+
+    def said() -> list[Said]:
+        own = encode(Word(A, 1, lsn, 5.0, "journal"))
+        others = [Said(node, Raw(word)) for node, _, word in relay()]
+        return [Said("edge", Raw(own)), *others]
+
+    pair.begin(words=lambda: said)
+    hear(pair.edge.arrivals, "shop", Word(B, 1, 3, 5.0, "journal"), 11.0, RealDisk())
+    pair.forwarder.start(0)
+    pair.run()
+    hub = pair.hub.directories.arrivals
+
+    def heard() -> dict[str, tuple[int, float]]:
+        words = ((one.node, one.word) for one in at_hub(hub))
+        return {node: (word.lsn, word.heard) for node, word in words if word}
+
+    first = heard()
+    assert (first["edge"][0], first["shop"]) == (7, (3, 11.0))
+    lsn = 9
+    pair.run(30)
+    assert heard() == first
+    pair.run(60)
+    assert heard()["edge"][0] == 9
+    pair.hub.require({"edge": "secret"})
+    hear(pair.edge.arrivals, "shop", Word(B, 1, 4, 5.0, "journal"), 12.0, RealDisk())
+    pair.forwarder.configure(options_of(Forward, to="tcp://hub:7410", token="secret"))
+    pair.run(90)
+    assert pair.forwarder.hub.connected
+    assert heard()["shop"] == (3, 11.0)
+
+
+def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:
+    """Of those that bring files in turns."""
+    arrivals = pair.hub.arrivals
+    for by in (A, B):
+        arrivals.bring(Life("edge", by))
+    assert arrivals.twins == []
+    arrivals.bring(Life("edge", A))
+    assert arrivals.twins == ["edge"]

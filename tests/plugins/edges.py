@@ -22,7 +22,7 @@ from gateway.forward.files import ForwardedFiles
 from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import ForwardListener
 from gateway.protocols.forward.turns import Turns
-from gateway.sdk.forwarding import Life
+from gateway.sdk.forwarding import Life, Said
 from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -251,7 +251,9 @@ class Pair:
         """See `ForwardedFiles`."""
         return None
 
-    def begin(self) -> None:
+    def begin(
+        self, words: Callable[[], Callable[[], list[Said]]] = lambda: list
+    ) -> None:
         """The edge starts."""
         files = ForwardedFiles(
             "edge",
@@ -268,6 +270,7 @@ class Pair:
             self.in_thread,
             self._connect,
             lambda: _THEN + self.ahead + self.clock.seconds(),
+            words,
         )
 
     def _connect(

@@ -76,7 +76,7 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
         (name_events_by_node_and_lsn, (18, 19, 26)),
         (say_that_it_is_all, (1, 2)),
         (say_nothing, (25, 58)),
-        (bring_one_past_twice, (76,)),
+        (bring_one_past_twice, (76, 275)),
         (vouch_for_everybody, (1, 2)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),

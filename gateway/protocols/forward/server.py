@@ -38,6 +38,7 @@ from gateway.sdk.forwarding import (
     Ping,
     Position,
     Refused,
+    Said,
     Stored,
     Welcome,
     Word,
@@ -242,6 +243,11 @@ class ForwardServer(Closing):
                 self._greet(frame)
             case Ping():
                 self._count(1)
+            case Said():
+                self._count(1)
+                if self._may_bring(frame.node):
+                    hear = partial(self._listener.arrivals.hear, frame)
+                    self._step(hear, lambda _: None, node=frame.node)
             case Life() if self._file is None:
                 self._count(_LIFE)
                 self._see_who_may(frame.node)
@@ -292,9 +298,13 @@ class ForwardServer(Closing):
 
     def _see_who_may(self, node: str) -> None:
         """Raise `Unwelcome` if somebody else brings that node, as is configured."""
-        who = self._connection.origin.principal
-        if who is not None and not may_bring(self._listener.options, who, node):
+        if not self._may_bring(node):
+            who = self._connection.origin.principal
             raise Unwelcome(403, f"{who} may not bring node {node} (options.nodes)")
+
+    def _may_bring(self, node: str) -> bool:
+        who = self._connection.origin.principal
+        return who is None or may_bring(self._listener.options, who, node)
 
     def _is_proved(self) -> bool:
         hello, options = self._hello, self._listener.options

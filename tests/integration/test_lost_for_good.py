@@ -1,0 +1,164 @@
+"""What the audit says, and the first sentence, where real gateways have lost what they had
+acknowledged, or may have: it never says complete of what nobody can know.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from daemons import Daemon, free_port, listener, send
+from deadlines import eventually, run
+
+
+def audit(place: Daemon, *words: str) -> dict[str, Any]:
+    """What `gateway audit` finds with the configuration of *place*."""
+    config = ("--config", str(place.config))
+    done = run(sys.executable, "-m", "gateway", "audit", "--json", *words, *config)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["complete"] is (done.returncode == 0)
+    return found
+
+
+def why(found: dict[str, Any]) -> dict[str, str]:
+    """Of each end that nobody knows, why."""
+    return {
+        one["incarnation"]: one["why"]
+        for one in found["unknown"]
+        if not one["accepted"]
+    }
+
+
+def edge_in(found: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the edge."""
+    none = {"in_spool": 0}
+    return next((one for one in found["nodes"] if one["node"] == "edge"), none)
+
+
+def events(*numbers: int) -> list[bytes]:
+    return [b'{"number":%d}' % one for one in numbers]
+
+
+class Shop:
+    """An edge and its hub."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        self.hub = Daemon(folder / "hub", {
+            "node": "hub",
+            "listeners": [listener("edges", "forward", listen=f"tcp:127.0.0.1:{port}",
+                                   options={"word_interval": "1s"})],
+            "spool": {"after": "keep"},
+        })  # fmt: skip
+        self.edge = Daemon(folder / "edge", {
+            "node": "edge",
+            "spool": {"after": "forward", "roll_interval": "100ms"},
+            "forward": {"to": f"tcp://127.0.0.1:{port}"},
+        })  # fmt: skip
+
+    def arrives(self, number: int) -> None:
+        eventually(
+            lambda: edge_in(audit(self.hub))["in_spool"] >= number,
+            f"{number} events are at the hub",
+        )
+
+    @property
+    def incarnation(self) -> str:
+        return str(self.edge.status()["incarnation"]["id"])
+
+    def is_heard(self) -> None:
+        path = self.hub.data / "arrivals" / f"edge_{self.incarnation}"
+        eventually(path.exists, "the hub has heard of it")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    with made.hub, made.edge:
+        made.is_heard()
+        send(made.edge, *events(1, 2, 3))
+        made.arrives(3)
+        yield made
+
+
+@pytest.mark.slow
+def test_an_edge_that_lost_its_disk_while_its_hub_was_away(shop: Shop) -> None:
+    """It had acknowledged more, and nobody else has heard of that: the audit does not say
+    complete, whether it comes back or not; a lost disk's end is accepted, and then it does.
+    """
+    assert audit(shop.hub)["complete"]
+    before = shop.incarnation
+    shop.hub.kill()
+    send(shop.edge, *events(*range(4, 1004)))
+    shop.edge.kill()
+    shop.hub.start()
+    time.sleep(1.0)
+    assert why(audit(shop.hub, "--silent-after", "1s")) == {before: "silent"}
+    shutil.rmtree(shop.edge.data)
+    shop.edge.start()
+    shop.is_heard()
+    after = shop.incarnation
+    assert why(audit(shop.hub)) == {before: "replaced"}
+    send(shop.edge, *events(1, 2))
+    shop.arrives(5)
+    found = audit(shop.hub)
+    assert why(found) == {before: "replaced"}
+    lives = {
+        one["incarnation"]: one["in_spool"] for one in edge_in(found)["incarnations"]
+    }
+    assert lives == {before: 3, after: 2}
+    accept = [sys.executable, "-m", "gateway", "audit", "accept", "edge", "4-"]
+    more = ["--reason", "its disk died", "--config", str(shop.hub.config)]
+    assert run(*accept, *more).returncode == 0
+    assert audit(shop.hub)["complete"]
+
+
+@pytest.mark.slow
+def test_a_snapshot_of_a_running_gateway_is_put_back(tmp_path: Path) -> None:
+    """As most people recover: what was acknowledged since is gone.  The audit says that
+    nobody knows, and so does the first sentence, until that is accepted.
+    """
+    with Daemon(tmp_path, {"spool": {"after": "keep"}}) as daemon:
+        send(daemon, *events(1, 2, 3))
+        copy = shutil.copytree(daemon.data, tmp_path / "copy")
+        send(daemon, *events(*range(4, 104)))
+        daemon.kill()
+        shutil.rmtree(daemon.data)
+        copy.rename(daemon.data)
+        daemon.start()
+        found = audit(daemon)
+        assert [*why(found).values()] == ["copied"]
+        status = daemon.status()
+        assert status["freshness"]["level"] == "bad"
+        assert "Acknowledged events may be lost" in status["sentence"]
+
+
+@pytest.mark.slow
+def test_a_directory_that_ended_well_and_went_on_unheard(tmp_path: Path) -> None:
+    """It stopped in good order, with all at the hub; started again while that was away,
+    acknowledged, and lost its disk: a clean stop ends an incarnation, and no directory.
+    """
+    shop = Shop(tmp_path)
+    with shop.hub, shop.edge:
+        shop.is_heard()
+        before = shop.incarnation
+        send(shop.edge, *events(1, 2, 3))
+        shop.arrives(3)
+        shop.edge.terminate()
+        shop.hub.kill()
+        shop.edge.start()
+        send(shop.edge, *events(4, 5))
+        shop.edge.kill()
+        shutil.rmtree(shop.edge.data)
+        shop.hub.start()
+        shop.edge.start()
+        shop.is_heard()
+        assert before in why(audit(shop.hub))
