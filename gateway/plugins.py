@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
+from gateway.sdk.command import WrongUse
 from gateway.sdk.protocol import Command, Protocol, Sender
 
 if TYPE_CHECKING:
@@ -41,14 +42,23 @@ class Installed:
         """Why there is no protocol *name*, and what to do about it."""
         if name in self.broken:
             return self.broken[name]
+        for meant, protocol in self.protocols.items():
+            if name.lower() in protocol.spoken_by:
+                return f"no protocol {name!r}: what {name} speaks is {meant!r} here"
         known = ", ".join(self.protocols) or "none"
         close = difflib.get_close_matches(name, self.protocols, n=1)
         if close:
             return f"protocol {name!r} is not installed; did you mean {close[0]!r}?"
         return (
-            f"protocol {name!r} is not installed; installed: {known}.  Install the "
-            f"package that brings it, as in: pip install gateway-{_spelled(name)}"
+            f"protocol {name!r} is not installed; installed: {known}.  A package brings "
+            f"it that has an entry point in the group {GROUP}"
         )
+
+    def check(self, names: Iterable[str]) -> None:
+        """Raise `WrongUse` if one of these is no protocol that can be used."""
+        for name in names:
+            if name not in self.protocols:
+                raise WrongUse(self.why_not(name))
 
     def each(self, hook: str, *arguments: object) -> Iterator[tuple[str, Any]]:
         """The name of each protocol and what it answers; those that raise are left out.
@@ -98,10 +108,6 @@ def complain(text: str) -> None:
     sys.stderr.write(f"gateway: {text}\n")
 
 
-def _spelled(name: str) -> str:
-    return name if _NAME.fullmatch(name) else "NAME"
-
-
 @cache
 def installed() -> Installed:
     """What is installed here; looked up once."""
@@ -109,8 +115,14 @@ def installed() -> Installed:
 
 
 def examples() -> tuple[str, str]:
-    """Two installed protocols' names, for commands that people can type."""
-    first, *more = installed().protocols or ["PROTOCOL"]
+    """Two installed protocols' names, for commands that people can type: what shippers
+    speak first.
+    """
+    known = installed()
+    shipped = [name for name, one in known.protocols.items() if one.spoken_by]
+    sent = [name for name, sender in known.each("sender") if sender is not None]
+    named = dict.fromkeys([*shipped, *sent, *known.protocols])
+    first, *more = named or ["PROTOCOL"]
     return first, more[0] if more else first
 
 

@@ -142,9 +142,10 @@ def test_the_same_entry_point_twice() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("relp", "pip install gateway-relp"),
+        ("relp", "entry point in the group gateway.protocols"),
         ("lumberjak", "did you mean 'lumberjack'?"),
-        ("../x", "pip install gateway-NAME"),
+        ("../x", "installed: forward, lumberjack, "),
+        ("Filebeat", "what Filebeat speaks is 'lumberjack' here"),
     ],
 )
 def test_an_unknown_protocol(name: str, says: str, load: Callable[..., Any]) -> None:
@@ -152,7 +153,7 @@ def test_an_unknown_protocol(name: str, says: str, load: Callable[..., Any]) -> 
     with pytest.raises(config.Invalid) as caught:
         load(f"{{name: a, protocol: {name}, listen: tcp:1}}")
     text = str(caught.value)
-    assert f"listeners[0].protocol: protocol '{name}' is not installed" in text
+    assert "listeners[0].protocol: " in text
     assert says in text
 
 

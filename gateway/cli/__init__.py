@@ -177,6 +177,9 @@ def _missing(name: str, command: Command, why: ModuleNotFoundError) -> str:
     needs = f"{name!r} needs the Python package {why.name!r}"
     if not command.package:
         return needs
+    if command.package.startswith("gateway["):
+        return f"{needs}: pip install '{command.package}'"
     beside = _BESIDE / command.package
-    wanted = str(beside) if beside.is_dir() else f"'{command.package}'"
-    return f"{needs}: pip install {wanted}"
+    if beside.is_dir():
+        return f"{needs}: pip install {beside}"
+    return f"{needs}: pip install the folder {command.package} of the gateway's source"

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import DEFAULT_CONFIGS, default_config
+from gateway import default_config
+from gateway.cli._config import add_config
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
@@ -190,11 +191,11 @@ class _Connection(http.client.HTTPConnection):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which gateway: by its configuration, or by the address of its admin port."""
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--config", metavar="FILE",
-        help=f"its configuration, which has admin.listen and admin.token (default: "
-        f"{' or '.join(DEFAULT_CONFIGS)}, if one is there)",
-    )  # fmt: skip
+    add_config(
+        where,
+        "its configuration, which has admin.listen and admin.token",
+        ", if one is there",
+    )
     where.add_argument(
         "--address", metavar="HOST:PORT",
         help="its admin port: HOST:PORT, https://HOST:PORT or unix:PATH "

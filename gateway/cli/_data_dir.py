@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway import DEFAULT_CONFIGS, default_config
+from gateway import default_config
+from gateway.cli._config import add_config
 from gateway.sdk.command import WrongUse
 
 if TYPE_CHECKING:
@@ -27,12 +28,7 @@ def add_arguments(
     more: dict[str, Any] = {"action": "append"} if several else {}
     more["default"] = default
     again = "; again for more of them" if several else ""
-    where.add_argument(
-        "--config",
-        metavar="FILE",
-        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)}){again}",
-        **more,
-    )
+    add_config(where, more=again, **more)
     where.add_argument(
         "--data-dir",
         metavar="DIR",
@@ -84,18 +80,10 @@ def places(args: argparse.Namespace) -> Directories:
         found, key = Directories.under(args.data_dir), f"--data-dir {args.data_dir}"
         root = args.data_dir
     else:
-        from gateway.config import Unreadable, load
+        from gateway.config import load
 
         name = args.config or default_config()
-        try:
-            config = load(name)
-        except Unreadable as why:
-            hint = (
-                ""
-                if args.config
-                else ", nor a gateway.yaml here; say --config FILE or --data-dir DIR"
-            )
-            raise WrongUse(f"{why}{hint}") from None
+        config = load(name)
         found, root = Directories.of(config), config.data_dir
         key = f"{name}: data_dir: {root}"
     if not root.exists():

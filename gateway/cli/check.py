@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gateway import config
+from gateway import config, default_config
+from gateway.cli._config import add_config
 from gateway.config.problems import spell
 from gateway.plugins import RAISED, failure, installed
 from gateway.sdk.units import format_size
@@ -23,6 +24,7 @@ its listeners need is built as for a start, definitions and certificates too; no
 opened, and nothing in data_dir touched.
 
 Example:
+  gateway check                                  gateway.yaml in this folder
   gateway check /etc/gateway/gateway.yaml
   gateway check --effective conf/gateway.yaml    with every default filled in
 
@@ -32,7 +34,11 @@ Exit status: 0 it is fine, perhaps with warnings; 1 it is not, see standard erro
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    parser.add_argument("file", type=Path, metavar="FILE")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "file", type=Path, metavar="FILE", nargs="?", help="the same, without --config"
+    )
+    add_config(where)
     parser.add_argument(
         "--json", action="store_true", help="the result as one JSON object"
     )
@@ -47,9 +53,10 @@ def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     from gateway.daemon.dry import try_start
 
+    file = args.file or args.config or Path(default_config())
     try:
-        loaded = config.load(args.file)
-        try_start(loaded, args.file)
+        loaded = config.load(file)
+        try_start(loaded, file)
     except config.Invalid as why:
         if args.json:
             _print_json(_refusal(why))
@@ -59,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(
             {
-                "file": str(args.file),
+                "file": str(file),
                 "ok": True,
                 "problems": [],
                 "warnings": _warnings(loaded),
@@ -69,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.effective:
         _print_yaml(config.dump(loaded))
     else:
-        print(f"{args.file}: ok")
+        print(f"{file}: ok")
         print("\n".join(_summary(loaded)))
         for warning in _warnings(loaded):
             print(f"  warning: {warning}")

@@ -7,9 +7,11 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway import DEFAULT_CONFIGS, default_config
+from gateway import default_config
+from gateway.cli._config import add_config
 from gateway.sdk.command import printable
 
 if TYPE_CHECKING:
@@ -34,12 +36,7 @@ Exit status: 0 nothing fails; 1 something does; 2 there is no such configuration
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        default=default_config(),
-        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)})",
-    )
+    add_config(parser, default=Path(default_config()))
     parser.add_argument(
         "--json", action="store_true", help="an object with all looks, for programs"
     )
@@ -61,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _looks(file: str) -> Iterable[Look]:
+def _looks(file: Path) -> Iterable[Look]:
     from gateway import config
     from gateway.config.problems import spell
     from gateway.doctor import examine

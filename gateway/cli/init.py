@@ -8,7 +8,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -99,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     known = tuple(installed().protocols)
     parser.add_argument(
-        "protocols", nargs="+", metavar="PROTOCOL", choices=known,
+        "protocols", nargs="+", metavar="PROTOCOL",
         help=f"{', '.join(known)}",
     )  # fmt: skip
     add = parser.add_argument
@@ -122,6 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
+    installed().check(args.protocols)
     folder: Path = args.directory
     if args.compose and args.data_dir is not None and args.systemd:
         raise WrongUse(
@@ -231,12 +232,14 @@ def _files(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
         yield "compose.yaml", text if args.data_dir else text + _VOLUME
 
 
-def configuration(settings: dict[str, Any]) -> str:
-    """The text of a file that says these, and shows every other key."""
+def configuration(
+    settings: dict[str, Any], more: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """The text of a file that says these, and shows every other key, and *more* listeners."""
     from gateway.config.commented import commented
 
     limits = {name: each.limits for name, each in installed().protocols.items()}
-    return commented(settings, limits)
+    return commented(settings, limits, more)
 
 
 def templates() -> Traversable:

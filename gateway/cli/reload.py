@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway import DEFAULT_CONFIGS, config, default_config
+from gateway import config, default_config
 from gateway.cli._admin import AdminPort, Unreachable, add_certificates, port_of
+from gateway.cli._config import add_config
 from gateway.store.lock import is_locked
 
 HELP = """\
@@ -38,14 +39,7 @@ _FINE, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
-    parser.add_argument(
-        "-c",
-        "--config",
-        type=Path,
-        default=Path(default_config()),
-        metavar="FILE",
-        help=f"the daemon's configuration file (default: {' or '.join(DEFAULT_CONFIGS)})",
-    )
+    add_config(parser, "the daemon's configuration", default=Path(default_config()))
     add_certificates(parser)
     parser.add_argument(
         "--json", action="store_true", help="the result as one JSON object"

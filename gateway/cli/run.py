@@ -9,13 +9,14 @@ import os
 import re
 import shlex
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import DEFAULT_CONFIGS, default_config
 from gateway.cli import _admin, init
-from gateway.plugins import installed
+from gateway.cli._config import add_config
+from gateway.plugins import examples, installed
 from gateway.sdk.command import WrongUse
 from gateway.sdk.endpoint import Tcp
 
@@ -24,16 +25,19 @@ if TYPE_CHECKING:
     from gateway.supervisor.log import Log
     from gateway.supervisor.together import Together
 
+_FIRST, _SECOND = examples()
 HELP = f"""\
 Run the daemon and the Spark job on this machine, with one log in which each line says whose
 it is.  ^C stops both cleanly; one that dies is started again, and the reason said.  On a
 terminal the line below the log says how both are.
 
 Where there is no configuration it writes one, gateway.yaml in the folder that you are in:
-each installed protocol on {init.LOOPBACK}, and all data beside it.  Other commands find it there.
+the protocols that you name, or {_FIRST}, on {init.LOOPBACK}, the others as comments, and all
+data beside it.  Other commands find it there.
 
 Example:
   gateway run                               and in another terminal:  gateway table
+  gateway run {_FIRST} {_SECOND}
   gateway run --config /etc/gateway/gateway.yaml
 
 Needs Spark: pip install 'gateway[spark]'.  With spool.after: keep there is no job, and the
@@ -51,10 +55,11 @@ _ADMIN_PORTS = (8080, *range(8082, 8100))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     parser.add_argument(
-        "-c", "--config", metavar="FILE",
-        help=f"the gateway's configuration (default: {' or '.join(DEFAULT_CONFIGS)}; if "
-        "there is none, it is written)",
+        "protocols", nargs="*", metavar="PROTOCOL",
+        help="what to speak, where there is no configuration yet: "
+        f"{', '.join(installed().protocols)} (default: {_FIRST})",
     )  # fmt: skip
+    add_config(parser, more="; if there is none, it is written")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,11 +68,17 @@ def run(args: argparse.Namespace) -> int:
     from gateway.store.lock import Locked, holder, lock
     from gateway.supervisor.log import Log
 
+    installed().check(args.protocols)
     file = Path(args.config or default_config())
     told = []
     if args.config is None and not file.exists():
         file = _FILE
-        told = list(_write_own(file))
+        told = list(_write_own(file, args.protocols or [_FIRST]))
+    elif args.protocols:
+        raise WrongUse(
+            f"{file} says which protocols are spoken: add {args.protocols[0]} to its"
+            " listeners, and run it without naming one"
+        )
     loaded = config.load(file)
     if loaded.spool.has_job:
         _check_spark(loaded)
@@ -130,10 +141,10 @@ def _check_spark(loaded: Config) -> None:
         raise WrongUse(f"{why}{alone}") from None
 
 
-def _write_own(file: Path) -> Iterator[str]:
-    """A configuration of all protocols whose ports are free here; says what it is."""
+def _write_own(file: Path, protocols: Sequence[str]) -> Iterator[str]:
+    """A configuration of those whose ports are free here; says what it is."""
     listeners, gone = [], []
-    for name in installed().protocols:
+    for name in dict.fromkeys(protocols):
         made = init.listener(name, init.LOOPBACK)
         if taken := [port for port in init.ports(made) if not _free(int(port))]:
             gone += taken
@@ -155,7 +166,12 @@ def _write_own(file: Path) -> Iterator[str]:
         "admin": {"listen": f"tcp:{init.LOOPBACK}:{admin}"},
     }
     try:
-        init.write(file, init.configuration(settings))
+        others = [
+            init.listener(name, init.LOOPBACK)
+            for name in installed().protocols
+            if name not in protocols
+        ]
+        init.write(file, init.configuration(settings, others))
     except OSError as why:
         raise WrongUse(
             f"no configuration here, and none can be written: {file.absolute()}:"

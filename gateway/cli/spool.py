@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gateway import default_config
 from gateway.cli import _data_dir
 from gateway.cli._columns import table
+from gateway.cli._config import add_config
 from gateway.cli._working import working
 from gateway.sdk.command import WrongUse, printable
 from gateway.spoken import duration, many, size
@@ -72,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     done = verbs.add_parser(
         "done", help="say what one of spool.consumers has read and needs no more"
     )
-    done.add_argument("--config", metavar="FILE", help="the gateway's configuration")
+    add_config(done)
     done.add_argument("name", metavar="NAME", help="which of spool.consumers")
     done.add_argument(
         "files",

@@ -30,9 +30,12 @@ Schema = Mapping[str, Any]
 
 
 def commented(
-    settings: Mapping[str, Any], limits: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any],
+    limits: Mapping[str, Mapping[str, Any]],
+    more: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The text of a file that says *settings*, and shows every other key.
+    """The text of a file that says *settings*, and shows every other key, and *more*
+    listeners.
 
     *limits* are the defaults of `listeners[].limits` that protocols have of their own,
     by protocol.
@@ -50,6 +53,9 @@ def commented(
             lines += [""] if number else []
             own = limits.get(listener["protocol"], {})
             lines += writer.listener(listener, own)
+        for listener in more:
+            first, *others = [f"{key}: {_flow(each)}" for key, each in listener.items()]
+            lines += ["", f"  #- {first}", *(f"    #{other}" for other in others)]
     return _HEAD + "\n".join(lines) + "\n"
 
 

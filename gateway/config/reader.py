@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from gateway import DEFAULT_CONFIGS
 from gateway.config.problems import Invalid, Problem, Unreadable
 from gateway.sdk.fields import Filled
 from gateway.sdk.section import Place
@@ -97,6 +98,9 @@ def _text(path: Path) -> str:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as why:
         message = (why.strerror or str(why)).lower()
+        here, last = DEFAULT_CONFIGS
+        if str(path) == last and not Path(here).exists():
+            message += f", and no {here} in this folder; name one: --config FILE"
         raise Unreadable(str(path), [Problem((), message)]) from None
     if len(data) > MAX_FILE_BYTES:
         message = f"larger than {MAX_FILE_BYTES} bytes: this is no configuration"

@@ -23,7 +23,7 @@ def _installed() -> tuple[Any, str]:
     try:
         import gateway_native
     except ImportError:
-        return None, "not installed, and nothing needs it (gateway[native])"
+        return None, "not installed, and nothing needs it (docs/install.md says how)"
     if gateway_native.INTERFACE != _INTERFACE:
         return None, OTHER
     return gateway_native, "taken"

@@ -385,6 +385,8 @@ class Protocol:
     name: ClassVar[str]
     """What `listeners[].protocol` and each event's `protocol` say; the entry point has
     the same name.  Lower case letters, digits, dashes."""
+    spoken_by: ClassVar[Sequence[str]] = ()
+    """Programs that people may take for its name: `filebeat`."""
     websocket: ClassVar[bool] = False
     """Listeners take WebSocket at `/` unless the configuration says otherwise."""
     limits: ClassVar[Mapping[str, str | int]] = {}

@@ -5,13 +5,16 @@ tests/integration/test_run.py.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from gateway import cli
+from gateway import cli, config
 from gateway.cli import run
 from gateway.config import Config
+from gateway.plugins import installed
+from gateway.sdk.command import WrongUse
 from gateway.store.lock import lock
 from gateway.supervisor.log import Log
 from gateway.supervisor.together import Together
@@ -62,3 +65,34 @@ def test_a_daemon_or_a_job_that_runs_is_named(
     finally:
         held.release()
     assert "the other one" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("named", "opened"), [([], "lumberjack"), (["rsio"], "rsio")])
+def test_it_begins_with_what_is_named(
+    named: list[str], opened: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or with what Beats speak; the others are there to be uncommented."""
+
+    def began(loaded: Config, file: Path, log: Log) -> Together:
+        assert [one.protocol for one in loaded.listeners] == [opened]
+        raise WrongUse("enough")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "_both", began)
+    assert cli.main(["run", *named]) == 2
+    commented = (tmp_path / "gateway.yaml").read_text()
+    head, _, rest = commented.partition("\n  #- ")
+    others, _, tail = rest.partition("\n\n# ")
+    whole = re.sub("^( *)#", r"\1", f"  #- {others}", flags=re.MULTILINE)
+    (tmp_path / "gateway.yaml").write_text(f"{head}\n{whole}\n\n# {tail}")
+    found = config.load(tmp_path / "gateway.yaml").listeners
+    assert {one.protocol for one in found} == {*installed().protocols}
+
+
+def test_what_is_named_beside_a_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That says which protocols there are."""
+    file = configuration(tmp_path)
+    assert cli.main(["run", "rsio", "--config", str(file)]) == 2
+    assert "add rsio to its listeners" in capsys.readouterr().err

@@ -451,7 +451,7 @@ def test_one_mistake(problems: Problems, text: str, problem: str | None) -> None
     [
         ("protocol: [lumberjack]", "must be text, not ['lumberjack']"),
         ("protocol: kafka", ("protocol 'kafka' is not installed; installed: "
-         f"{INSTALLED}.  Install the package that brings it")),
+         f"{INSTALLED}.  A package brings it that has an entry point")),
         ("name: a b", ("must be at most 100 letters, digits, dots, dashes and _, "
          "not 'a b'")),
         ("websocket: true", "must be false or a mapping of path, origins, not true"),

@@ -31,6 +31,7 @@ __all__ = ["protocol"]
 
 class _Lumberjack(Protocol):
     name = "lumberjack"
+    spoken_by = ("beats", "elastic-agent", "filebeat", "logstash", "winlogbeat")
     ages = True
 
     def options(self) -> type[Section]:
