@@ -43,11 +43,16 @@ class _Pravega(Protocol):
         return {"name": "streams", "listen": tcp(host, 12345), "options": options}
 
     def decoder(self, options: Sequence[Options]) -> Decode:
+        from gateway.protocols.pravega.framing import FramingByStream
         from gateway.protocols.pravega.options import Options
         from gateway.protocols.pravega.records import decode
 
-        content_type = (options[0] if options else Options()).content_type
-        return partial(decode, content_type=content_type)
+        asked = options[0] if options else Options()
+        return partial(
+            decode,
+            content_type=asked.content_type,
+            framing=FramingByStream(asked.framing),
+        )
 
     def cautions(self, config: Configuration) -> Iterator[str]:
         if config.spool.after == "delete":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from gateway.protocols.pravega.cache import RECENT_BYTES
+from gateway.protocols.pravega.framing import NONE, Framing
 from gateway.sdk.endpoint import Unix
 from gateway.sdk.fields import ByteCount, Count, Listen, Secret, Text
 from gateway.sdk.section import AT_ONCE, NEW_CONNECTIONS, Place, Section, restart
@@ -74,7 +75,7 @@ class Options(Section):
     reload: ClassVar = NEW_CONNECTIONS
     reloads: ClassVar = dict.fromkeys(
         (
-            "users", "tokens", "token_lifetime", "content_type", "writer_retention",
+            "users", "tokens", "token_lifetime", "content_type", "framing", "writer_retention",
             "recent_bytes", "segments", "stream_retention", "synchronizers",
             "table_bytes",
         ),
@@ -106,6 +107,11 @@ class Options(Section):
     content_type: Text = Field(
         default="application/octet-stream",
         description="What events are; application/json = checked, and unpacked by Spark",
+    )
+    framing: Framing | dict[Streams, Framing] = Field(
+        default=NONE,
+        description="Header of registries' serializers: pravega-registry, confluent or none;"
+        " or by SCOPE/STREAM",
     )
     writer_retention: Annotated[float, Time("1m", "3650d")] = Field(
         default=7 * DAY,
@@ -154,7 +160,7 @@ class Options(Section):
 
     together: ClassVar[tuple[str, ...]] = (
         "writer_retention", "recent_bytes", "segments", "transaction_bytes",
-        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "access", "content_type",
+        "table_bytes", "numbers", "token_lifetime", "users", "tokens", "access", "content_type", "framing",
         "internal_bytes", "synchronizers", "stream_retention", "retained_bytes",
     )  # fmt: skip
     """Must be the same for all Pravega listeners, as they share the container."""

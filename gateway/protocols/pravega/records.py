@@ -16,7 +16,7 @@ claims few events and looks like very many.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 from uuid import UUID
@@ -25,6 +25,13 @@ import msgspec
 
 from gateway.event import Rows
 from gateway.protocols.pravega.events import equal_payloads, payloads_at_once, split
+from gateway.protocols.pravega.framing import (
+    NONE,
+    Framing,
+    FramingByStream,
+    peel,
+    typed,
+)
 from gateway.protocols.pravega.segment import KeptData, Segment, Written
 from gateway.protocols.pravega.tables import Table
 from gateway.sdk.payload import flaws_of
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from gateway.protocols.pravega.state import State
 
 _FORMAT = 1
-_UNFRAMED = "unframed"
+_UNFRAMED, _NO_SCHEMA = "unframed", "no-schema"
 _HEADER = 8
 _BIN_32 = 1 << 16
 """Bytes from here on have a length of 32 bits before them (msgpack)."""
@@ -391,14 +398,20 @@ def unpack(body: bytes) -> Body:
 
 OCTETS = "application/octet-stream"
 _JSON = "application/json"
+_UNCHANGED = FramingByStream()
 _ANY_SIZE = 1 << 62
 _WITH_DATA = (Append, Merge)
 
 
-def decode(body: bytes, content_type: str = OCTETS) -> Rows:
+def decode(
+    body: bytes,
+    content_type: str = OCTETS,
+    framing: Callable[[str], Framing] = _UNCHANGED,
+) -> Rows:
     """The rows of a batch; succeeds for every body that `Segments` made.
 
     *content_type* is set on all rows but those with the flaw `unframed`; JSON is checked.
+    *framing* says by a segment's name which header is taken off its events.
     """
     written = [
         record
@@ -406,16 +419,47 @@ def decode(body: bytes, content_type: str = OCTETS) -> Rows:
         if isinstance(record, _WITH_DATA) and record.count
     ]
     rows = Rows([], content_type=content_type, attributes=_attributes(written))
-    if len(written) == 1 and written[0].count > 1 and _at_once(written[0], rows):
+    headers = {name for each in written if framing(name := each.segments[-1]) != NONE}
+    if (
+        len(written) == 1
+        and written[0].count > 1
+        and not headers
+        and _at_once(written[0], rows)
+    ):
         rows.channel = written[0].segments[-1]
         return rows
     rows.seqs = seqs = array("q")
     for record in written:
         _split(record, bytes(record.data), rows, seqs)
+    if headers:
+        _peel(rows, framing)
     if content_type == _JSON:
         unframed = {*rows.flaws}
         rows.flaws |= flaws_of(rows.payloads, _ANY_SIZE, but=unframed)
     return rows
+
+
+def _peel(rows: Rows, framing: Callable[[str], Framing]) -> None:
+    """Take the headers off, and say in content types and attributes what they were."""
+    schemas: dict[str, None] = {}
+    types: dict[int, str] = {}
+    for row, event in enumerate(rows.payloads):
+        kind = framing(rows.channels.get(row, rows.channel or ""))
+        if kind == NONE or row in rows.flaws:
+            continue
+        found = peel(event, kind)
+        if found is None:
+            rows.flaws[row] = _NO_SCHEMA
+            continue
+        rows.payloads[row], schema = found
+        schemas[str(schema)] = None
+        types[row] = typed(rows.content_type, kind, schema)
+    if schemas:
+        rows.attributes = {**rows.attributes, "schema": " ".join(schemas)}
+    if len(types) == len(rows.payloads) and len({*types.values()}) == 1:
+        rows.content_type = types[0]
+    else:
+        rows.content_types |= types
 
 
 def _at_once(record: Append | Merge, rows: Rows) -> bool:

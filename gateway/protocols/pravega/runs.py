@@ -1,7 +1,8 @@
 """Bytes of Pravega segments, out of a Parquet file.
 
 A row's bytes are `00000000 | length | payload`, or the payload as it is when it is
-flawed `unframed`; its `seq` is the offset of the first one.  Rows of a channel that
+flawed `unframed`; what a registry's header was is said by the content type (`framing`).
+Its `seq` is the offset of the first one.  Rows of a channel that
 follow each other without a gap are one *extent*.  Columns are taken as a whole, never
 row by row: a reader that catches up asks for millions of events.
 
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED
+from gateway.protocols.pravega.framing import header
 from gateway.sdk.arrow import codes, filled
 
 _UNFRAMED = ("unframed", f"{DELETED}:unframed")
@@ -161,7 +163,7 @@ class RowGroup:
         """Rows of other protocols are nobody's."""
         self.followed = False
         """Somebody has looked for what is behind it."""
-        columns = ["channel", "lsn", "seq", "payload", "flaw"]
+        columns = ["channel", "lsn", "seq", "payload", "flaw", "content_type"]
         table = _read(file, number, protocol, columns)
         own, names = _own(table, protocol)
         self._codes = {name: code for code, name in enumerate(names)}
@@ -183,6 +185,12 @@ class RowGroup:
                 if reason in reasons:
                     self._framed &= flaws != reasons.index(reason)
 
+        kinds, types = codes(table["content_type"])
+        self._headers = list(map(header, types))
+        """Of registries, by content type; …"""
+        self._types = kinds.astype(np.int16) if any(self._headers) else None
+        """… and that of each row, as a number, if any has one."""
+
     @property
     def weight(self) -> int:
         """What it takes in memory, about."""
@@ -198,7 +206,13 @@ class RowGroup:
             return Run()
         every = len(rows) == len(self._rows)
         payloads = self._payloads if every else self._payloads.take(pa.array(rows))
-        data, sizes = _framed(payloads, self._framed[rows])
+        if self._types is None:
+            data, sizes = _framed(payloads, self._framed[rows])
+        else:
+            kinds = self._types[rows].tolist()
+            data, sizes = _with_headers(
+                payloads, self._framed[rows], [self._headers[kind] for kind in kinds]
+            )
         run = Run(data)
         _extend(run, sizes, self._seqs[rows], self._lsns[rows])
         return run
@@ -270,6 +284,20 @@ def _framed(payloads: pa.Array, framed: _Numbers) -> tuple[memoryview, _Numbers]
     joined = pc.binary_join_element_wise(heads, payloads, _NOTHING)
     data = joined.buffers()[2]
     return memoryview(b"" if data is None else data), sizes + headers
+
+
+def _with_headers(
+    payloads: pa.Array, framed: _Numbers, headers: list[bytes]
+) -> tuple[memoryview, _Numbers]:
+    """The same of rows of which each has that header of a registry's, or none."""
+    parts = []
+    for payload, has_length, head in zip(
+        payloads.to_pylist(), framed.tolist(), headers, strict=True
+    ):
+        body = head + payload
+        parts.append(len(body).to_bytes(_HEADER_BYTES) + body if has_length else body)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    return memoryview(b"".join(parts)), sizes
 
 
 def _binary(data: _Numbers, sizes: _Numbers) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ OTHER = Origin("other", "o", "1", "192.0.2.1:1")
 class Places:
     """A journal that is written, published and archived by hand."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **decoding: Any) -> None:
+        """*decoding* is as `records.decode` takes it."""
+        self.decode = partial(records.decode, **decoding)
         self.disk = RealDisk()
         self.root = root
         self.directories = Directories.under(root)
@@ -39,7 +42,7 @@ class Places:
         self.numbers = {"s": NEVER, "t": NEVER}
 
     def open(self, *, remembering: bool = False) -> None:
-        decoders = {"pravega": records.decode, "other": records.decode}
+        decoders = {"pravega": self.decode, "other": records.decode}
         opened = open_node(
             Start(
                 "n",
