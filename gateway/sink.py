@@ -94,6 +94,10 @@ class Kind(ABC):
         del spark, data_dir, version
         return {}
 
+    def check_spark(self, version: str) -> None:
+        """Raise `gateway.spark.ledger.Broken` where Spark *version* can not have it."""
+        del version
+
     @abstractmethod
     def make(self, parts: Parts) -> Sink:
         """What puts the job's batches into the tables.

@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,11 @@ from gateway.cli._config import add_config
 from gateway.config.problems import spell
 from gateway.plugins import RAISED, failure, installed
 from gateway.sdk.units import format_size
+from gateway.sink import kind_of
+from gateway.spark.ledger import Broken
 from gateway.spoken import duration
 from gateway.store.directories import Directories
+from gateway.store.lake import sink_of
 from gateway.store.names import odd_for_spark
 
 HELP = """\
@@ -149,6 +154,7 @@ def _of_consumers(loaded: config.Config) -> Iterator[str]:
 
 def _warnings(loaded: config.Config) -> list[str]:
     found = [*_of_memory(loaded), *_of_paths(loaded), *_of_line(loaded)]
+    found += _of_tables(loaded)
     for name in dict.fromkeys(listener.protocol for listener in loaded.listeners):
         try:
             found += map(str, installed().protocols[name].cautions(loaded))
@@ -179,6 +185,28 @@ def _of_line(loaded: config.Config) -> Iterator[str]:
     for to in hub.hubs:
         if to.startswith(("tcp:", "ws:")):
             yield f"events{secret} go to {to} as they are: use tls: or wss:"
+
+
+def _of_tables(loaded: config.Config) -> Iterator[str]:
+    """Tables that the job could not have here; it may be meant for another machine."""
+    if not loaded.spool.has_job:
+        return
+    wanted = {"sink": loaded.spark.sink}
+    if loaded.spark.table is not None:
+        wanted["table"] = loaded.spark.table
+    with suppress(OSError, ValueError):
+        there = sink_of(loaded.data_dir / "lake") or {}
+        if any(there.get(key, one) != one for key, one in wanted.items()):
+            had = ", ".join(there[key] for key in ("sink", "table") if key in there)
+            yield (
+                f"{loaded.data_dir / 'lake'} has tables of another spark.sink: {had}. One"
+                " data_dir has one for good (docs/spark.md, from Parquet to Delta or Iceberg)"
+            )
+    with suppress(PackageNotFoundError):
+        try:
+            kind_of(loaded.spark.sink).check_spark(version("pyspark"))
+        except Broken as why:
+            yield str(why)
 
 
 def _of_paths(loaded: config.Config) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Annotated, Literal
+from datetime import date, datetime
+from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator
 
@@ -16,7 +16,7 @@ from gateway.sdk.section import Place, Section
 #: Columns that every table has; the audit and the readers rely on them.
 RESERVED = frozenset(
     (
-        "node", "lsn", "received_at", "event_time_source", "listener", "session", "peer",
+        "node", "incarnation", "lsn", "received_at", "event_time_source", "listener", "session", "peer",
         "principal", "channel", "kind", "seq", "content_type", "attributes", "flaw",
         "payload", "payload_bytes", "body", "body_variant", "misfits", "place", "table",
         "protocol", "date",
@@ -27,10 +27,14 @@ RESERVED = frozenset(
 _INSTANT = re.compile(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?", re.ASCII
 )
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _COLUMN = re.compile(r"[a-z_][a-z0-9_]{0,99}", re.ASCII)
 
 #: Of a path: one in quotes, which may have dots in it, or one without.
 _KEY = re.compile(r'"((?:[^"\\]|\\["\\])+)"|([^".][^.]*)')
+
+#: Of one that would lead to an element of a list.
+_INDEX = re.compile(r"\[-?\d*\]$", re.ASCII)
 
 #: A path of n keys is looked for in 2^(n-1) ways.
 _MOST_KEYS = 10
@@ -52,6 +56,11 @@ def keys(path: str) -> tuple[str, ...]:
                 f' (labels."app.kubernetes.io/name"), not {path!r}'
             )
         quoted, plain = key.groups()
+        if plain and _INDEX.search(plain):
+            raise ValueError(
+                f"does not lead into a list: {plain} in {path!r}. Take the list itself, as"
+                " type: json or list<…>; a key that is called like that stands in quotes"
+            )
         found.append(plain or re.sub(r"\\(.)", r"\1", quoted))
         at = key.end() + 1
     if len(found) > _MOST_KEYS:
@@ -79,7 +88,50 @@ ColumnName = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{_COLUMN.pattern}$"}),
 ]
 
-Kind = Literal["string", "int", "long", "double", "boolean", "timestamp", "json"]
+_KINDS = ("string", "int", "long", "double", "boolean", "timestamp", "date", "json")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)", re.ASCII)
+_LIST = re.compile(r"list<(string|int|long|double|boolean)>", re.ASCII)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str):
+        if value in _KINDS or _LIST.fullmatch(value):
+            return value
+        if digits := _DECIMAL.fullmatch(value):
+            precision, scale = map(int, digits.groups())
+            if not 1 <= precision <= 38 or scale > precision:
+                raise ValueError(
+                    "must have 1 to 38 digits, and no more of them behind the point:"
+                    f" decimal(10,2), not {value}"
+                )
+            return f"decimal({precision},{scale})"
+    raise ValueError(
+        f"must be {', '.join(_KINDS)}, decimal(10,2) or list<string> (int, long, double,"
+        f" boolean), not {value!r}"
+    )
+
+
+Kind = Annotated[
+    str,
+    PlainValidator(_kind),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": f"^({'|'.join(_KINDS)}|{_DECIMAL.pattern}|{_LIST.pattern})$",
+        }
+    ),
+]
+
+
+def names(chosen: Mapping[str, object]) -> set[str]:
+    """All columns of a table, with those of `spark.columns`: *chosen*."""
+    found = RESERVED - {"table", "body_variant", "place"} | {*USUAL, *OF_PROTOCOLS}
+    for name, given in chosen.items():
+        if given is not None or name == EVENT_TIME:
+            found = found | {name}
+        else:
+            found = found - {name}
+    return set(found)
 
 
 def _default(value: object) -> object:
@@ -108,6 +160,12 @@ USUAL: Mapping[str, Kind] = {
     "agent_id": "string",
     "event_dataset": "string",
 }
+
+#: Parts of a protocol's own address.
+OF_PROTOCOLS = (
+    *("scope", "stream", "segment", "event_offset"),
+    *("route", "uid", "publisher"),
+)
 
 #: The least and the greatest, both included.
 _WHOLE = {"int": (-(2**31), 2**31 - 1), "long": (-(2**63), 2**63 - 1)}
@@ -172,6 +230,13 @@ class Column(Section):
             case "timestamp":
                 if not (isinstance(default, str) and _is_instant(default)):
                     return "an instant like 2026-03-01T12:00:00Z"
+            case "date":
+                if not (isinstance(default, str) and _is_day(default)):
+                    return "a day like 2026-03-01"
+        if self.type.startswith("decimal") and type(default) not in (int, float):
+            return "a number"
+        if self.type.startswith("list"):
+            return "left out"
         return None
 
 
@@ -199,6 +264,13 @@ def disagreeing(name: str, given: Column | list[Column]) -> Iterator[tuple[Place
                 place,
                 "is never looked at: one before it is for all events; put that last",
             )
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
 
 
 def _is_instant(text: str) -> bool:

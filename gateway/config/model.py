@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,7 +24,7 @@ from pydantic.fields import FieldInfo
 
 from gateway import plugins
 from gateway.config.bucket import BucketUrl
-from gateway.config.columns import Column, ColumnName, disagreeing
+from gateway.config.columns import Column, ColumnName, disagreeing, names
 from gateway.config.fields import (
     HubUrl,
     JvmMemory,
@@ -490,10 +491,23 @@ class Spark(Section):
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What its keys must agree on."""
         yield from kind_of(self.sink).misfits(self)
+        yield from self._unknown_columns()
         for name, given in self.columns.items():
             if given is not None:
                 for place, why in disagreeing(name, given):
                     yield ("columns", name, *place), why
+
+    def _unknown_columns(self) -> Iterator[tuple[Place, str]]:
+        there = names(self.columns)
+        for key in ("partition_by", "bloom_filters"):
+            for number, one in enumerate(getattr(self, key)):
+                # Of `days(event_time)` and `bucket(16, host)` the name.
+                name = one.rpartition("(")[2].rpartition(",")[2].strip(" )")
+                if name not in there:
+                    near = get_close_matches(name, sorted(there), 1)
+                    or_ = f"; did you mean {near[0]!r}?" if near else "."
+                    listed = ", ".join(sorted(there))
+                    yield (key, number), f"no column {name!r}{or_} There are {listed}"
 
     @model_validator(mode="before")
     @classmethod

@@ -33,6 +33,7 @@ from gateway.spark.ledger import Broken, Ledger
 from gateway.spark.shared import (
     SharedTable,
     Words,
+    fitted,
     number_of,
     persistently,
     take_newest,
@@ -143,7 +144,8 @@ class DeltaTable(SharedTable):
         for session in sessions:
             session.conf.unset(_VERSION)
         write = (
-            rows.write.format("delta")
+            self._fitting(rows)
+            .write.format("delta")
             .mode("append")
             .option("txnAppId", self.fence)
             .option("txnVersion", str(ledger.sequence))
@@ -172,13 +174,20 @@ class DeltaTable(SharedTable):
         self._seen = version + 1 if version + 1 in made else version
         self._added = version + 1, ledger.sequence
 
+    def _fitting(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        _, snapshot = self._now()
+        fields = StructType.fromJson(json.loads(snapshot.schema().json())).fields
+        return fitted(rows, {one.name: one.dataType.simpleString() for one in fields})
+
     def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
         """See `commits.Table`."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         write = (
-            make(self._all_rows().where(f"date = '{day}'"))
+            self._fitting(make(self._all_rows().where(f"date = '{day}'")))
             .write.format("delta")
             .mode("overwrite")
             .option("replaceWhere", f"date = '{day}'")

@@ -29,6 +29,7 @@ from gateway.spark.ledger import Broken, Ledger, Ranges
 from gateway.spark.shared import (
     SharedTable,
     Words,
+    fitted,
     number_of,
     persistently,
     take_newest,
@@ -444,7 +445,8 @@ class IcebergTable(SharedTable):
             self._spark.sql(f"ALTER TABLE {self.name} ADD COLUMNS ({columns})")
             self._learn()
         there = set(rows.columns)
-        return rows.select(
+        types = {one.name: one.dataType.simpleString() for one in self._fields.values()}
+        return fitted(rows, types).select(
             *(
                 f.col(name)
                 if name in there

@@ -33,6 +33,7 @@ from gateway.spark import footers, heap, partition, tables
 from gateway.spark.columns import EVENT_TIME, Columns
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger
+from gateway.spark.shared import WIDEN, promoted
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.store.lake import INTERNAL
 from gateway.store.lock import Locked
@@ -50,9 +51,10 @@ _KEPT = "kept"
 #: Bytes of files that one task writes anew at once, and so about the size of one.
 _CHUNK_BYTES = 256 << 20
 
-#: Spark's types, as files have them; of others only the name is looked at.
+#: Spark's types, as files have them.
 _IN_FILES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
+    "date": pa.date32(),
     "int": pa.int32(),
     "bigint": pa.int64(),
     "double": pa.float64(),
@@ -74,6 +76,15 @@ class Filled:
 
     def __str__(self) -> str:
         return f"{self.folder}: {self.rows} rows, {', '.join(self.columns)}"
+
+
+def _in_files(kind: str) -> pa.DataType | None:
+    """A type of Spark's in a file; None: nobody looks at more than the column's name."""
+    if kind.startswith("decimal"):
+        return pa.decimal128(*map(int, kind[8:-1].split(",")))
+    if kind.startswith("array"):
+        return pa.list_(pa.field("element", _IN_FILES[kind[6:-1]]))
+    return _IN_FILES.get(kind)
 
 
 def layout(spark: SparkSession, body: str, columns: Columns) -> dict[str, str]:
@@ -177,10 +188,10 @@ def overwrite_days(
     for name in sorted(names):
         if name not in types:
             raise Broken(f"{name}: ALTER TABLE {table.name} DROP COLUMN takes it out")
-        if there.get(name, types[name]) != types[name]:
+        if not promoted(types[name], there.get(name, types[name])):
             raise Broken(
-                f"{name} of {table.name} is {there[name]} and stays so; take another name"
-                f" for one that is {types[name]}"
+                f"{name} of {table.name} is {there[name]}, and spark.columns makes it"
+                f" {types[name]}: take another name, or {WIDEN}"
             )
     days = [row[0] for row in table.rows().select("date").distinct().collect()]
     for day in sorted(str(one) for one in days if one is not None):
@@ -325,7 +336,7 @@ class Folders:
             name
             for name in ours & set(schema.names) & self.types.keys()
             if schema.field(name).type
-            != _IN_FILES.get(self.types[name], schema.field(name).type)
+            != (_in_files(self.types[name]) or schema.field(name).type)
         }
         made = self._names & self.types.keys()
         return frozenset(found | made | self._names & set(schema.names))

@@ -11,25 +11,29 @@ comes last and is never part of SQL: it may be that of a step (`text`) or SQL's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.config.columns import EVENT_TIME, USUAL, keys
 from gateway.spark.fields import CONTENTS, field, micros
-from gateway.spark.times import bounded, instant
+from gateway.spark.times import bounded, day, instant
 
 __all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
 
-_TYPES = {
-    "string": "string",
-    "json": "string",
-    "int": "int",
-    "long": "bigint",
-    "double": "double",
-    "boolean": "boolean",
-    "timestamp": "timestamp",
-}
+#: What Spark calls otherwise than `spark.columns`.
+_TYPES = {"json": "string", "long": "bigint"}
+#: What is an instant first.
+_TIMES = ("timestamp", "date")
+#: A number that is not written out to billions of digits.
+_SHORT = "^ *[+-]?[0-9.]{1,100}([eE][+-]?[0-9]{1,2})? *$"
+
+
+def sql_type(kind: str) -> str:
+    """What Spark calls a type of `spark.columns`."""
+    if kind.startswith("list<"):
+        return f"array<{sql_type(kind[5:-1])}>"
+    return _TYPES.get(kind, kind)
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class Columns:
             number
             for number, path in enumerate(self.paths)
             if any(
-                path in source.paths and source.type == "timestamp"
+                path in source.paths and source.type in _TIMES
                 for sources in self._sources.values()
                 for source in sources
             )
@@ -217,16 +221,11 @@ class Columns:
 
     def values(self) -> dict[str, str]:
         """Expressions over the `typed_NAME`: `NAME` as the tables have it."""
+        made = {"timestamp": bounded, "date": lambda name: day(bounded(name))}
         return {
-            name: bounded(f"typed_{name}")
-            if self._is_time(sources)
-            else f"typed_{name}"
+            name: made.get(sources[0].type, str)(f"typed_{name}")
             for name, sources in self._sources.items()
         }
-
-    @staticmethod
-    def _is_time(sources: Sequence[Source]) -> bool:
-        return any(source.type == "timestamp" for source in sources)
 
     def envelope(self) -> dict[str, str]:
         """Expressions over the event's own columns."""
@@ -243,7 +242,7 @@ class Columns:
         typed = [
             name
             for name, sources in self._sources.items()
-            if any(_TYPES[source.type] != "string" for source in sources)
+            if any(sql_type(source.type) != "string" for source in sources)
         ]
         cases = ", ".join(
             f"CASE WHEN raw_{name} IS NOT NULL AND typed_{name} IS NULL"
@@ -275,15 +274,20 @@ class Columns:
         return f"{self._lookups[path]} <> ''"
 
     def _cast(self, source: Source, raw: str) -> str:
-        kind = _TYPES[source.type]
-        if kind == "timestamp":
+        kind = sql_type(source.type)
+        if source.type in _TIMES:
+            kind = "timestamp"
             value = self._instant(source, raw)
         elif kind == "string":
             value = raw
+        elif kind.startswith("array"):
+            value = _list(raw, kind[6:-1])
         else:
             value = f"try_cast({raw} AS {kind})"
         if kind == "double":
             value = f"CASE WHEN NOT {raw} RLIKE '{_JAVAS_OWN}' THEN {value} END"
+        if kind.startswith("decimal"):
+            value = f"CASE WHEN {raw} RLIKE '{_SHORT}' THEN {value} END"
         if source.default is None:
             return value
         default = f"cast({literal(source.default)} AS {kind})"
@@ -315,6 +319,19 @@ class Columns:
                 return f"CASE {cases}ELSE {last} END" if cases else str(last)
             cases += f"WHEN {source.condition} THEN {expression(source)} "
         return f"CASE {cases}END"
+
+
+def _list(raw: str, kind: str) -> str:
+    """The elements of a list in the JSON, or a single value; null if one does not fit."""
+    texts = (
+        f"CASE WHEN {raw} LIKE '[%' THEN from_json({raw}, 'array<string>')"
+        f" WHEN NOT {raw} LIKE '{{%' THEN array({raw}) END"
+    )
+    if kind == "string":
+        return texts
+    odd = f"exists({texts}, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)"
+    fine = f"transform({texts}, x -> try_cast(x AS {kind}))"
+    return f"CASE WHEN NOT {odd} THEN {fine} END"
 
 
 def source_of(given: Any) -> Source:

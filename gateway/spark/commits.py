@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from attrs import define
 
@@ -29,6 +29,7 @@ from gateway.event import LOST
 from gateway.spark import tables
 from gateway.spark.gone import Gone
 from gateway.spark.ledger import Broken, Ledger, Ranges
+from gateway.spark.shared import WIDEN, promoted
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
 from gateway.store.lsns import Lsns
@@ -177,6 +178,9 @@ class CommitSink(Sink):
     *read* makes the rows of spool files, without some events; *count* those of `stats`
     of such rows.
     """
+
+    retype: ClassVar = WIDEN
+    takes = staticmethod(promoted)
 
     _events: Table
     _stats: Table

@@ -92,6 +92,10 @@ class Format(Kind):
         """Whether there is a jar for Spark version *spark*."""
         return minor(spark) in self.jars
 
+    def check_spark(self, version: str) -> None:
+        """See `Kind`."""
+        self.coordinate(version)
+
     def coordinate(self, spark: str) -> str:
         """The jar for Spark version *spark*.  Raises `Broken` where there is none."""
         if not self.fits(spark):

@@ -144,12 +144,11 @@ class Query:
         """A column with two types is a table that no reader can open."""
         for name, before in self.sink.ledger.types.items():
             now = types.get(name, before)
-            if now != before:
+            if not self.sink.takes(now, before):
                 raise Broken(
                     f"column {name} of the tables is {before}, the configuration makes"
                     f" it {now}: take another name or type (spark.columns, spark.body),"
-                    " make it anew in all rows (gateway spark backfill), or begin new"
-                    " tables"
+                    f" {self.sink.retype}, or begin new tables"
                 )
 
     @property

@@ -117,6 +117,34 @@ def take_newest(found: dict[str, Words], ledgers: Iterable[Words]) -> None:
             found[job] = one
 
 
+#: Types that a column may get in the table, by the format's own promotion.
+_WIDER = {("int", "bigint"), ("float", "double")}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+WIDEN = (
+    "widen it in the table, where it is a whole number or a decimal that becomes wider"
+    " (docs/spark.md, a column's type)"
+)
+
+
+def promoted(kind: str, there: str) -> bool:
+    """Whether values of type *kind* are at home in a column that is *there*."""
+    one, other = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(there)
+    if one and other:
+        return one[2] == other[2] and int(one[1]) <= int(other[1])
+    return kind == there or (kind, there) in _WIDER
+
+
+def fitted(rows: DataFrame, there: Mapping[str, str]) -> DataFrame:
+    """*rows* with the types that the columns have *there*, where these are wider."""
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    wider = {
+        name: rows[f"`{name}`"].cast(there[name])
+        for name, kind in types.items()
+        if there.get(name, kind) != kind and promoted(kind, there[name])
+    }
+    return rows.withColumns(wider) if wider else rows
+
+
 def values_of(partitions: Iterable[Iterable[str]]) -> dict[str, set[str]]:
     """The values of each field of *partitions*, which are lists of `field=value`."""
     found: dict[str, set[str]] = {}

@@ -99,6 +99,11 @@ class Sink(ABC):
     repeats: ClassVar = False
     """Whether a batch that has begun comes again as it was, and in no parts."""
 
+    retype: ClassVar = (
+        "make it anew in all rows (gateway spark backfill, with the job stopped)"
+    )
+    """How a column gets another type."""
+
     _lake: Path
     _spool: Path
     _checkpoint: Checkpoint
@@ -138,6 +143,11 @@ class Sink(ABC):
         After this the tables are whole and `ledger` is theirs.  Raises `Broken`,
         OSError, and what Spark raises.
         """
+
+    @staticmethod
+    def takes(kind: str, there: str) -> bool:
+        """Whether values of type *kind* may go into a column that is *there*."""
+        return kind == there
 
     def _write_down(self, ledger: Ledger) -> None:
         """Make *ledger*, which has no other events, durable in place of the one there is."""

@@ -40,6 +40,13 @@ def instant(text: str) -> str:
     )
 
 
+def day(instant: str) -> str:
+    """The day of a timestamp, in UTC, whatever the session's time zone is."""
+    micros = f"unix_micros({instant})"
+    each = 86_400_000_000
+    return f"date_from_unix_date(cast(({micros} - pmod({micros}, {each})) div {each} AS int))"
+
+
 def bounded(name: str) -> str:
     """The timestamp column *name*, kept within the years 1 to 9999 of any zone."""
     return (

@@ -497,3 +497,24 @@ def test_a_crl_has_a_key_of_its_own(
     assert (
         "client certificates required, revoked ones refused" in capsys.readouterr().out
     )
+
+
+def test_tables_that_can_not_be_here(
+    file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another kind than data_dir has, and one that the installed Spark has no jars for."""
+    (tmp_path / "lake/.gateway").mkdir(parents=True)
+    (tmp_path / "lake/.gateway/sink.json").write_text('{"sink": "parquet"}')
+    text = GOOD.replace("/tmp/x", str(tmp_path))
+    file.write_text(text + "spark: {sink: iceberg}\n")
+    monkeypatch.setattr("gateway.cli.check.version", lambda distribution_name: "4.3.0")
+    assert main(["check", str(file)]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"lake has tables of another spark\.sink: parquet\.", told)
+    assert "spark.sink: iceberg needs Spark 4.1" in told
+    file.write_text(text)
+    main(["check", str(file)])
+    assert "spark.sink" not in capsys.readouterr().out

@@ -338,8 +338,27 @@ def test_where_pravega_clients_are_sent(
         ("spark: {sink: 'm:f', deduplicate: true}",
          "spark.deduplicate: needs spark.sink: parquet, not m:f (line 1)"),
         ("spark: {columns: {a: {path: a, type: text}}}",
-         ("spark.columns.a.type: must be string, int, long, double, boolean, timestamp or "
-         "json, not 'text' (line 1)")),
+         ("spark.columns.a.type: must be string, int, long, double, boolean, timestamp, date, "
+         "json, decimal(10,2) or list<string> (int, long, double, boolean), not 'text' (line 1)")),
+        ("spark: {columns: {a: {path: a, type: 'decimal(39,2)'}}}",
+         ("spark.columns.a.type: must have 1 to 38 digits, and no more of them behind the "
+         "point: decimal(10,2), not decimal(39,2) (line 1)")),
+        ("spark: {columns: {a: {path: 'items[0].sku'}}}",
+         ("spark.columns.a.path: does not lead into a list: items[0] in 'items[0].sku'. Take "
+         "the list itself, as type: json or list<…>; a key that is called like that stands in "
+         "quotes (line 1)")),
+        ("spark: {columns: {a: {path: a, type: date, default: March}}}",
+         ("spark.columns.a.default: must be a day like 2026-03-01 (type: date), not "
+         "'March' (line 1)")),
+        ("spark: {sink: iceberg, partition_by: [date, days(evnt_time)]}",
+         ("spark.partition_by[1]: no column 'evnt_time'; did you mean 'event_time'? There are "
+         "agent_id, attributes, body, channel, content_type, date, event_dataset, event_offset, "
+         "event_time, event_time_source, flaw, host, incarnation, kind, listener, log_file_path, "
+         "log_offset, lsn, message, misfits, node, payload, payload_bytes, peer, principal, "
+         "protocol, publisher, received_at, route, scope, segment, seq, session, stream, uid "
+         "(line 1)")),
+        ("spark: {columns: {a: {path: a, type: list<long>, default: 1}}}",
+         "spark.columns.a.default: must be left out (type: list<long>), not 1 (line 1)"),
         ("spark: {columns: {path: [{path: a, typ: int}]}}",
          "spark.columns.path[0].typ: unknown key; did you mean 'type'? (line 1)"),
         ("spark: {columns: {a: b}}", ("spark.columns.a: must be a mapping of path, type, "

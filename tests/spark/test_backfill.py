@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +114,9 @@ def test_columns_that_came_later_are_made_out_of_the_body(
         "status": column("status", "int"),
         "level": column("level", default="info"),
         "at": column("at", "timestamp"),
+        "day": column("at", "date"),
+        "price": column("status", "decimal(12,2)"),
+        "many": column("status", "list<string>"),
     }
     stored(1)
     assert len(schemas(lake)) == 2
@@ -142,7 +146,8 @@ def test_columns_that_came_later_are_made_out_of_the_body(
     assert set(looks) == {9}
     assert len(done) == 4
     assert {one.rows for one in done} == {2, 3}
-    assert {one.columns for one in done} == {("at", "level", "status")}
+    new = ("at", "day", "level", "many", "price", "status")
+    assert {one.columns for one in done} == {new}
     assert len(schemas(lake)) == 1
     after = rows_of(lake)
     for lsn, row in before.items():
@@ -150,9 +155,11 @@ def test_columns_that_came_later_are_made_out_of_the_body(
         assert kept.items() <= after[lsn].items()
     assert [after[lsn]["status"] for lsn in range(1, 6)] == [200, *[None] * 4]
     assert after[2]["at"] == DAY.replace(hour=10)
+    others = [after[1][name] for name in ("price", "many")]
+    assert [after[2]["day"], *others] == [DAY.date(), Decimal(200), ["200"]]
     assert [after[lsn]["misfits"] for lsn in (1, 2, 3)] == [
         None,
-        "status",
+        "status,price",
         "log_offset",
     ]
     assert {row["level"] for row in after.values()} == {"info"}

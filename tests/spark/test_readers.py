@@ -38,9 +38,27 @@ COLUMNS = {
         "content_type",
         *("principal", "channel", "flaw", "misfits", "event_time_source"),
     ),
-    "numbers": ("lsn", "seq", "payload_bytes", "log_offset", "status", "took", "fine"),
-    "times": ("received_at", "event_time", "ended", "date"),
-    "texts": ("body", "message", "host", "log_file_path", "agent_id", "event_dataset"),
+    "numbers": (
+        "lsn",
+        "seq",
+        "payload_bytes",
+        "log_offset",
+        "status",
+        "took",
+        "fine",
+        "price",
+        "sizes",
+    ),
+    "times": ("received_at", "event_time", "ended", "date", "day"),
+    "texts": (
+        "body",
+        "message",
+        "host",
+        "log_file_path",
+        "agent_id",
+        "event_dataset",
+        "tags",
+    ),
     "addresses": (
         *("scope", "stream", "segment", "event_offset", "route", "uid", "publisher"),
     ),
@@ -58,7 +76,8 @@ PAYLOADS = [
     b'{"a": "\xff"}',
     b"",
     b'{"status": "many", "took": [], "fine": 3, "end": "never", "log": {"offset": -1}}',
-    b'{"status": 99999999999, "took": 1e999, "log": "text"}',
+    b'{"status": 99999999999, "took": 1e999, "log": "text", "price": "12.30"}',
+    b'{"day": "2026-03-01", "price": 1.005, "tags": ["h\xc3\xa9", null], "sizes": [1]}',
     b"[" * 3000 + b"]" * 3000,
     b'{"a": 1, "a": 2}',
     b'{"message": "' + b"x" * 100_000 + b'"}',
@@ -130,7 +149,8 @@ def lake(
     data = tmp_path_factory.mktemp("readers")
     spool, config = make_spool(data / "spool"), make_config(data)
     wanted = {"status": "int", "took": "double", "fine": "boolean"}
-    wanted["ended"] = "timestamp"
+    wanted |= {"ended": "timestamp", "day": "date", "price": "decimal(10,2)"}
+    wanted |= {"tags": "list<string>", "sizes": "list<long>"}
     config.spark.columns = {
         name: SimpleNamespace(
             path="end" if name == "ended" else name,
@@ -142,7 +162,7 @@ def lake(
         for name, kind in wanted.items()
     }
     at = int(INSTANT.timestamp() * 1e6)
-    flaws = {7: "empty", 12: "oversized"}
+    flaws = {7: "empty", 13: "oversized"}
     many = [(1, PAYLOADS, flaws)]
     if request.param == "compacted":
         many = [
@@ -182,9 +202,15 @@ def plain(value: Any) -> Any:
             return bytes(value)
         case dict():
             return sorted(value.items())
+        case _ if hasattr(value, "tolist") and getattr(value, "shape", ()):
+            return plain(value.tolist())
         case list():
             return sorted(
-                tuple(one.values()) if isinstance(one, dict) else one for one in value
+                (
+                    tuple(one.values()) if isinstance(one, dict) else one
+                    for one in value
+                ),
+                key=repr,
             )
     return None if str(value) in ("<NA>", "NaT", "nan") else _unwrapped(value)
 
@@ -270,7 +296,7 @@ def test_files_of_before_a_column_are_read_beside_those_with_it(
 
 def test_the_manual_names_these_readers() -> None:
     """Each row of its table is a reader that is tested here, with its columns."""
-    section = DOCS.read_text().partition("### Readers")[2].partition("\n## ")[0]
+    section = DOCS.read_text().partition("### Readers")[2].partition("\n##")[0]
     rows = re.findall(r"^\| (\w+)[^|]*\|(.*)\|$", section, re.MULTILINE)
     assert rows[0][0] == "reader"
     assert [name.strip() for name in rows[0][1].split("|")] == list(COLUMNS)

@@ -147,6 +147,6 @@ def test_the_same_order_without_our_package(
 
 def test_the_page_has_a_line_for_each_reader() -> None:
     """Those of its table of readers."""
-    section = PAGE.partition("### Readers")[2].partition("\n## ")[0]
+    section = PAGE.partition("### Readers")[2].partition("\n##")[0]
     readers = re.findall(r"^\| (\w+)[^|]*\|", section, re.MULTILINE)[1:]
     assert sorted(NAMES) == sorted(name.lower() for name in readers)

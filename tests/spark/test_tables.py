@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -377,6 +378,74 @@ def test_columns_of_ones_own(make_rows: Callable[..., list[Any]]) -> None:
         *["took"] * 3,
     ]
     assert "host" not in rows[0]["all"].asDict()
+
+
+@pytest.mark.lowest
+def test_days_decimals_and_lists(make_rows: Callable[..., list[Any]]) -> None:
+    """Out of texts and numbers: the day of an instant in UTC, decimals that are rounded, the
+    elements of a list or a single value; what does not fit is null and named."""
+    chosen = {
+        "day": Source(("day",), "date"),
+        "price": Source(("price",), "decimal(10,2)", default=0),
+        "tags": Source(("tags",), "list<string>"),
+        "sizes": Source(("sizes",), "list<long>"),
+    }
+    sent: list[tuple[dict[str, Any], tuple[Any, ...], str | None]] = [
+        (
+            {
+                "day": "2026-03-01",
+                "price": "12.30",
+                "tags": ["a", "b c", None, 1, [2], "[\\ud83d\\ude00"],
+                "sizes": [1, "2", None],
+            },
+            (
+                date(2026, 3, 1),
+                Decimal("12.30"),
+                ["a", "b c", None, "1", "[2]", "[\\ud83d\\ude00"],
+                [1, 2, None],
+            ),
+            None,
+        ),
+        (
+            {
+                "day": "2026-03-01T00:30:00+02:00",
+                "price": 0.30000000000000004,
+                "tags": "one",
+                "sizes": 7,
+            },
+            (date(2026, 2, 28), Decimal("0.30"), ["one"], [7]),
+            None,
+        ),
+        (
+            {"day": "1969-12-30T23:59:59.999999Z", "tags": [], "sizes": []},
+            (date(1969, 12, 30), Decimal(0), [], []),
+            None,
+        ),
+        ({"day": 1_772_366_400}, (date(2026, 3, 1), Decimal(0), None, None), None),
+        (
+            {"day": "12026-03-01T00:00:00Z", "price": "-1e3"},
+            (date(9999, 12, 30), Decimal(-1000), None, None),
+            None,
+        ),
+        (
+            {"day": 2026, "price": "1e-999999999", "tags": {"a": 1}, "sizes": [1, "x"]},
+            (None, None, None, None),
+            "day,price,tags,sizes",
+        ),
+        (
+            {"day": "March", "price": 1e9, "sizes": [2**63]},
+            (None, None, None, None),
+            "day,price,sizes",
+        ),
+        ({"price": "NaN", "sizes": "x"}, (None, None, None, None), "price,sizes"),
+    ]
+    rows = make_rows(
+        [json.dumps(one).encode() for one, _, _ in sent],
+        *("day", "price", "tags", "sizes", "misfits"),
+        chosen=chosen,
+    )
+    for (one, values, misfits), row in zip(sent, rows, strict=True):
+        assert tuple(row) == (*values, misfits), one
 
 
 def test_an_instant_is_that_of_the_path_which_has_a_value(

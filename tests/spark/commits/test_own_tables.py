@@ -18,6 +18,7 @@ from format_tables import (
 )
 from gateway.config.columns import Column
 from gateway.spark import job
+from gateway.spark.failure import Failed
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken
 
@@ -74,8 +75,45 @@ def test_rows_of_before_get_the_columns_that_came_later(world: World) -> None:
     with pytest.raises(Broken, match="say which columns"):
         backfill()
     world.config.spark.columns = {"status": Column(path="status", type="string")}
-    with pytest.raises(Broken, match=r"status of .* is int and stays so"):
+    with pytest.raises(Broken, match=r"status of .* is int, .* string: .* widen it"):
         backfill("status")
+
+
+@pytest.mark.lowest
+def test_a_column_that_somebody_widened(world: World) -> None:
+    """By the format's own promotion: the job goes on beside it and after it, with the type of
+    before in spark.columns, and with the new one.  The other way round is told."""
+    types = {"n": ("int", "long"), "price": ("decimal(8,2)", "decimal(12,2)")}
+
+    def columns(which: int) -> dict[str, Column]:
+        kinds = {name: kind[which] for name, kind in types.items()}
+        return {name: Column(path=name, type=kind) for name, kind in kinds.items()}
+
+    world.config.spark.columns = columns(0)
+    sent = b'{"n": 1, "price": "1.5"}', b'{"n": 5000000000, "price": 12345678901}'
+    world.spool.put("gw", 1 + 3 * SIZE, sent)
+    job.run(world.config, world.spark, available_now=True)
+    table = world.events().name
+    if world.config.spark.sink == "delta":
+        table = f"delta.`{table}`"
+        on = "('delta.enableTypeWidening' = 'true')"
+        world.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES {on}")
+    for name, kind in {"n": "bigint", "price": "decimal(12,2)"}.items():
+        world.spark.sql(f"ALTER TABLE {table} ALTER COLUMN {name} TYPE {kind}")
+    for which, first in enumerate((3 + 3 * SIZE, 5 + 3 * SIZE)):
+        world.config.spark.columns = columns(which)
+        world.spool.put("gw", first, sent)
+        job.run(world.config, world.spark, available_now=True)
+    world.check_complete()
+    rows = world.events().rows().where(f"lsn > {3 * SIZE}").orderBy("lsn").collect()
+    found = [(row.n, row.price and str(row.price), row.misfits) for row in rows]
+    one, odd = (1, "1.50", None), (None, None, "n,price")
+    assert found == [one, odd, one, odd, one, (5000000000, None, "price")]
+    list(world.kind.backfill(world.config, world.spark, Lake(), ["n"]))
+    assert world.events().rows().where("n = 5000000000").count() == 3
+    world.config.spark.columns = {"n": Column(path="n", type="double")}
+    with pytest.raises(Failed, match=r"column n .* is bigint, .* double: .* widen it"):
+        job.run(world.config, world.spark, available_now=True)
 
 
 def test_partitions_and_filters_of_ones_own(world: World) -> None:
