@@ -85,7 +85,7 @@ class ChainStatus:
     last_lsn: int = 0
     """Of the newest file; 0 when there is none yet."""
     link: str = ""
-    """SHA-256 of that file; zeros when there is none, empty if it is not known."""
+    """Of that file (`gateway.store.digests`); zeros when there is none, empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

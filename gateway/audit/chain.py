@@ -27,7 +27,7 @@ from pathlib import Path
 from gateway.audit.incarnations import short
 from gateway.audit.lake import Problem
 from gateway.store import digests, mark
-from gateway.store.deleted import deletions, links_before, stamps
+from gateway.store.deleted import deletions, digests_before, stamps
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.incarnation import INCARNATION, Incarnation
@@ -52,7 +52,7 @@ class Chain:
     last: int = 0
     """The last lsn of the newest file; 0 if there is none."""
     link: str = ""
-    """SHA-256 of the newest file."""
+    """Of the newest file."""
     notes: list[str] = field(default_factory=list)
     """What is as it should be, and worth knowing."""
     problems: list[Problem] = field(default_factory=list)
@@ -78,7 +78,7 @@ class _File:
 
     file: SpoolFile
     link: str
-    """SHA-256 of its bytes."""
+    """Of the events that it has."""
     previous: str | None
     """What it says of the file before it."""
     has_digests: bool
@@ -202,11 +202,11 @@ class _Reader:
                     break
 
     def _before(self) -> dict[str, str]:
-        """Links of files in which events were blotted out, before that was done."""
+        """Digests of files in which events were blotted out, before that was done."""
         lake = self.directories.lake
         if self._links[0] != (now := stamps(lake)):
             try:
-                self._links = now, links_before(deletions(lake))
+                self._links = now, digests_before(deletions(lake))
             except ValueError:  # the audit's other half says so
                 self._links = now, {}
         return self._links[1]
@@ -215,16 +215,25 @@ class _Reader:
         stat = path.stat()
         key = path.name, stat.st_ino, stat.st_size, stat.st_mtime_ns
         if key not in self._read:
-            link = digests.of_file(path)
-            link = self._before().get(link, link)
             metadata = digests.metadata_of(path)
+            previous = digests.said(metadata, digests.PREVIOUS_KEY)
             self._read[key] = _File(
                 replace(file, path=path),
-                link,
-                digests.said(metadata, digests.PREVIOUS_KEY),
-                digests.PAYLOADS_KEY in metadata or digests.SHA256_KEY in metadata,
+                self._link_of(path, previous or ""),
+                previous,
+                digests.EVENTS_KEY in metadata,
             )
         return self._read[key]
+
+    def _link_of(self, path: Path, previous: str) -> str:
+        """Raises FileNotFoundError, PermissionError."""
+        try:
+            events = digests.of_file(path)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception:  # damaged bytes make pyarrow raise anything
+            return "damaged"
+        return digests.link_of(self._before().get(events, events), previous)
 
 
 def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
@@ -335,7 +344,7 @@ class _Judge:
         if one.previous not in (None, digests.NOTHING):
             assert one.previous is not None
             self.links.add(one.previous)
-            behind = f", behind a file with SHA-256 {one.previous}"
+            behind = f", behind a file with link {one.previous}"
         chain.notes.append(f"{who} with lsn {one.file.first}{behind}")
 
     def _judge_bytes(self, one: _File, chain: Chain) -> None:
@@ -343,7 +352,7 @@ class _Judge:
         if not self._is_ours(one):
             return
         entry = self.known.entries.get(one.file.path.name)
-        wanted = entry.sha256 if entry is not None else ""
+        wanted = entry.link if entry is not None else ""
         who = "the catalog"
         if not wanted and one.file.last == self.known.published:
             wanted, who = self.known.link, "the mark"
@@ -392,7 +401,7 @@ class _Judge:
 
     def _changed(self, before: _File, one: _File) -> Problem:
         entry = self.known.entries.get(before.file.path.name)
-        if entry is not None and entry.sha256 == before.link:
+        if entry is not None and entry.link == before.link:
             why = f"exchanged: it says that {one.previous} was before it, and not"
             return Problem(str(one.file.path), f"{why} {before.file.path.name}")
         why = f"changed or exchanged: {one.file.path.name}, which follows it, says"
@@ -439,7 +448,7 @@ class _Judge:
     def _known_digest(self, first: int, last: int, named: Iterable[Entry]) -> bool:
         """Whether catalog or mark has a link of a file with these lsns."""
         marked = bool(self.known.link) and first <= self.known.published <= last
-        return marked or any(entry.sha256 for entry in named)
+        return marked or any(entry.link for entry in named)
 
     def _judge_end(self, chain: Chain) -> None:
         """Whether files are missing behind the newest."""

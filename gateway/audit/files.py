@@ -48,15 +48,17 @@ def runs_in(
 ) -> list[tuple[int, int]]:
     """The lsns that are really in a file, in their order, as (first, last).
 
-    Every byte is read: it must be what its own digest, and *entry* of the catalog, says.
+    Every byte is read: its events must be those of its own digest, and of *entry* of the
+    catalog.
     Raises `Unusable`, FileNotFoundError, PermissionError.
     """
     runs: list[tuple[int, int]] = []
-    wanted = {"it says": digests.payloads_said(digests.metadata_of(file.path))}
-    if entry is not None:
-        wanted["the catalog says"] = entry.said
-    found = {each.key: digests.PayloadDigest(each.key) for each in wanted.values()}
-    for node, _, lsns in columns(file.path, *found.values()):
+    metadata = digests.metadata_of(file.path)
+    wanted = {"it says": digests.events_said(metadata)}
+    if entry is not None and digests.DELETED_KEY not in metadata:
+        wanted["the catalog says"] = entry.events
+    found = digests.EventsDigest(file.first)
+    for node, _, lsns in columns(file.path, found):
         if node != file.node:
             raise Unusable(f"it has an event of node {node!r}")
         ends = np.append(np.flatnonzero(np.diff(lsns) != 1), len(lsns) - 1)
@@ -66,10 +68,15 @@ def runs_in(
             follows = runs and runs[-1][1] + 1 == first
             runs.append((runs.pop()[0] if follows else first, last))
     for who, said in wanted.items():
-        if said and said != (payloads := found[said.key].payloads()):
-            raise Unusable(f"its payloads were changed: {payloads}, {who} {said}")
-    if entry is not None and entry.sha256 not in ("", digests.of_file(file.path)):
-        raise Unusable("it is not as it was published: the catalog has another SHA-256")
+        if said and said != (events := found.hexdigest()):
+            raise Unusable(f"its events were changed: BLAKE3 {events}, {who} {said}")
+    if (
+        entry is not None
+        and entry.octets
+        and digests.DELETED_KEY not in metadata
+        and entry.octets != digests.of_octets(file.path)
+    ):
+        raise Unusable("it is not as it was published: the catalog has another BLAKE3")
     return runs
 
 

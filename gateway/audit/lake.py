@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from gateway.audit.counts import GREATEST, Counts, Ints
 from gateway.audit.remote import Place, opened
 from gateway.event import LOST
-from gateway.store.digests import PayloadDigest
+from gateway.store.digests import EventsDigest
 
 _BATCH_ROWS = 1 << 17
 _DAY = re.compile(r"/date=[^/]*/")
@@ -154,21 +154,22 @@ def identity_of(path: Path) -> Identity | None:
     return Identity(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def columns(path: Place, *payloads: PayloadDigest) -> Iterator[tuple[str, str, Ints]]:
+def columns(
+    path: Place, digest: EventsDigest | None = None
+) -> Iterator[tuple[str, str, Ints]]:
     """(node, incarnation, lsns) of a Parquet file, piece by piece, none of them empty.
 
-    A file without that column, as the spool's are, has incarnation "".  With *payloads*
-    every byte is read, and the payloads go in there.  Raises `Unusable` if it is damaged
+    A file without that column, as the spool's are, has incarnation "".  With a *digest*
+    every byte is read, and the events go in there.  Raises `Unusable` if it is damaged
     or has other columns, FileNotFoundError, PermissionError.
     """
     with reading(path), _opened(path) as file:
         schema = file.schema_arrow
         check_columns(schema)
-        if payloads:
+        if digest is not None:
             for batch in _whole(file):
-                if "payload" in schema.names:
-                    for each in payloads:
-                        each.add(batch.column("payload"))
+                if {"payload", "received_at"} <= {*schema.names}:
+                    digest.add(batch.column("payload"), batch.column("received_at"))
                 yield from _lsns(_found(batch))
             return
         wanted = ("node", "incarnation", "lsn", "flaw")

@@ -1,10 +1,10 @@
-"""Compares payloads in archive and tables with the digests written beside them.
+"""Compares events in archive and tables with the digests written beside them.
 
 `gateway.store.digests` says what those are.
 
 Files in a bucket, its archive too, are read one at a time, as copies that are removed again.
 Rows leave their file when they go to the tables, but the lsns of a file and the digest of
-its payloads are known: from the file, while spool or archive has it, else from the
+its events are known: from the file, while spool or archive has it, else from the
 catalog's line.  So a file's rows are gathered from the tables, put in order of lsn, and
 hashed again.  Of a file of which the tables have a part, each row is compared with the file's,
 where spool or archive has it.  In the tables a payload is the text of `body`, or `payload`
@@ -36,7 +36,6 @@ from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests
 from gateway.store.bucket import Bucket
-from gateway.store.deleted import deletions, links_before
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
@@ -86,20 +85,17 @@ def compare_payloads(
     found = Payloads()
     catalogs = sorted(directories.journal.glob(f"*/{CATALOG[0]}"))
     entries = {one.name: one for path in catalogs for one in entries_in(path.parent)}
-    known: dict[SpoolName, digests.Payloads] = {
-        parsed: entry.said
+    known: dict[SpoolName, str] = {
+        parsed: entry.events
         for entry in entries.values()
-        if entry.said and (parsed := parse_file_name(entry.name))
+        if entry.events and (parsed := parse_file_name(entry.name))
     }
     remote = BucketFiles(bucket)
     archives = spool_files(directories.archive), remote.list(archive=True)
-    rewritten = _rewritten(directories.lake)
     for file in _all(node, *archives):
         # Retention may be quicker.
         with contextlib.suppress(FileNotFoundError), remote.local(file) as there:
             entry = entries.get(file.path.name)
-            if rewritten and digests.of_file(there.path) in rewritten:
-                entry = None
             _compare_file(file, there.path, entry, known, found)
     files = {_name(file): file for file in _all(node, *archives)}
     for file in _all(node, spool_files(directories.spool), remote.list()):
@@ -118,14 +114,6 @@ def compare_payloads(
     return found
 
 
-def _rewritten(lake: Path) -> set[str]:
-    """SHA-256 of the archive's files in which events were blotted out on purpose."""
-    try:
-        return set(links_before(deletions(lake)))
-    except ValueError:  # the audit's other half says so
-        return set()
-
-
 def _all(node: str | None, *places: dict[str, list[SpoolFile]]) -> Iterator[SpoolFile]:
     for files in places:
         for name, some in files.items():
@@ -137,7 +125,7 @@ def _compare_file(
     file: SpoolFile,
     path: Path,
     entry: Entry | None,
-    known: dict[SpoolName, digests.Payloads],
+    known: dict[SpoolName, str],
     found: Payloads,
 ) -> None:
     """*path* is where it can be read."""
@@ -154,12 +142,12 @@ def _name(file: SpoolFile) -> SpoolName:
     return SpoolName(file.node, file.incarnation, file.first, file.last)
 
 
-def _said(path: Path) -> digests.Payloads:
-    """What a file says of its payloads; of one that is damaged somebody else tells.
+def _said(path: Path) -> str:
+    """What a file says of its events; of one that is damaged somebody else tells.
 
     Raises FileNotFoundError.
     """
-    return digests.payloads_said(digests.metadata_of(path))
+    return digests.events_said(digests.metadata_of(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +195,7 @@ def _compare_some(rows: _Rows, file: SpoolName, whole: _Whole, found: Payloads) 
 def _compare_rows(
     tables: _Tables,
     file: SpoolName,
-    wanted: digests.Payloads,
+    wanted: str,
     whole: _Whole,
     found: Payloads,
 ) -> int:
@@ -217,19 +205,19 @@ def _compare_rows(
         return 0  # not there yet, or any longer: the audit's other half says so
     if not rows.are_all_of(file):
         return _compare_some(rows, file, whole, found)
-    payloads = rows.payloads()
-    if payloads is None or not wanted:
+    payloads, times = rows.payloads(), rows.received_at()
+    if payloads is None or times.null_count or not wanted:
         found.unknown += 1
         return 0
-    digest = digests.PayloadDigest(wanted.key)
-    digest.add(payloads)
-    if digest.payloads() == wanted:
+    digest = digests.EventsDigest(file.first)
+    digest.add(payloads, times)
+    if digest.hexdigest() == wanted:
         found.in_tables += 1
         found.events += len(payloads)
     else:
         why = (
-            f"the payloads of {file.node} lsn {file.first} to {file.last} are not those of"
-            f" their spool file: {digest.payloads()}, not {wanted.digest}"
+            f"the events of {file.node} lsn {file.first} to {file.last} are not those of"
+            f" their spool file: BLAKE3 {digest.hexdigest()}, not {wanted}"
         )
         found.problems.append(Problem(", ".join(rows.paths), why))
     return len(payloads)
@@ -252,13 +240,15 @@ class _Loaded:
     lives: pa.Array
     """Incarnations."""
     lsns: Ints
+    times: pa.Array
     payloads: pa.Array | None
     """None: they can not be told."""
     bytes: int
 
 
 _NONE = pa.array([], pa.string())
-_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), None, 0)
+_TIME = pa.timestamp("us", "UTC")
+_NOTHING = _Loaded(_NONE, _NONE, np.array([], np.int64), pa.array([], _TIME), None, 0)
 
 
 @dataclass(slots=True)
@@ -266,6 +256,7 @@ class _Rows:
     """Rows with the lsns of one spool file, in pieces."""
 
     lsns: list[Ints]
+    times: list[pa.Array]
     parts: list[pa.Array | None]
     paths: list[str]
 
@@ -279,8 +270,14 @@ class _Rows:
         parts = [part for part in self.parts if part is not None]
         if len(parts) < len(self.parts):
             return None
-        order = np.argsort(np.concatenate(self.lsns), kind="stable")
-        return pa.concat_arrays(parts).take(pa.array(order))
+        return pa.concat_arrays(parts).take(self._order())
+
+    def received_at(self) -> pa.Array:
+        """In order of lsn."""
+        return pa.concat_arrays(self.times).take(self._order())
+
+    def _order(self) -> pa.Array:
+        return pa.array(np.argsort(np.concatenate(self.lsns), kind="stable"))
 
 
 class _Tables:
@@ -311,7 +308,7 @@ class _Tables:
         touched = np.flatnonzero(
             (self._first <= file.last) & (file.first <= self._last)
         )
-        rows = _Rows([], [], [])
+        rows = _Rows([], [], [], [])
         for number in touched.tolist():
             loaded = self._load(number)
             mine = (loaded.lsns >= file.first) & (loaded.lsns <= file.last)
@@ -322,6 +319,7 @@ class _Tables:
                 mine &= pc.equal(names, wanted).to_numpy(zero_copy_only=False)
             if mine.any():
                 rows.lsns.append(loaded.lsns[mine])
+                rows.times.append(loaded.times.filter(pa.array(mine)))
                 part = loaded.payloads
                 rows.parts.append(None if part is None else part.filter(pa.array(mine)))
                 rows.paths.append(str(self._pieces[number].path))
@@ -387,7 +385,7 @@ def _rows_of(node: str, piece: _Piece) -> int:
 def _load(piece: _Piece) -> _Loaded:
     with pq.ParquetFile(opened(piece.path), page_checksum_verification=True) as file:
         there = set(file.schema_arrow.names)
-        names = ("node", "incarnation", "lsn", "body", "payload")
+        names = ("node", "incarnation", "lsn", "received_at", "body", "payload")
         wanted = [name for name in names if name in there]
         rows = file.read_row_group(piece.group, columns=wanted, use_threads=False)
     # A row without node or lsn is nobody's: the audit's other half says so.
@@ -398,7 +396,10 @@ def _load(piece: _Piece) -> _Loaded:
     if "incarnation" in rows.column_names:
         lives = pc.fill_null(rows["incarnation"].cast(pa.string()), "").combine_chunks()
     lsns = rows["lsn"].cast(pa.int64()).combine_chunks().to_numpy()
-    return _Loaded(nodes, lives, lsns, _payloads(rows), rows.nbytes)
+    times = pa.nulls(len(rows), _TIME)
+    if "received_at" in rows.column_names:
+        times = rows["received_at"].cast(_TIME).combine_chunks()
+    return _Loaded(nodes, lives, lsns, times, _payloads(rows), rows.nbytes)
 
 
 def _payloads(rows: pa.Table) -> pa.Array | None:

@@ -5,8 +5,9 @@ its rows, so a row stays: node, lsn, times, listener, channel and numbers.  What
 said, and who that was, goes: of the payload as many zeros are left as it had bytes, and the
 flaw says `deleted` (with what the flaw was, `deleted:unframed`).
 
-The file's own digest is made anew.  That of the file as a whole, its link, changes: who asks
-for it finds the one before in what is written down of the deletion.
+It is still that file: `gateway.events` stays, and so do its link and the chain.  What it has
+now is `gateway.deleted` (`gateway.store.digests`), and what is written down of the deletion
+has both.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import DELETED, SCHEMA
-from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, PayloadDigest
+from gateway.store.digests import DELETED_KEY, EventsDigest
 
-_DELETED_KEY = b"gateway.deleted"
 _ARROW_KEY = b"ARROW:schema"
+_AGAIN_KEY = b"gateway.deleted.again"
 
 #: What its sender said, or who that was, and may not be null.
 _EMPTY = ("session", "peer")
@@ -69,18 +70,20 @@ def _written(file: pq.ParquetFile, masks: list[_Flags], word: str) -> bytes:
 
     words = dict(file.metadata.metadata or {})
     kind = file.metadata.row_group(0).column(0).compression.lower()
-    digest = PayloadDigest(SHA256_KEY if SHA256_KEY in words else PAYLOADS_KEY)
+    first = file.read_row_group(0, columns=["lsn"])["lsn"][0].as_py()
+    digest = EventsDigest(first)
     sink = pa.BufferOutputStream()
     with open_writer(sink, "none" if kind == "uncompressed" else kind) as writer:
         for number, mask in enumerate(masks):
             rows = file.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
             rows = _without(rows, mask)
-            digest.add(rows["payload"])
+            digest.add(rows["payload"], rows["received_at"])
             writer.write_table(rows, row_group_size=max(1, rows.num_rows))
         kept = {key: words[key] for key in words if key != _ARROW_KEY}
-        if digest.key in words:
-            kept[digest.key] = digest.hexdigest().encode()
-        writer.add_key_value_metadata({**kept, _DELETED_KEY: word.encode() or b"1"})
+        kept[DELETED_KEY] = digest.hexdigest().encode()
+        if word:
+            kept[_AGAIN_KEY] = word.encode()
+        writer.add_key_value_metadata(kept)
     return bytes(sink.getvalue().to_pybytes())
 
 

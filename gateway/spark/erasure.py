@@ -12,7 +12,6 @@ what is written down until they get their names, so each does so once.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 from collections import defaultdict
@@ -41,7 +40,7 @@ from gateway.spark.partition import (
     restore,
     staged_for,
 )
-from gateway.store import deleted
+from gateway.store import deleted, digests
 from gateway.store.bucket import ARCHIVE, Bucket, NotThere
 from gateway.store.deleted import Deletion, Rewritten
 from gateway.store.names import (
@@ -205,8 +204,7 @@ def _from_files(
             if not len(lsns) or (done := blotted(path, _among(lsns))) is None:
                 continue
             data, count = done
-            was = hashlib.sha256(path.read_bytes()).hexdigest()
-            record = _with_file(record, path.name, was, data)
+            record = _with_file(record, path.name, digests.of_file(path), data)
             deleted.save(disk, places.lake, record)
             point("link written down")
             _put(disk, path, data)
@@ -276,7 +274,7 @@ def _from_bucket(
             if (done := blotted(source, _among(lsns))) is None:
                 continue
             new, count = done
-            was = hashlib.sha256(data).hexdigest()
+            was = digests.of_file(pa.BufferReader(data))
             record = _with_file(record, Path(name).name, was, new)
             deleted.save(disk, places.lake, record)
             bucket.replace(name, new)
@@ -285,7 +283,7 @@ def _from_bucket(
 
 
 def _with_file(record: Deletion, name: str, was: str, data: bytes) -> Deletion:
-    now = Rewritten(was, hashlib.sha256(data).hexdigest())
+    now = Rewritten(was, digests.of_file(pa.BufferReader(data)))
     files = {**record.files, name: [*record.files.get(name, []), now]}
     return msgspec.structs.replace(record, files=files)
 

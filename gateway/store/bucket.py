@@ -106,23 +106,33 @@ class Bucket(Protocol):
 
 
 def commit(bucket: Bucket, name: str, data: bytes) -> bool:
-    """Make an object, once: false if it was there already, with these bytes.
+    """Make an object, once: false if it was there already, with these events.
 
-    So it may be called again after a request whose fate is unknown.  Raises `Conflict` if
-    other bytes are there, `BucketError`.
+    So it may be called again after a request whose fate is unknown, and by another version,
+    whose bytes differ.  Raises `Conflict` if other events are there, `BucketError`.
     """
     try:
         bucket.create(name, data)
     except AlreadyThere:
         there = bucket.read(name)  # whoever was still making it may not have: NotThere
-        if there == data:
+        if there == data or _are_same(there, data):
             return False
         raise Conflict(
-            f"{bucket.url}/{name} is there with other bytes: {_told(there)}; here it is "
+            f"{bucket.url}/{name} is there with other events: {_told(there)}; here it is "
             f"{_told(data)}.  Two gateways are the same incarnation: a machine was copied "
             "as it ran"
         ) from None
     return True
+
+
+def _are_same(one: bytes, other: bytes) -> bool:
+    """Whether two files have the same events."""
+    # Late: it is rare, and whoever only lists needs no Arrow.
+    import pyarrow as pa
+
+    from gateway.store.digests import are_same
+
+    return are_same(pa.BufferReader(one), pa.BufferReader(other))
 
 
 def _told(data: bytes) -> str:

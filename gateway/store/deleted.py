@@ -29,8 +29,8 @@ class Rewritten(msgspec.Struct, frozen=True):
     """A file of the archive in which events were blotted out."""
 
     was: str
-    """SHA-256 of its bytes before; the next file's link names it."""
-    sha256: str
+    """The digest of its events before (`gateway.store.digests`)."""
+    now: str
     """And now."""
 
 
@@ -73,24 +73,24 @@ def counts_of(lake: Path, name: str) -> Path:
     return folder_of(lake) / f"{name}.counts"
 
 
-def links_before(found: Iterable[Deletion]) -> dict[str, str]:
-    """By SHA-256 of the archive's files that deletions have rewritten, that of each before
-    the first of them.
+def digests_before(found: Iterable[Deletion]) -> dict[str, str]:
+    """By digest of the events that the archive's files have since deletions have rewritten
+    them, that of each before the first of them.
     """
     # In no order: one that was cut off goes on after later ones, and clocks are set back.
     was = {
-        each.sha256: each.was
+        each.now: each.was
         for one in found
         for versions in one.files.values()
         for each in versions
     }
-    links: dict[str, str] = {}
-    for link, one_before in was.items():
+    first: dict[str, str] = {}
+    for now, one_before in was.items():
         before = one_before
         while before in was:
             before = was[before]
-        links[link] = before
-    return links
+        first[now] = before
+    return first
 
 
 def deletions(lake: Path) -> list[Deletion]:

@@ -1,25 +1,29 @@
-"""The digests of spool files: of a file's payloads, and of the file before it.
+"""The digests of spool files: of a file's events, and of the file before it.
 
-    gateway.payloads.blake3
-                       BLAKE3 of the payloads of all rows, in their order (that of the
-                       lsns): of their bytes, one payload after the other; then of their
-                       lengths, each as int64, little-endian; then of their number, likewise
-    gateway.payloads   SHA-256 of the same, in files of earlier versions instead
-    gateway.previous   SHA-256 of all bytes of the node's file before this one, as
-                       `sha256sum` prints it; 64 zeros in the first file of a node; not
-                       there if the gateway did not know it
+    gateway.events     BLAKE3 over three BLAKE3s, as their 32 bytes each, and two numbers, as
+                       int64, little-endian: of the payloads of all rows in their order (that
+                       of the lsns), one after the other; of their lengths, each as int64;
+                       of `received_at`, each as int64, in µs since the epoch; then the first
+                       lsn, and how many rows there are
+    gateway.previous   the link of the node's file before this one; 64 zeros in the first
+                       file of a node; not there if the gateway did not know it
+    gateway.deleted    in a file in which events were blotted out: `gateway.events` as it is
+                       of the rows now; that itself stays what it was
 
-They stand in the file's own key-value metadata, as hex digits.  The digest of a whole file
-is its *link*: it covers the link before it, so the newest one stands for all files.  The
-catalog has the links of the newest files, and the mark the newest.
+They stand in the file's own key-value metadata, as hex digits.  Two files with the same
+`gateway.events` are the same events, whatever their bytes: those depend on the version that
+wrote them, and on the compression.
 
-Payloads have a digest of their own because rows leave their file: it can be computed again
-from the tables.
+The *link* of a file is the BLAKE3 of both digests, `gateway.events` and `gateway.previous`,
+as they stand there, one after the other.  So it covers the link before it, and the newest
+one stands for all files.  The catalog has the links of the newest files, and the mark the
+newest.
+
+What they are of, anybody can compute again, also from the tables.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +31,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 
-PAYLOADS_KEY = b"gateway.payloads.blake3"
-SHA256_KEY = b"gateway.payloads"
+EVENTS_KEY = b"gateway.events"
 PREVIOUS_KEY = b"gateway.previous"
+DELETED_KEY = b"gateway.deleted"
 
 NOTHING = "0" * 64
 """What stands for the file before a node's first one."""
 
 _INT64 = np.dtype("<i8")
+_BATCH_ROWS = 1 << 15
 _CHUNK = 1 << 20
 
 
@@ -44,45 +50,34 @@ class Link(NamedTuple):
 
     last_lsn: int
     """Of its last event; 0 if there is no file yet."""
-    sha256: str
-    """Of all of it; `NOTHING` if there is no file yet, empty if that is not known."""
+    digest: str
+    """Its link; `NOTHING` if there is no file yet, empty if that is not known."""
 
 
-class Payloads(NamedTuple):
-    """What is said of payloads: their digest, and of which kind it is."""
+class EventsDigest:
+    """The digest of events that come in pieces, in order of lsn."""
 
-    key: bytes = PAYLOADS_KEY
-    """That of the metadata."""
-    digest: str = ""
-    """Empty if it is not known."""
-
-    def __bool__(self) -> bool:
-        return bool(self.digest)
-
-    def __str__(self) -> str:
-        """As a sentence has it."""
-        return f"{'SHA-256' if self.key == SHA256_KEY else 'BLAKE3'} {self.digest}"
-
-
-class PayloadDigest:
-    """The digest of a column of payloads that comes in pieces."""
-
-    def __init__(self, key: bytes = PAYLOADS_KEY) -> None:
-        """*key* is that of the metadata where it belongs."""
-        self.key = key
-        self._hash = _hash(key)
-        self._lengths: list[bytes] = []
+    def __init__(self, first_lsn: int) -> None:
+        self._first_lsn = first_lsn
+        self._payloads, self._lengths, self._times = blake3(), blake3(), blake3()
         self._count = 0
 
-    def add(self, payloads: pa.Array | pa.ChunkedArray) -> None:
-        """The next rows: of type binary or large_binary, without nulls.
+    def add(
+        self,
+        payloads: pa.Array | pa.ChunkedArray,
+        received_at: pa.Array | pa.ChunkedArray,
+    ) -> None:
+        """The next rows: payloads of type binary or large_binary, times in µs; no nulls.
 
-        What is hashed is Arrow's own buffer, in one call that releases the interpreter.
+        What is hashed is Arrow's own buffers, in calls that release the interpreter.
         """
-        if isinstance(payloads, pa.ChunkedArray):
-            for each in payloads.chunks:
-                self.add(each)
-            return
+        for each in _chunks(payloads):
+            self._add_payloads(each)
+        for each in _chunks(received_at):
+            times = each.view(pa.int64()).to_numpy()
+            self._times.update(_octets(times))
+
+    def _add_payloads(self, payloads: pa.Array) -> None:
         count = len(payloads)
         if not count:
             return
@@ -93,39 +88,70 @@ class PayloadDigest:
         at = kind.itemsize * payloads.offset
         offsets = np.frombuffer(ends, kind, count + 1, at)
         if data is not None:
-            self._hash.update(memoryview(data)[offsets[0] : offsets[-1]])
-        self._lengths.append(np.diff(offsets).astype(_INT64).tobytes())
+            self._payloads.update(memoryview(data)[offsets[0] : offsets[-1]])
+        self._lengths.update(_octets(np.diff(offsets)))
         self._count += count
 
     def hexdigest(self) -> str:
         """Of all that was added."""
-        whole = self._hash.copy()
-        for lengths in self._lengths:
-            whole.update(lengths)
-        whole.update(self._count.to_bytes(8, "little"))
+        whole = blake3()
+        for each in (self._payloads, self._lengths, self._times):
+            whole.update(each.digest())
+        for number in (self._first_lsn, self._count):
+            whole.update(number.to_bytes(8, "little"))
         return str(whole.hexdigest())
 
-    def payloads(self) -> Payloads:
-        """The same, with its kind."""
-        return Payloads(self.key, self.hexdigest())
+
+def _octets(numbers: np.ndarray[Any, Any]) -> memoryview:
+    """Each as int64, little-endian."""
+    return numbers.astype(_INT64, copy=False).view(np.uint8).data
 
 
-def _hash(key: bytes) -> Any:
-    if key == SHA256_KEY:
-        return hashlib.sha256()
-    # Late: most processes that look at digests hash no payload.
-    from blake3 import blake3
-
-    return blake3()
+def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
+    return column.chunks if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def of_file(path: Path) -> str:
-    """The link of a file: SHA-256 of its bytes.  Raises OSError."""
-    found = hashlib.sha256()
+def link_of(events: str, previous: str) -> str:
+    """The link of a file of these events, behind the file with that link."""
+    return str(blake3(f"{events}{previous}".encode()).hexdigest())
+
+
+def link_said(metadata: Mapping[bytes, bytes] | None) -> str:
+    """The link that a file says it has; empty if it says nothing of its events."""
+    events = said(metadata, EVENTS_KEY)
+    return link_of(events, said(metadata, PREVIOUS_KEY) or "") if events else ""
+
+
+def of_file(source: Path | pa.BufferReader) -> str:
+    """The digest of the events that are in a file, whatever it says itself.
+
+    Raises FileNotFoundError, and what pyarrow raises for a file that is damaged.
+    """
+    with pq.ParquetFile(source, page_checksum_verification=True) as file:
+        found: EventsDigest | None = None
+        names = ["lsn", "received_at", "payload"]
+        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+            found = found or EventsDigest(batch["lsn"][0].as_py())
+            found.add(batch["payload"], batch["received_at"])
+    return (found or EventsDigest(0)).hexdigest()
+
+
+def of_octets(path: Path) -> str:
+    """BLAKE3 of a file's bytes.  Raises OSError."""
+    found = blake3()
     with path.open("rb") as file:
         while data := file.read(_CHUNK):
             found.update(data)
-    return found.hexdigest()
+    return str(found.hexdigest())
+
+
+def are_same(one: Path | pa.BufferReader, other: Path | pa.BufferReader) -> bool:
+    """Whether two files say that they have the same events.
+
+    Raises FileNotFoundError, PermissionError.
+    """
+    mine, theirs = (said(metadata_of(each), EVENTS_KEY) for each in (one, other))
+    return mine is not None and mine == theirs
 
 
 def metadata_of(path: Path | pa.BufferReader) -> Mapping[bytes, bytes]:
@@ -153,9 +179,6 @@ def footer_bytes(end: bytes) -> int:
     return 8 + int.from_bytes(size, "little") if magic == b"PAR1" else 0
 
 
-def payloads_said(metadata: Mapping[bytes, bytes] | None) -> Payloads:
-    """What a file says of its payloads, if anything."""
-    for key in (PAYLOADS_KEY, SHA256_KEY):
-        if digest := said(metadata, key):
-            return Payloads(key, digest)
-    return Payloads()
+def events_said(metadata: Mapping[bytes, bytes] | None) -> str:
+    """The digest of the events that a file has now, as it says; empty if it does not."""
+    return said(metadata, DELETED_KEY) or said(metadata, EVENTS_KEY) or ""

@@ -137,7 +137,7 @@ def in_lines(catalog: Iterable[Entry]) -> Incarnation | None:
     """The one whose id is lost, as the catalog tells of it."""
     began: dict[str, int] = {}
     for entry in catalog:
-        if entry.incarnation and entry.said:  # else a name alone tells of it
+        if entry.incarnation and entry.events:  # else a name alone tells of it
             began.setdefault(entry.incarnation, entry.first)
     if not began:
         return None

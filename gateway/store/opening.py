@@ -21,17 +21,17 @@ Each step is a type, and the next one can not be made without it:
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 
 from gateway.event import Decode
 from gateway.sdk.disk import Disk
-from gateway.store import incarnation, lineage
+from gateway.store import digests, incarnation, lineage
 from gateway.store.bucket import Bucket, BucketError
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
@@ -290,7 +290,7 @@ class _Judged:
 
 def _in_names(segments: Iterable[Segment], catalog: Iterable[Entry]) -> Iterator[str]:
     """The incarnations that gave what is in a journal, or was."""
-    yield from (entry.incarnation for entry in catalog if entry.said)
+    yield from (entry.incarnation for entry in catalog if entry.events)
     for each in segments:
         if (name := parse_name(each.path.name)) is not None:
             yield name.incarnation
@@ -420,13 +420,13 @@ class _Settled:
 def _newest_link(read: _Read) -> Link:
     """The link of the newest file: of its line, or else of the mark, or of the file.
 
-    The file is the last to ask: it may have been damaged since, as those in `poison/` were.
+    The file is the last to ask: it may be damaged since, as those in `poison/` are.
     """
     start, mark, newest = read.start, read.mark, read.catalog.newest
     if newest is None:
         return Link(0, NOTHING)
-    if newest.sha256:
-        return Link(newest.last, newest.sha256)
+    if newest.link:
+        return Link(newest.last, newest.link)
     if mark.link and mark.published == newest.last:
         return Link(newest.last, mark.link)
     for directory in (*start.published, start.directories.root / _POISON):
@@ -436,12 +436,16 @@ def _newest_link(read: _Read) -> Link:
             with contextlib.suppress(nothing):
                 data, readable = read_patiently(start.disk, directory / name)
                 if readable:
-                    return Link(newest.last, hashlib.sha256(data).hexdigest())
+                    return _link_in(newest, data)
     if start.bucket is not None:
         with contextlib.suppress(BucketError):
-            data = start.bucket.read(newest.name)
-            return Link(newest.last, hashlib.sha256(data).hexdigest())
+            return _link_in(newest, start.bucket.read(newest.name))
     return Link(newest.last, "")
+
+
+def _link_in(newest: Entry, data: bytes) -> Link:
+    metadata = digests.metadata_of(pa.BufferReader(data))
+    return Link(newest.last, digests.link_said(metadata))
 
 
 def _firsts_and_lasts(
@@ -519,7 +523,7 @@ class Opened:
         # What the start left out after damage was given, and never acknowledged.
         durable = given if given >= self.first_lsn else self.durable_lsn
         published, link = self.publisher.published_lsn, self.publisher.link
-        known = link.sha256 if link.last_lsn == published else ""
+        known = link.digest if link.last_lsn == published else ""
         own = self.lineage.at(durable)
         return Mark(
             given,

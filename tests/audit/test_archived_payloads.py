@@ -31,7 +31,7 @@ Put = Callable[[Path, pa.Table, pytest.MonkeyPatch], None]
 
 def rows(path: Path, life: str) -> pa.Table:
     """A file's, as a table has them."""
-    table = pq.read_table(path, columns=["node", "lsn", "payload"])
+    table = pq.read_table(path, columns=["node", "lsn", "received_at", "payload"])
     table = table.set_column(0, "node", table["node"].cast(pa.string()))
     return table.append_column("incarnation", pa.repeat(life, len(table)))
 
@@ -100,7 +100,7 @@ def test_an_edited_row_is_found_by_the_archive_in_the_bucket(
     changed = compare_payloads(places, bucket=bucket)
     [problem] = changed.problems
     assert (
-        "the payloads of gw lsn 4 to 5 are not those of their spool file" in problem.why
+        "the events of gw lsn 4 to 5 are not those of their spool file" in problem.why
     )
     assert (changed.in_tables, changed.uncompared) == (1, 0)
 

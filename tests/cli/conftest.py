@@ -42,6 +42,9 @@ def split(body: bytes) -> Rows:
     return Rows(body.split(b"\x1f"))
 
 
+_NAMES = ["node", "lsn", "payload", "received_at"]
+
+
 class Node:
     """One gateway process: a journal, and a publisher into the common spool."""
 
@@ -94,7 +97,7 @@ class Node:
 
     def take(self, path: Path, into: str | None = None) -> Path:
         """As the Spark job: put a spool file into the lake, then into the archive."""
-        table = pq.read_table(path, columns=["node", "lsn", "payload"])
+        table = pq.read_table(path, columns=_NAMES)
         target = self.root / "lake/events/protocol=plain/date=2026-01-01"
         target.mkdir(parents=True, exist_ok=True)
         rows = rows_of(table, path.name)

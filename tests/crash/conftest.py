@@ -20,14 +20,22 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store import incarnation
+from gateway.store import incarnation, opening
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.digests import NOTHING, PREVIOUS_KEY
+from gateway.store.digests import (
+    NOTHING,
+    PREVIOUS_KEY,
+    Link,
+    link_of,
+    link_said,
+    metadata_of,
+)
 from gateway.store.directories import Directories
 from gateway.store.journal import log
 from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 from gateway.store.spool import parquet, parse_file_name
+from gateway.store.spool.catalog_lines import Entry
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 from samples import some_of
@@ -249,8 +257,10 @@ def write_lines(
         for n, payload in enumerate(decoder.rows(stored).payloads)
     ]
     lines = b"".join(b"%d %s\n" % row for row in rows)
-    sink.write(b"%bend %b" % (lines, previous().encode()))
-    return parquet.Written(len(rows))
+    before = previous()
+    sink.write(b"%bend %b" % (lines, before.encode()))
+    digest = hashlib.sha256(lines).hexdigest()
+    return parquet.Written(len(rows), digest=digest, previous=before)
 
 
 def clock() -> float:
@@ -296,12 +306,24 @@ def previous_of(content: bytes) -> str:
     return str(metadata[PREVIOUS_KEY].decode())
 
 
+def link_in(content: bytes) -> str:
+    """Of a file."""
+    if content.startswith(b"PAR1"):
+        return link_said(metadata_of(pa.BufferReader(content)))
+    lines, _, before = content.rpartition(b"end ")
+    return link_of(hashlib.sha256(lines).hexdigest(), before.decode())
+
+
+def _link_of(newest: Entry, data: bytes) -> Link:
+    return Link(newest.last, link_in(data))
+
+
 def assert_chained(files: Mapping[str, bytes]) -> None:
     """Each file has the digest of the one before it, whatever happened in between."""
     link = NOTHING
     for name, content in by_lsn(files):
         assert previous_of(content) == link, f"the chain is broken before {name}"
-        link = hashlib.sha256(content).hexdigest()
+        link = link_in(content)
 
 
 def by_lsn(files: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
@@ -475,6 +497,7 @@ def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
 def quick_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of lines instead of Parquet: the steps on the disk are the same."""
     monkeypatch.setattr(parquet, "write", write_lines)
+    monkeypatch.setattr(opening, "_link_in", _link_of)
 
 
 @pytest.fixture

@@ -52,10 +52,16 @@ from gateway.store.deleted import (
     Rewritten,
     counts_of,
     deletions,
-    links_before,
+    digests_before,
     unfinished,
 )
-from gateway.store.digests import PREVIOUS_KEY, SHA256_KEY, PayloadDigest, of_file
+from gateway.store.digests import (
+    EVENTS_KEY,
+    PREVIOUS_KEY,
+    EventsDigest,
+    link_said,
+    metadata_of,
+)
 from gateway.store.directories import Directories
 from gateway.store.names import Life, SpoolFile, file_name, kept_name
 from gateway.store.spool.parquet import open_writer
@@ -128,17 +134,17 @@ def put_rows(lake: Path, first: int, flawed: tuple[int, ...] = ()) -> None:
 def put_file(
     folder: Path, name: str, table: pa.Table, words: Mapping[bytes, Any]
 ) -> str:
-    """A published file with its digests, the first as of an earlier version; its link."""
+    """A published file with its digests; its link."""
     folder.mkdir(parents=True, exist_ok=True)
-    digest = PayloadDigest(SHA256_KEY) if name == name_of(1) else PayloadDigest()
+    digest = EventsDigest(table["lsn"][0].as_py())
     with (folder / name).open("wb") as file, open_writer(file, "zstd") as writer:
         for begin in range(0, len(table), 4):
             part = table.slice(begin, 4)
-            digest.add(part["payload"])
+            digest.add(part["payload"], part["received_at"])
             writer.write_table(part, row_group_size=4)
-        found = {digest.key: digest.hexdigest(), b"gateway.incarnation": A}
+        found = {EVENTS_KEY: digest.hexdigest(), b"gateway.incarnation": A}
         writer.add_key_value_metadata({**found, **words})
-    return of_file(folder / name)
+    return link_said(metadata_of(folder / name))
 
 
 def name_of(first: int) -> str:
@@ -154,7 +160,7 @@ def places(tmp_path: Path) -> Places:
         flawed = (first + 2,) if first == 1 else ()
         put_rows(lake, first, flawed)
         texts = [b'{"message": "line %d"}' % lsn for lsn in range(first, first + SIZE)]
-        table = envelope("gw", first, texts, received_at=AT)
+        table = envelope("gw", first, texts, received_at=AT + first // 20 * DAY)
         words = {PREVIOUS_KEY: link}
         link = put_file(tmp_path / "archive", name_of(first), table, words)
         if first == 1:
@@ -482,7 +488,7 @@ def test_links_lead_to_the_first_file_in_any_order() -> None:
         for was, now in (("b", "c"), ("a", "b"), ("c", "d"))
     ]
     for order in itertools.permutations(found):
-        assert links_before(order) == dict.fromkeys("bcd", "a")
+        assert digests_before(order) == dict.fromkeys("bcd", "a")
 
 
 def test_an_audit_of_the_chain_reads_deletions_once(

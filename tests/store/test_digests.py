@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -13,11 +12,13 @@ import pytest
 from blake3 import blake3
 
 from gateway.event import Batch, Origin
-from gateway.store.digests import NOTHING, PayloadDigest
+from gateway.store.digests import NOTHING, EventsDigest, are_same, of_file
 from gateway.store.directories import Directories
 from gateway.store.mark import Mark
 from gateway.store.opening import Opened
 from gateway.store.spool.catalog_lines import entries
+
+TIME = pa.timestamp("us", "UTC")
 
 
 def publish(opened: Opened, *bodies: bytes) -> Path:
@@ -35,11 +36,17 @@ def publish(opened: Opened, *bodies: bytes) -> Path:
 
 def by_hand(path: Path) -> str:
     """As docs/symptoms.md tells a third party to do it."""
-    payloads = pq.read_table(path, columns=["payload"])["payload"].to_pylist()
-    digest = blake3(b"".join(payloads))
-    for number in (*map(len, payloads), len(payloads)):
-        digest.update(number.to_bytes(8, "little"))
-    return str(digest.hexdigest())
+    rows = pq.read_table(path, columns=["lsn", "received_at", "payload"])
+    payloads = rows["payload"].to_pylist()
+    times = rows["received_at"].cast(pa.int64()).to_pylist()
+    packed = [
+        b"".join(number.to_bytes(8, "little") for number in numbers)
+        for numbers in (map(len, payloads), times)
+    ]
+    whole = b"".join(blake3(each).digest() for each in (b"".join(payloads), *packed))
+    for number in (rows["lsn"][0].as_py(), len(payloads)):
+        whole += number.to_bytes(8, "little")
+    return str(blake3(whole).hexdigest())
 
 
 def said(path: Path, key: bytes) -> str | None:
@@ -47,51 +54,80 @@ def said(path: Path, key: bytes) -> str | None:
     return None if value is None else value.decode()
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def link(path: Path) -> str:
+    """Likewise."""
+    both = f"{said(path, b'gateway.events')}{said(path, b'gateway.previous') or ''}"
+    return str(blake3(both.encode()).hexdigest())
 
 
-def test_a_file_says_the_digest_of_its_payloads(start: Callable[..., Opened]) -> None:
+def test_a_file_says_the_digest_of_its_events(start: Callable[..., Opened]) -> None:
     """Empty payloads count, and so does where one ends and the next begins."""
     opened = start("plain")
     one = publish(opened, b"a,bc,,d", b"e" * 5000)
     two = publish(opened, b"ab,c,,d", b"e" * 5000)
     for path in (one, two):
-        assert said(path, b"gateway.payloads.blake3") == by_hand(path)
-        assert said(path, b"gateway.payloads") is None, "that is SHA-256"
+        assert said(path, b"gateway.events") == by_hand(path) == of_file(path)
     assert by_hand(one) != by_hand(two)
 
 
+def events(payloads: list[bytes], times: list[int], first: int = 1) -> str:
+    digest = EventsDigest(first)
+    digest.add(pa.array(payloads, pa.binary()), pa.array(times, TIME))
+    return digest.hexdigest()
+
+
 def test_the_digest_is_that_of_the_rows_however_they_come() -> None:
-    """Row groups, slices and blocks do not matter."""
+    """Row groups, slices and blocks do not matter; lsns, times and payloads do."""
     payloads = [b"%d" % n * (n % 7) for n in range(500)]
-    whole, pieces = PayloadDigest(), PayloadDigest()
-    whole.add(pa.array(payloads, pa.binary()))
+    times = list(range(7, 507))
+    whole = events(payloads, times)
+    pieces = EventsDigest(1)
     array = pa.array([b"not mine", *payloads, b"nor mine"], pa.binary())
+    stamps = pa.array([0, *times, 0], TIME)
     for at in range(1, 501, 50):
-        pieces.add(array.slice(at, 50))
-        pieces.add(array.slice(at, 0))
-    assert whole.hexdigest() == pieces.hexdigest()
-    none, empty = PayloadDigest(), PayloadDigest()
-    empty.add(pa.array([b""], pa.binary()))
-    assert none.hexdigest() != empty.hexdigest()
+        pieces.add(array.slice(at, 50), stamps.slice(at, 50))
+        pieces.add(array.slice(at, 0), stamps.slice(at, 0))
+    assert whole == pieces.hexdigest()
+    assert EventsDigest(1).hexdigest() != events([b""], [0])
+    assert whole != events(payloads, times, first=2)
+    assert whole != events(payloads, [*times[:-1], 0])
+    assert whole != events([*payloads[:-1], b"?"], times)
+
+
+@pytest.mark.parametrize("how", ["none", "snappy"])
+def test_the_same_events_are_the_same_whatever_their_bytes(
+    start: Callable[..., Opened], tmp_path: Path, how: str
+) -> None:
+    """Another compression, version and link of the file before; not another payload."""
+    one = publish(start("plain"), b"a,bc,,d", b"e" * 5000)
+    with pq.ParquetFile(one) as file:
+        table, words = file.read(), dict(file.metadata.metadata)
+    again, other = tmp_path / "again.parquet", tmp_path / "other.parquet"
+    for path, digest in ((again, of_file(one)), (other, "00" * 32)):
+        kept = {**words, b"gateway.previous": b"1" * 64, b"gateway.events": digest}
+        with pq.ParquetWriter(path, table.schema, compression=how) as writer:
+            writer.write_table(table.replace_schema_metadata(None))
+            writer.add_key_value_metadata(kept)
+    assert one.read_bytes() != again.read_bytes()
+    assert are_same(one, again)
+    assert not are_same(one, other)
 
 
 def test_each_file_has_the_link_of_the_one_before(
     start: Callable[..., Opened], directories: Directories
 ) -> None:
-    """It is what `sha256sum` prints; the catalog has it too, and a restart goes on."""
+    """The catalog has it too, and a restart goes on."""
     opened = start("plain")
     paths = [publish(opened, b"a"), publish(opened, b"b,c")]
     opened = start("plain")
-    assert opened.publisher.link == (3, sha256(paths[1]))
+    assert opened.publisher.link == (3, link(paths[1]))
     paths.append(publish(opened, b"d"))
     assert said(paths[0], b"gateway.previous") == NOTHING
     for before, after in pairwise(paths):
-        assert said(after, b"gateway.previous") == sha256(before)
+        assert said(after, b"gateway.previous") == link(before)
     catalog = entries((directories.journal_of("gw") / "catalog").read_bytes())
-    assert [(one.payloads, one.blake3, one.sha256) for one in catalog] == [
-        ("", by_hand(path), sha256(path)) for path in paths
+    assert [(one.events, one.link) for one in catalog] == [
+        (by_hand(path), link(path)) for path in paths
     ]
 
 
@@ -99,18 +135,18 @@ def test_each_file_has_the_link_of_the_one_before(
 def test_a_catalog_that_is_gone_breaks_no_chain(
     start: Callable[..., Opened], directories: Directories, where: str
 ) -> None:
-    """Nor one of an earlier version: the newest file is read for its link."""
+    """The newest file is read for its link."""
     opened = start("plain")
     path = publish(opened, b"a,b")
     opened.marker.write(Mark(2, 2, 2), now=True)
     (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     (directories.journal_of("gw") / "catalog").unlink()
-    link = sha256(path)
+    newest = link(path)
     start("plain")
     path.unlink()
     after = publish(start("plain"), b"c")
-    assert said(after, b"gateway.previous") == link, (
+    assert said(after, b"gateway.previous") == newest, (
         "the mended line has it from then on"
     )
 
@@ -122,12 +158,12 @@ def test_the_mark_has_the_link_when_catalog_and_file_are_gone(
     """A file whose predecessor nobody knows says nothing of it."""
     opened = start("plain")
     path = publish(opened, b"a,b")
-    link = sha256(path) if known else ""
-    opened.marker.write(Mark(2, 2, 2, link), now=True)
+    newest = link(path) if known else ""
+    opened.marker.write(Mark(2, 2, 2, newest), now=True)
     (directories.journal_of("gw") / "catalog").unlink()
     path.unlink()
     after = publish(start("plain"), b"c")
-    assert said(after, b"gateway.previous") == (link or None)
+    assert said(after, b"gateway.previous") == (newest or None)
 
 
 @pytest.mark.parametrize("where", ["spool", "poison"])
@@ -137,13 +173,13 @@ def test_the_mark_knows_better_than_a_file_that_was_damaged(
     """The next file names what was published, so that the damage shows."""
     opened = start("plain")
     path = publish(opened, b"a,b")
-    link = sha256(path)
-    opened.marker.write(Mark(2, 2, 2, link), now=True)
+    newest = link(path)
+    opened.marker.write(Mark(2, 2, 2, newest), now=True)
     (directories.journal_of("gw") / "catalog").unlink()
     (directories.root / where).mkdir(exist_ok=True)
     path = path.rename(directories.root / where / path.name)
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert said(publish(start("plain"), b"c"), b"gateway.previous") == link
+    assert said(publish(start("plain"), b"c"), b"gateway.previous") == newest
 
 
 def test_what_was_hidden_in_a_crash_keeps_its_link(
@@ -153,4 +189,4 @@ def test_what_was_hidden_in_a_crash_keeps_its_link(
     path = publish(start("plain"), b"a,b")
     path.rename(path.with_name(f".{path.name}"))
     after = publish(start("plain"), b"c")
-    assert said(after, b"gateway.previous") == sha256(path)
+    assert said(after, b"gateway.previous") == link(path)

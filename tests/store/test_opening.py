@@ -198,7 +198,7 @@ def test_poison_that_may_not_be_searched_refuses_no_start(
         Start("gw", directories, Machine(Forbidden()), decoders, remembering=False)
     )
     assert opened.first_lsn == 2
-    assert opened.publisher.link.sha256 == ""
+    assert opened.publisher.link.digest == ""
 
 
 def test_what_may_have_been_given_is_not_what_was_acknowledged(

@@ -191,7 +191,7 @@ def send(daemon: Daemon, listeners: Iterable[dict[str, Any]]) -> None:
 
 def take(data: Path, path: Path) -> None:
     """As the Spark job: a spool file's rows into the tables, the file into the archive."""
-    table = pq.read_table(path, columns=["node", "lsn", "payload"])
+    table = pq.read_table(path, columns=["node", "lsn", "received_at", "payload"])
     target = data / "lake/events/protocol=plain/date=2026-01-01"
     target.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows_of(table, path.name), target / f"part-{path.name}")

@@ -123,7 +123,7 @@ class Catalog:
         """Of the newest file, whose line may not say it; before `settle`."""
         newest = self.newest
         if newest is not None and newest.last == link.last_lsn:
-            known = msgspec.structs.replace(newest, sha256=link.sha256)
+            known = msgspec.structs.replace(newest, link=link.digest)
             self._entries[newest.first] = known
 
     def doubt(self) -> None:

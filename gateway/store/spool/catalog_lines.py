@@ -19,7 +19,6 @@ from itertools import groupby
 import msgspec
 
 from gateway.sdk.summed import decode
-from gateway.store.digests import PAYLOADS_KEY, SHA256_KEY, Payloads
 from gateway.store.names import file_name, parse_file_name
 
 
@@ -30,19 +29,19 @@ class Damaged(Exception):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that may be public.
 
-    The digests (`gateway.store.digests`) are empty where nobody knows them: in lines of
-    earlier versions, and in those that were mended.
+    The digests (`gateway.store.digests`) are empty where nobody knows them: in
+    lines that were mended.
     """
 
     first: int
     last: int
     name: str
-    payloads: str = ""
-    """Of its payloads: SHA-256, of a file of an earlier version."""
-    blake3: str = ""
-    """Of its payloads."""
-    sha256: str = ""
-    """Of the file: its link."""
+    events: str = ""
+    """Of its events."""
+    link: str = ""
+    """The file's link."""
+    octets: str = ""
+    """BLAKE3 of all its bytes, as they were published here."""
     modified: float = 0.0
     """When the file was modified, it says, in seconds since the epoch; 0 if unknown.  No
     later file says that it is older, whatever the clock says then."""
@@ -60,13 +59,6 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
         """Who gave its lsns (`gateway.store.incarnation`); empty if nobody knows."""
         parsed = parse_file_name(self.name)
         return parsed.incarnation if parsed else ""
-
-    @property
-    def said(self) -> Payloads:
-        """What it says of the file's payloads, if anything."""
-        if self.blake3:
-            return Payloads(PAYLOADS_KEY, self.blake3)
-        return Payloads(SHA256_KEY, self.payloads)
 
     @property
     def doubted(self) -> Entry:

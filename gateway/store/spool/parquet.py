@@ -14,13 +14,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
-from gateway.store.digests import PAYLOADS_KEY, PREVIOUS_KEY, PayloadDigest
+from gateway.store.digests import EVENTS_KEY, PREVIOUS_KEY, EventsDigest
 from gateway.store.incarnation import CONTINUES_KEY, FIRST_KEY, Record
 from gateway.store.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import ENCODED, Columns
@@ -45,8 +46,10 @@ class Written:
     events: int = 0
     flaws: Counter[str] = field(default_factory=Counter)
     """How many events are flawed, by reason."""
-    digest: PayloadDigest = field(default_factory=PayloadDigest)
-    """Of the payloads."""
+    digest: str = ""
+    """Of the events (`gateway.store.digests`)."""
+    previous: str = ""
+    """The link of the file before it."""
 
 
 def open_writer(
@@ -110,13 +113,17 @@ def write(
     digested there or here.
     """
     done = Written()
+    batches = iter(batches)
+    first = next(batches, None)
+    digest = EventsDigest(first.lsn if first is not None else 0)
+    batches = chain([] if first is None else [first], batches)
     with (
         _gathering(sink) as gathered,
         open_writer(gathered, compression, ENCODED) as writer,
     ):
         writer.add_key_value_metadata({SCHEMA_VERSION_KEY: b"%d" % SCHEMA_VERSION})
         columns = Columns(node)
-        with _Encoding(writer, done, executor) as encoding:
+        with _Encoding(writer, done, digest, executor) as encoding:
             for run, rows in decoder.decoded(batches):
                 columns.add_all(run, rows)
                 if columns.enough:
@@ -127,9 +134,11 @@ def write(
                 encoding.begin(columns)
             decoded()
         gathered.flush()
-        writer.add_key_value_metadata({PAYLOADS_KEY: done.digest.hexdigest()})
-        if link := previous():
-            writer.add_key_value_metadata({PREVIOUS_KEY: link})
+        done.digest = digest.hexdigest()
+        writer.add_key_value_metadata({EVENTS_KEY: done.digest})
+        done.previous = previous()
+        if done.previous:
+            writer.add_key_value_metadata({PREVIOUS_KEY: done.previous})
         if incarnation:
             writer.add_key_value_metadata({INCARNATION_KEY: incarnation})
         if record.first:
@@ -160,19 +169,24 @@ class _Encoding:
     """
 
     def __init__(
-        self, writer: pq.ParquetWriter, done: Written, executor: Executor | None
+        self,
+        writer: pq.ParquetWriter,
+        done: Written,
+        digest: EventsDigest,
+        executor: Executor | None,
     ) -> None:
         self._writer = writer
         self._done = done
+        self._digest_of_all = digest
         self._executor = executor
         self._begun: list[Future[None]] = []
         self._written: Future[None] | None = None
         """The last group."""
         self._digested: list[Future[None]] = []
         """The last group, perhaps behind the one before it."""
-        self._undigested: list[pa.ChunkedArray] = []
-        """Payloads that nobody has begun to digest, the oldest first: the last group's, and
-        for a moment those of the one before it."""
+        self._undigested: list[tuple[pa.ChunkedArray, pa.ChunkedArray]] = []
+        """Payloads and times that nobody has begun to digest, the oldest first: the last
+        group's, and for a moment those of the one before it."""
 
     def __enter__(self) -> Self:
         return self
@@ -193,16 +207,16 @@ class _Encoding:
         group = columns.table()
         self._done.events += group.num_rows
         self._done.flaws.update(columns.flaws)
-        payloads = group.column("payload")
+        digested = group.column("payload"), group.column("received_at")
         if self._executor is None:
             self._write(group)
-            self._done.digest.add(payloads)
+            self._digest_of_all.add(*digested)
             return
         written = self._executor.submit(self._write, group)
         self._begun.append(written)
         self._settle()
         self._written = written
-        self._undigested.append(payloads)
+        self._undigested.append(digested)
         self._digested.append(self._executor.submit(self._digest))
         self._begun.append(self._digested[-1])
 
@@ -210,7 +224,7 @@ class _Encoding:
         self._writer.write_table(group, row_group_size=group.num_rows)
 
     def _digest(self) -> None:
-        self._done.digest.add(self._undigested.pop(0))
+        self._digest_of_all.add(*self._undigested.pop(0))
 
     def _settle(self) -> None:
         """Wait until the last group is written; digest it meanwhile if nobody has begun."""

@@ -186,7 +186,7 @@ class Publisher:
             entry, flaws = self._written(sealed, upcoming)
             self._begin(*upcoming)
             self._catalog.add(entry)
-            self.link = Link(entry.last, entry.sha256)
+            self.link = Link(entry.last, entry.link)
         if self._disk.exists(self._spool / entry.hidden):
             self._disk.rename(self._spool / entry.hidden, self._spool / entry.name)
         self._disk.sync_directory(self._spool)
@@ -284,8 +284,9 @@ class Publisher:
         self._disk.sync_directory(self._spool)
         entry = msgspec.structs.replace(
             entry,
-            blake3=written.payloads,
-            sha256=written.sha256,
+            events=written.events,
+            link=written.link,
+            octets=written.octets,
             modified=self._newest,
             lost=written.flaws[LOST],
         )
@@ -293,13 +294,13 @@ class Publisher:
 
     def _made(self, sealed: Segment, task: Task) -> WrittenFile:
         """With what memory has of a segment that the disk does not give back whole."""
-        written = found = self.writer.finish(task, self.link.sha256)
+        written = found = self.writer.finish(task, self.link.digest)
         lsns = range(sealed.first_lsn, sealed.last_lsn + 1)
         there = self.copies.snapshot()
         copies = {lsn: one for lsn, one in there.items() if lsn in lsns}
         if copies and not found.whole:
             task = replace(task, copies=copies)
-            written = self.writer.finish(task, self.link.sha256)
+            written = self.writer.finish(task, self.link.digest)
         self._tell(sealed, found, "acknowledged" if written.flaws[LOST] else "safe")
         return written
 

@@ -8,7 +8,6 @@ where the publisher runs.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from blake3 import blake3
+
 from gateway.event import Batch, Decode
 from gateway.sdk.disk import Disk, File
+from gateway.store.digests import link_of
 from gateway.store.disk import read_patiently
 from gateway.store.incarnation import Record
 from gateway.store.journal import segment
@@ -62,10 +64,12 @@ class Progress:
 class WrittenFile:
     """A complete file whose bytes are synced; its name is not."""
 
-    payloads: str
-    """The digest of its payloads (`gateway.store.digests`)."""
-    sha256: str
-    """Of all of it."""
+    events: str
+    """The digest of its events (`gateway.store.digests`), …"""
+    link: str
+    """… and its link."""
+    octets: str
+    """BLAKE3 of all its bytes."""
     flaws: Counter[str]
     """How many of its events are flawed, by reason."""
     damage: Sequence[segment.Damage]
@@ -208,8 +212,9 @@ def _write(
         finally:
             sink.file.close()
     return WrittenFile(
-        payloads=written.digest.hexdigest(),
-        sha256=sink.sha256.hexdigest(),
+        events=written.digest,
+        link=link_of(written.digest, written.previous),
+        octets=sink.digest.hexdigest(),
         flaws=written.flaws,
         damage=scan.damage,
         readable=readable,
@@ -235,7 +240,7 @@ class _Sink(io.RawIOBase):
         super().__init__()
         self.file = file
         self.size = 0
-        self.sha256 = hashlib.sha256()
+        self.digest = blake3()
         """Of what was written."""
 
     def writable(self) -> bool:
@@ -243,7 +248,7 @@ class _Sink(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         chunk = bytes(data)
-        self.sha256.update(chunk)
+        self.digest.update(chunk)
         self.file.write([chunk])
         self.size += len(chunk)
         return len(chunk)

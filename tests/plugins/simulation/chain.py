@@ -6,17 +6,17 @@ gateway's own audit reads all that is left, and has to find nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.audit.chain import verify_chains
-from gateway.store.digests import NOTHING, Link
+from gateway.store.digests import NOTHING, Link, link_of
 from gateway.store.directories import Directories
 from gateway.store.lake import INTERNAL
 from gateway.store.spool import parse_file_name
+from simulation.files import digest_of
 from simulation.judge import Broken
 
 if TYPE_CHECKING:
@@ -50,12 +50,13 @@ class Chain:
         node, last = parsed.node, parsed.last
         before = self.newest(node)
         forgotten = rotten and not previous
-        if previous != before.sha256 and not forgotten:
+        if previous != before.digest and not forgotten:
             raise Broken(
                 f"{name} says that {previous} was before it, and lsn {before.last_lsn} "
-                f"is in {before.sha256}"
+                f"is in {before.digest}"
             )
-        self._newest[node] = Link(last, hashlib.sha256(content).hexdigest())
+        link = link_of(digest_of(content), previous or "")
+        self._newest[node] = Link(last, link)
 
     def newest(self, node: str) -> Link:
         """Of the node's last file that is public."""
@@ -64,7 +65,7 @@ class Chain:
     def shows(self, node: str, link: Link, *, rotten: bool) -> None:
         """The node tells its newest link; nothing is on its way into a file."""
         newest = self.newest(node)
-        if link != newest and not (rotten and not link.sha256):
+        if link != newest and not (rotten and not link.digest):
             raise Broken(f"{node} shows {link}, and {newest} is public")
 
 

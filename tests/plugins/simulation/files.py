@@ -5,6 +5,7 @@ The steps on the disk are the same, and so are the rows.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -51,7 +52,8 @@ def write_lines(
     **_: Any,
 ) -> parquet.Written:
     """In place of `parquet.write`; *sink* is the publisher's, on a simulated file."""
-    sink.file.note(previous())
+    before = previous()
+    sink.file.note(before)
     lines = []
     for stored in batches:
         if not stored.batch.count:
@@ -67,8 +69,9 @@ def write_lines(
                 b"%d %b %b %b %b\n"
                 % (stored.lsn + n, session, flaw, payload.hex().encode(), place)
             )
-    sink.write(b"".join(lines) + b"end")
-    return parquet.Written(len(lines))
+    content = b"".join(lines) + b"end"
+    sink.write(content)
+    return parquet.Written(len(lines), digest=digest_of(content), previous=before)
 
 
 def count_lines(data: bytes, needed: selection.Needed) -> tuple[int, int]:
@@ -118,6 +121,14 @@ def previous_of(content: bytes, note: str | None) -> str | None:
         return note
     metadata = pq.read_metadata(pa.BufferReader(content)).metadata
     return digests.said(metadata, digests.PREVIOUS_KEY)
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a file's events, as it says; of lines, that of their bytes."""
+    if not content.startswith(b"PAR1"):
+        return hashlib.sha256(content).hexdigest()
+    metadata = pq.read_metadata(pa.BufferReader(content)).metadata
+    return digests.said(metadata, digests.EVENTS_KEY) or ""
 
 
 def _row(line: bytes) -> Row:

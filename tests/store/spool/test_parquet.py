@@ -10,12 +10,11 @@ from itertools import accumulate
 from threading import Event, Thread, current_thread, main_thread
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
-from gateway.store.digests import PayloadDigest
+from gateway.store.digests import EventsDigest
 from gateway.store.spool.columns import Columns
 from gateway.store.spool.decoding import Decoder
 from gateway.store.spool.parquet import write
@@ -148,13 +147,12 @@ def test_groups_that_are_encoded_beside_are_the_same_file(
     sinks, digests = [], set()
     digesters: list[Thread] = []
     digested = Event()
-    add, write_table = PayloadDigest.add, pq.ParquetWriter.write_table
+    add, write_table = EventsDigest.add, pq.ParquetWriter.write_table
 
-    def digest(self: PayloadDigest, payloads: Any) -> None:
-        add(self, payloads)
-        if isinstance(payloads, pa.ChunkedArray):
-            digesters.append(current_thread())
-            digested.set()
+    def digest(self: EventsDigest, payloads: Any, received_at: Any) -> None:
+        add(self, payloads, received_at)
+        digesters.append(current_thread())
+        digested.set()
 
     def write_late(self: pq.ParquetWriter, *args: Any, **more: Any) -> None:
         write_table(self, *args, **more)
@@ -167,7 +165,7 @@ def test_groups_that_are_encoded_beside_are_the_same_file(
             beside.submit(lambda: None).result()
         return _decode(body)
 
-    monkeypatch.setattr(PayloadDigest, "add", digest)
+    monkeypatch.setattr(EventsDigest, "add", digest)
     monkeypatch.setattr(pq.ParquetWriter, "write_table", write_late)
     with ThreadPoolExecutor(1) as beside:
         for executor in (None, beside):
@@ -185,7 +183,7 @@ def test_groups_that_are_encoded_beside_are_the_same_file(
                 executor=executor,
             )
             assert written.events == 25 * 4096
-            digests.add(written.digest.hexdigest())
+            digests.add(written.digest)
     assert sinks[0].getvalue() == sinks[1].getvalue()
     assert len(digests) == 1
     found = pq.ParquetFile(sinks[1])
@@ -228,7 +226,7 @@ def test_rows_are_digested_in_their_order_however_late_that_begins() -> None:
                 compression="zstd",
                 executor=executor,
             )
-            digests.add(written.digest.hexdigest())
+            digests.add(written.digest)
     assert len(digests) == 1
 
 

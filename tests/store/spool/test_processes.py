@@ -112,7 +112,9 @@ def test_files_that_are_written_at_once_make_one_chain(
     for at, one in enumerate(segments):
         publisher.publish(one, segments[at + 1 :])
     names = place.public()
-    links = [digests.of_file(place.spool / name) for name in names]
+    links = [
+        digests.link_said(digests.metadata_of(place.spool / name)) for name in names
+    ]
     said = [
         digests.said(digests.metadata_of(place.spool / name), digests.PREVIOUS_KEY)
         for name in names
@@ -154,7 +156,7 @@ def test_one_that_hangs_is_replaced(
         processes.finish(task(place, one), NOTHING)
     assert not pids(processes)
     processes._hung_seconds = 60.0
-    assert processes.finish(task(place, two), NOTHING).sha256
+    assert processes.finish(task(place, two), NOTHING).link
 
 
 _SLOW_SITE = """
@@ -175,7 +177,7 @@ def test_one_that_starts_slowly_does_not_hang(
     (tmp_path / "site" / "sitecustomize.py").write_text(_SLOW_SITE)
     monkeypatch.syspath_prepend(tmp_path / "site")
     processes = make(hung_seconds=1.5)
-    assert processes.finish(task(place, sealed(b"{}")), NOTHING).sha256
+    assert processes.finish(task(place, sealed(b"{}")), NOTHING).link
     assert len(pids(processes)) == 1
 
 
@@ -225,7 +227,7 @@ def test_one_that_is_stopped_is_named_while_it_is_waited_for(
             said = processes.silence()
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert written.result().sha256
+        assert written.result().link
     assert said is not None
     assert said.startswith(
         f"publisher process {pid} got nowhere for 0 s; it is stopped"
@@ -242,7 +244,7 @@ def test_one_that_is_stopped_does_not_hold_up_a_stop_for_long(
     monkeypatch.setattr("gateway.store.spool.processes._STOPPING_SECONDS", 0.5)
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
     processes = make()
-    assert processes.finish(one, NOTHING).sha256
+    assert processes.finish(one, NOTHING).link
     [process] = processes._all
     os.kill(process.pid, signal.SIGSTOP)
     processes.hurry()
@@ -258,8 +260,8 @@ def test_what_is_wanted_now_goes_before_what_was_begun(
     one, two = task(place, sealed(b"{}")), task(place, sealed(b"{}"))
     processes = make()
     processes.begin(two)
-    assert processes.finish(one, NOTHING).sha256
-    assert processes.finish(two, NOTHING).sha256
+    assert processes.finish(one, NOTHING).link
+    assert processes.finish(two, NOTHING).link
     assert len(pids(processes)) == 1
 
 
@@ -273,7 +275,7 @@ def test_one_has_the_next_file_in_hand_too(
         processes.begin(each)
     assert [*processes._begun] == tasks[:2]
     for each in tasks:
-        assert processes.finish(each, NOTHING).sha256
+        assert processes.finish(each, NOTHING).link
     assert len(pids(processes)) == 1
 
 
@@ -294,7 +296,7 @@ def test_one_that_is_killed_leaves_nothing_of_the_next_file(
         processes.finish(one, NOTHING)
     assert not place.public()
     for each in (one, two):
-        assert processes.finish(each, NOTHING).sha256
+        assert processes.finish(each, NOTHING).link
     assert place.public() == sorted(each.path.name for each in (one, two))
 
 
@@ -309,7 +311,7 @@ def test_a_next_file_that_fails_stops_no_other(
         processes.begin(first)
         processes.begin(second)
         right = one if first is one else three
-        assert processes.finish(right, NOTHING).sha256
+        assert processes.finish(right, NOTHING).link
         with pytest.raises(FileNotFoundError, match=r"none/\.x"):
             processes.finish(wrong, NOTHING)
 
@@ -326,7 +328,7 @@ def test_what_the_disk_refuses_is_told_as_it_is(
     with pytest.raises(FileNotFoundError, match=r"none/\.x"):
         processes.finish(wrong, NOTHING)
     [pid] = pids(processes)
-    assert processes.finish(task(place, two), NOTHING).sha256
+    assert processes.finish(task(place, two), NOTHING).link
     assert pids(processes) == [pid]
 
 
@@ -394,7 +396,7 @@ def test_what_was_begun_is_let_go_of(
     assert not place.public()
     link = NOTHING
     for one in tasks:
-        link = processes.finish(one, link).sha256
+        link = processes.finish(one, link).link
     assert len(place.public()) == len(tasks)
 
 

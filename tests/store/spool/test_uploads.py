@@ -273,7 +273,7 @@ def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None
     until(uploads, lambda: uploads.uploaded == 1)
     assert world.files == {name: b"another gateway's", other: b"gw 6 7"}
     [why] = uploads.conflicts.values()
-    assert f"{name} is there with other bytes: 17 bytes, SHA-256 " in why
+    assert f"{name} is there with other events: 17 bytes, SHA-256 " in why
     assert "here it is 6 bytes, SHA-256 " in why
     assert "a machine was copied as it ran" in why
     assert world.here(world.spool) == [name]
@@ -318,7 +318,7 @@ def test_a_file_in_whose_way_another_one_is_stays_here(world: World) -> None:
     world.bucket.objects[name] = b"damaged"
     uploads = world.uploads(1, brought=lambda node: node == "edge")
     uploads._upload(name)
-    assert f"{name} is there with other bytes" in (uploads.problem or "")
+    assert f"{name} is there with other events" in (uploads.problem or "")
     assert not uploads.conflicts.snapshot()
     assert uploads.has(name)
 
