@@ -61,6 +61,8 @@ class Site:
     keeps: bool = False
     """No job of ours takes files (`spool.after: keep`): they stay in the archive, or in the
     bucket."""
+    forwards: bool = False
+    """Files go to a hub."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,9 @@ COMMANDS: Mapping[str, Command] = {
     "audit": Command(
         "gateway.cli.audit", "prove that every event is there exactly once"
     ),
+    "decommission": Command(
+        "gateway.cli.decommission", "say that a node's gateway comes back no more"
+    ),
     "spark": Command(
         "gateway.cli.spark",
         "run the Spark job: spool to tables",

@@ -69,6 +69,7 @@ def site(args: argparse.Namespace) -> Site:
         bucket_of(config.spool),
         access_of(config),
         keeps=config.spool.after == "keep",
+        forwards=config.forward is not None,
     )
 
 

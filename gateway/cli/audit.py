@@ -175,8 +175,8 @@ def _silent_after(args: argparse.Namespace) -> float:
     """As the command says, or the job's configuration, which is named first."""
     from gateway.config.model import SparkAudit
 
-    if (said := getattr(args, "silent_after", None)) is not None:
-        return float(said)
+    if getattr(args, "silent_after", None) is not None:
+        return float(args.silent_after)
     config = _data_dir.config_of(_data_dir.each(args)[0])
     return (SparkAudit() if config is None else config.spark.audit).silent_after
 

@@ -1,0 +1,180 @@
+"""`gateway decommission`: say that a directory of a node comes back no more."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING
+
+from gateway.cli import _data_dir
+from gateway.cli import audit as auditing
+from gateway.sdk.command import WrongUse, printable
+
+if TYPE_CHECKING:
+    from gateway.audit.incarnations import Unknown
+    from gateway.audit.sites import Site
+    from gateway.store.word import Word
+
+HELP = """\
+Say that nothing follows what a node's gateway has acknowledged, as it is gone for good.
+
+A gateway that stopped in good order may have been started again while its bucket or hub was
+away, so `gateway audit` waits for it to be heard of again: say here that it was not, and is
+not any more.  What it is known to have acknowledged is asked for as before.  Say it where
+the job is, or at a hub; it is kept there (arrivals/NODE_INCARNATION), and a gateway of that
+data_dir hands it on, to its bucket or hub, when that is there.
+
+On the machine itself, after its gateway was stopped, it says that of its own directory, once
+all of it is published.  A gateway that is started there again goes on nevertheless.
+
+Example:
+  gateway decommission gw-7 --config job.yaml
+  gateway decommission shop-17 --reason "closed on May 3" --config /etc/gateway/hub.yaml
+
+Exit status: 0 said; 2 wrong use, or nobody waits for it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command line."""
+    parser.add_argument("name", metavar="NODE", help="which gateway is gone")
+    parser.add_argument(
+        "--reason", default="decommissioned", help="why, for whoever asks later"
+    )
+    parser.add_argument(
+        "--incarnation",
+        metavar="ID",
+        default="",
+        help="which, or the first characters of it; where a node had several directories",
+    )
+    parser.add_argument("--json", action="store_true", help="for programs")
+    _data_dir.add_arguments(parser, several=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write it down; 0.  Raises `WrongUse`."""
+    with _data_dir.readable():
+        site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
+        said = _own(site, args.name, args.reason)
+        if said is None:
+            args.node, args.first, args.gateways = args.name, 1, []
+            args.token_file = args.ca = args.cert = args.key = None
+            report = auditing.report_of(args, site, others)
+            ends = _waited_for(report.unknown, args.name, args.incarnation)
+            words = [_word(site, one, args.reason) for one in ends]
+        else:
+            words = [said]
+        for word in words:
+            _keep(site, args.name, word)
+    found = [{"incarnation": one.incarnation, "lsn": one.lsn} for one in words]
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        for word in words:
+            print(
+                printable(
+                    f"decommissioned: {args.name} (incarnation {word.incarnation}), which"
+                    f" had acknowledged up to lsn {word.lsn}"
+                )
+            )
+    return 0
+
+
+def _own(site: Site, node: str, reason: str) -> Word | None:
+    """What is to be said of this machine's own directory; None if it has none of that node.
+
+    Raises `WrongUse` where it runs, or has not published all.
+    """
+    from gateway.store import incarnation, mark
+    from gateway.store.finder import spool_files
+    from gateway.store.lock import is_locked
+    from gateway.store.statefile import look
+    from gateway.store.word import MOST_EARLIER, Word
+
+    places = site.directories
+    journal = places.journal_of(node)
+    if (this := incarnation.look(journal)) is None:
+        return None
+    if is_locked(journal) or is_locked(places.root):
+        raise WrongUse(
+            f"the gateway of node {node} runs on {places.root}: stop it first"
+        )
+    marked = look(places.state_of(node) / mark.NAME, mark.Mark) or mark.Mark()
+    handed_on = site.bucket is not None or site.forwards
+    waiting = spool_files(places.spool).get(node, []) if handed_on else []
+    if waiting or not (marked.exact and marked.incarnation == this.id):
+        raise WrongUse(
+            f"not all that node {node} acknowledged here is handed on: let its gateway run"
+            " until it is, and stop it in good order"
+        )
+    earlier = this.whole[-MOST_EARLIER:]
+    return Word(
+        this.id,
+        this.since,
+        max(marked.durable, this.since - 1),
+        time.time(),
+        "journal",
+        exact=True,
+        earlier=earlier,
+        published=marked.published,
+        decommissioned=reason,
+    )
+
+
+def _waited_for(unknown: list[Unknown], node: str, incarnation: str) -> list[Unknown]:
+    """The ends that are known once nothing follows.  Raises `WrongUse`."""
+    from gateway.audit.incarnations import Reason
+
+    ends = [one for one in unknown if not one.accepted]
+    found = [
+        one
+        for one in ends
+        if one.incarnation.startswith(incarnation)
+        and one.why in (Reason.ENDED, Reason.SILENT)
+    ]
+    if found:
+        return found
+    lost = next((one for one in ends if one.incarnation.startswith(incarnation)), None)
+    if lost is not None:
+        raise WrongUse(
+            f"{lost}: gateway audit accept {node} {lost.last + 1}- accepts it"
+        )
+    raise WrongUse(f"the audit waits for nothing of node {node}")
+
+
+def _word(site: Site, end: Unknown, reason: str) -> Word:
+    """The last word of an incarnation, and that nothing follows."""
+    import msgspec
+
+    from gateway.store import word
+
+    heard = [*word.at_hub(site.directories.arrivals, end.node)]
+    if site.bucket is not None:
+        heard += word.read_all(site.bucket, end.node)
+    said = [
+        one for one in heard if one.word and one.word.incarnation == end.incarnation
+    ]
+    last = max(said, key=lambda one: one.modified, default=None)
+    if last is None or last.word is None:
+        known = word.Word(end.incarnation, 0, end.last, end.heard, end.ack or "journal")
+        heard_at = end.heard
+    else:
+        known, heard_at = last.word, last.modified
+    return msgspec.structs.replace(known, heard=heard_at, decommissioned=reason)
+
+
+def _keep(site: Site, node: str, word: Word) -> None:
+    """Here, durably, and in the bucket, if that is there now."""
+    import msgspec
+
+    from gateway.store.bucket import BucketError
+    from gateway.store.disk import RealDisk
+    from gateway.store.word import hear, name_of
+
+    hear(site.directories.arrivals, node, word, time.time(), RealDisk())
+    if site.bucket is not None:
+        with contextlib.suppress(BucketError):  # a gateway hands it on
+            name = name_of(node, word.incarnation)
+            site.bucket.replace(name, msgspec.json.encode(word))
