@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gateway.sdk.protocol import Context, Protocol, Sender, Service, tcp
+from gateway.sdk.protocol import Command, Context, Protocol, Sender, Service, tcp
 
 if TYPE_CHECKING:
     from gateway.event import Decode
@@ -81,6 +81,14 @@ class _Pravega(Protocol):
         from gateway.protocols.pravega.service import PravegaService
 
         return PravegaService(context)
+
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "pravega": Command(
+                "gateway.protocols.pravega.commands.pravega",
+                "where a Pravega stream was at a time",
+            ),
+        }
 
     def sender(self) -> Sender:
         from gateway.protocols.pravega.send_command import SENDER

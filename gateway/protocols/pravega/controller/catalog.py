@@ -16,7 +16,7 @@ these names are forgotten, and all new ones begin behind their numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -303,8 +303,15 @@ class Catalog:
         stream.scaled = scaling.parts
         self.submit(change, scaling.submitter, scaling.origin)
 
-    def head(self, scope: str, name: str) -> tuple[list[Part], set[int]]:
-        """The segments that a stream begins with, and the ids of those behind them."""
+    def head(
+        self,
+        scope: str,
+        name: str,
+        begin: Callable[[Segment], int] = lambda found: found.start,
+    ) -> tuple[list[Part], set[int]]:
+        """The segments that a stream begins with, and the ids of those behind them; or
+        would, if each began where *begin* says.
+        """
         parts, there = self.scopes[scope].streams[name].parts, self.there(scope, name)
         # Readers may stand on a segment that never had a byte as on any other, until a
         # truncation has passed it: until what took its place was truncated.
@@ -314,17 +321,29 @@ class Catalog:
             found = there.get(part)
             if found is None:
                 return True
-            left = found.length - found.start
+            left = found.length - begin(found)
             return found.sealed and not left and (found.length > 0 or part.id in passed)
 
         def is_truncated(part: Part) -> bool:
             found = there.get(part)
-            return has_nothing(part) or (found is not None and found.start > 0)
+            return has_nothing(part) or (found is not None and begin(found) > 0)
 
         for old, new in reversed(scalings(parts)):
             if all(map(is_truncated, new)):
                 passed.update(part.id for part in old)
         return head(parts, has_nothing)
+
+    def at(self, scope: str, name: str, time: int) -> dict[Part, int]:
+        """A cut before which everything was written before *time*, as far as known, in
+        milliseconds since the epoch: an offset of each of its segments.
+        """
+
+        def begin(found: Segment) -> int:
+            return max(found.start, min(found.offset_before(time), found.readable))
+
+        parts, _ = self.head(scope, name, begin)
+        there = self.there(scope, name)
+        return {part: begin(there[part]) if part in there else 0 for part in parts}
 
     def drop_behind_head(self, scope: str, name: str) -> None:
         """Delete a stream's segments that were truncated at their ends and replaced.

@@ -114,18 +114,21 @@ class StreamSegments:
 
     @methods(messages.GetSegmentsRequest, "getSegments")
     def head(self, request: messages.GetSegmentsRequest, caller: Caller) -> Message:
-        """The first offset of each segment, whatever time is asked for."""
+        """Where each segment was at a time, which has no later event before it; at 0, where
+        the stream begins: so all published clients ask.
+        """
         info = request.stream_info
         self._ensure_mark(info)
         find(self._catalog, info)
-        parts, _ = self._catalog.head(info.scope, info.stream)
+        if request.timestamp > 0:
+            cut = self._catalog.at(info.scope, info.stream, request.timestamp)
+        else:
+            parts, _ = self._catalog.head(info.scope, info.stream)
+            cut = {part: self._head(info, part) for part in parts}
         return messages.SegmentsAtTime(
             segments=[
-                messages.SegmentLocation(
-                    segment=_segment_id(info, part),
-                    offset=self._head(info, part),
-                )
-                for part in parts
+                messages.SegmentLocation(segment=_segment_id(info, part), offset=offset)
+                for part, offset in cut.items()
             ],
             token=self._tokens.make(info.scope, info.stream, caller.name),
         )

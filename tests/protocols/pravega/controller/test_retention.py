@@ -341,3 +341,56 @@ def test_one_that_is_made_again_between_two_turns(
         by_default.clock.advance(0)
     starts = [state.find(name).start for name in (*names[:2], names[3])]
     assert starts == [KIB, KIB, 0]
+
+
+def cut_at(world: World, seconds: float) -> dict[int, int]:
+    request = new(
+        "GetSegmentsRequest", stream_info=world.info(), timestamp=int(seconds * 1000)
+    )
+    found = world.stream.call("getSegments", request).segments
+    return {each.segment.number: each.offset for each in found}
+
+
+def test_where_a_stream_was_at_a_time(world: World) -> None:
+    """Nothing before the cut was written then or later, and all that was an hour earlier
+    lies before it; a time of before all begins at the head, a later one at the end.
+    """
+    clock, written = world.service.clock, []
+    for _ in range(24):
+        world.hours(1)
+        written.append(clock.seconds())
+    for hour in range(1, 24):
+        for moment in (written[hour] - 1, written[hour], written[hour] + 1):
+            before = sum(each < moment for each in written)
+            offset = cut_at(world, moment)[0]
+            assert (before - 1) * KIB <= offset <= before * KIB, (hour, moment)
+    assert cut_at(world, written[0] - 100) == {0: 0, 1: 0}
+    assert cut_at(world, clock.seconds() + 10) == {0: 24 * KIB, 1: 0}
+    assert cut_at(world, 0) == {0: 0, 1: 0}
+
+
+def test_where_it_was_before_it_was_scaled(world: World) -> None:
+    """Of each key range the segment of then; and such a cut can be truncated to."""
+    clock = world.service.clock
+    world.hours(3)
+    before = clock.seconds() + 1
+    world.hours(1, writing=False)
+    sealed = new(
+        "ScaleRequest", stream_info=world.info(), sealed=[0],
+        ranges=[{"low": 0.0, "high": 0.25}, {"low": 0.25, "high": 0.5}],
+    )  # fmt: skip
+    assert world.stream.call("scale", sealed).status == 0
+    world.service.store()
+    left, right = (1 << 32) + 2, (1 << 32) + 3
+    for _ in range(3):
+        world.hours(1, writing=False)
+        world.write(left)
+        world.write(right)
+    assert cut_at(world, before - 3 * HOUR)[1] == 0
+    assert {*cut_at(world, before - 3 * HOUR)} == {0, 1}
+    cut = cut_at(world, clock.seconds() + 10)
+    assert cut == {1: 0, left: 3 * KIB, right: 3 * KIB}
+    end = new("StreamCut", stream_info=world.info(), cut=cut)
+    assert world.stream.status("truncateStream", end) == 0
+    world.service.store()
+    assert cut_at(world, before) == cut

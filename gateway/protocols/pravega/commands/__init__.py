@@ -1,0 +1,1 @@
+"""Commands that come with this protocol."""
