@@ -123,7 +123,7 @@ class View:
         """Of the places themselves."""
         places = (self.asked, self.words, self.lake, self.ledgers, self.consumed)
         found = [problem for place in places for problem in place.problems]
-        return [*found, *self._elsewhere]
+        return [*found, *self._elsewhere, *self.words.left]
 
     def _forwarded_elsewhere(self) -> Iterator[Problem]:
         """What an edge says is at a hub, of a hub that is not looked at."""

@@ -168,13 +168,15 @@ class Words:
         """Those in buckets, by where they are."""
         self.heard: dict[str, list[Heard]] = {}
         """By node."""
+        self.left: list[Problem] = []
+        """What gateways have of others, and can not bring anywhere."""
         self.arrived: dict[str, Mapping[str, int]] = {}
         """The last lsns that have come to a hub, by node and incarnation."""
         self.problems: list[Problem] = []
 
     def look(self) -> None:
         """Read them.  Raises `BucketError`, OSError."""
-        self.heard, self.arrived, self.problems = {}, {}, []
+        self.heard, self.arrived, self.problems, self.left = {}, {}, [], []
         now, found = time.time(), [*self._in_buckets()]
         for site in self._sites:
             found += word.at_hub(site.directories.arrivals, self._node)
@@ -186,6 +188,12 @@ class Words:
             lately = now - one.modified <= self._silent_after
             heard = Heard(one.word, one.modified, lately)
             self.heard.setdefault(one.node, []).append(heard)
+        for node, words in self.heard.items():
+            over = {each for heard in words for each in heard.word.earlier}
+            for heard in words:
+                if heard.word.incarnation not in over:
+                    left = heard.word.left.items()
+                    self.left += [_left(node, life, spans) for life, spans in left]
 
     def _in_buckets(self) -> Iterator[word.Heard]:
         """Those that were not written again are not read again."""
@@ -198,6 +206,12 @@ class Words:
                     known = bucket.word(one)
                 self._read[key] = known
                 yield known
+
+
+def _left(by: str, life: str, spans: Iterable[Sequence[int]]) -> Problem:
+    which = ", ".join(f"{first} to {last}" for first, last in spans)
+    why = f"lsn {which} of {life} lie in its spool, and it can not bring them anywhere"
+    return Problem(f"the gateway of node {by}", why)
 
 
 def _add_end(known: dict[str, End], each: str, end: End) -> None:

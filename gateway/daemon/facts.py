@@ -239,8 +239,24 @@ def collect(
         refused=refused or {},
         flawed=flawed,
         consumers=_consumers(spool.consumers.behind),
-        troubles=[*_troubles(storage, settings.node, sections, now)],
+        troubles=[
+            *_left_here(forwarder),
+            *_troubles(storage, settings.node, sections, now),
+        ],
     )
+
+
+def _left_here(forwarder: Forwarder | None) -> Iterator[str]:
+    """What lies in the spool and can not be brought anywhere."""
+    left = {} if forwarder is None else forwarder.left
+    nodes = dict.fromkeys(life.rpartition("_")[0] for life in left)
+    if nodes:
+        events = sum(lsns.size for lsns in left.values())
+        yield (
+            f"{events:,} events of {' and '.join(nodes)} lie in the spool, and the hub does "
+            "not take them from here (options.nodes of its listener), or that node's gateway "
+            "runs on this directory"
+        )
 
 
 def _hub(forwarder: Forwarder) -> Hub:

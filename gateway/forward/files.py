@@ -30,11 +30,14 @@ from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
 from gateway.store.incarnation import Incarnation
 from gateway.store.lineage import Lineage
+from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile, last_lsn, parse_file_name
 
 _CHUNK_BYTES = 1 << 20
 _MOST_EARLIER = 50
 """Incarnations that a life names: those before had no files for long."""
+_MOST_LEFT = 100
+"""Incarnations of which a word has what can not be brought."""
 _IN_TURN = 8
 """So many files of one node go over before those of the next one."""
 
@@ -112,6 +115,23 @@ class ForwardedFiles:
                 ranks[node] = rank = ranks.get(node, -1) + 1
                 turns.append((rank // _IN_TURN, one))
         return [one for _, one in sorted(turns, key=lambda each: each[0])]
+
+    def left(self, is_held: Callable[[str], bool]) -> dict[str, Lsns]:
+        """What lies in the spool of nodes whose files are not ours to bring, or which the hub
+        does not take from us: lsns by `NODE_INCARNATION`, of so many of those at most.
+        """
+        found: dict[str, list[tuple[int, int]]] = {}
+        known: dict[str, bool] = {}
+        for name in self._disk.names(self._directories.spool):
+            if (named := parse_file_name(name)) is None:
+                continue
+            node = named.node
+            if node not in known:
+                known[node] = is_held(node) or not self._is_ours(node)
+            if known[node] and (str(named.life) in found or len(found) < _MOST_LEFT):
+                spans = found.setdefault(str(named.life), [])
+                spans.append((named.first, named.last))
+        return {life: Lsns(spans) for life, spans in found.items()}
 
     def in_archive(self) -> dict[str, list[str]]:
         """The names of all that is in the archive, by node.  They may be millions: a region

@@ -11,7 +11,7 @@ it are asked as often whether they are back.  What each lacks, each says itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -30,6 +30,7 @@ from gateway.forward.files import ForwardedFiles, Outgoing, Unreadable
 from gateway.sdk.backoff import Backoff
 from gateway.sdk.forwarding import ALPN, SUBPROTOCOL, VERSION, Hello, Said, Word
 from gateway.sdk.outgoing import Streams, User, end_of, endpoint, why_lost
+from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile
 
 _LOOK_SECONDS = 10.0
@@ -109,8 +110,11 @@ class Forwarder:
     _in_thread: Callable[..., Deferred[Any]]
     _connect: Callable[[Any, str, Forward, User], Deferred[Any]] = connect
     _wall_clock: Callable[[], float] = time.time
-    _words: Callable[[], Callable[[], list[Said]]] = lambda: list
-    """For a new connection: what is said on it, again and again."""
+    _words: Callable[[], Callable[[Mapping[str, Lsns]], list[Said]]] = lambda: (
+        lambda _: []
+    )
+    """For a new connection: what is said on it, again and again, with what can not be brought
+    anywhere."""
 
     def __attrs_post_init__(self) -> None:
         self._backoff = Backoff()
@@ -146,6 +150,9 @@ class Forwarder:
         self.connections = 0
         self.certificate_ends: datetime | None = None
         """When that which the hub is shown does; None: there is none, or none was read."""
+        self.left: Mapping[str, Lsns] = {}
+        """What lies in the spool of others and can not be brought anywhere, as of the last
+        word."""
         self.set_aside = 0
         """Files that could not be read."""
 
@@ -218,12 +225,16 @@ class Forwarder:
             self,
             self._denied is not None and self._denied.code == _NO_FILE,
             self._is_held,
-            self._words(),
+            partial(self._said, self._words()),
         )
         self._connecting = maybeDeferred(
             self._connect, self._reactor, self._to, settings, connection
         )
         self._connecting.addErrback(self._failed, connection)
+
+    def _said(self, words: Callable[[Mapping[str, Lsns]], list[Said]]) -> list[Said]:
+        self.left = self._files.left(self._is_held)
+        return words(self.left)
 
     @property
     def _ahead_now(self) -> float:

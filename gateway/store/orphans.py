@@ -9,22 +9,26 @@ are unique by node.  A journal that a running gateway has locked is not touched.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.event import Decode
 from gateway.sdk.disk import Disk
+from gateway.store import incarnation
 from gateway.store.checkpoint import saved_names
 from gateway.store.directories import Directories
 from gateway.store.journal import Loss
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
 from gateway.store.machine import Machine
+from gateway.store.mark import Marker
 from gateway.store.names import is_node_name
 from gateway.store.opening import Start, open_node
 from gateway.store.spool.expired import NAME as EXPIRED
+from gateway.store.word import MOST_EARLIER, Word, hear
 
 
 @contextmanager
@@ -60,6 +64,7 @@ def publish_orphans(
     decoders: Mapping[str, Decode],
     *,
     compression: str = "zstd",
+    clock: Callable[[], float] = time.time,
     alone_with: Callable[[Path], AbstractContextManager[bool]] = _alone,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None,
 ) -> list[Orphan]:
@@ -76,6 +81,7 @@ def publish_orphans(
                 if alone:
                     orphan.remembers = saved_names(directories.state_of(name), disk)
                     _publish(orphan, directories, disk, decoders, compression, tell)
+                    _say_that_it_is_all(name, node, directories, disk, clock())
         except Exception as why:  # it must not prevent this node's start
             orphan.problem = f"{type(why).__name__}: {why}"
         if not orphan.silent:
@@ -83,24 +89,68 @@ def publish_orphans(
     return found
 
 
-def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
-    """Nodes with segments in the journal, and with state of ours.
+def _say_that_it_is_all(
+    name: str, by: str, directories: Directories, disk: Disk, now: float
+) -> None:
+    """For the audit, wherever it is (`gateway.store.word.Relay`)."""
+    this, _ = incarnation.read(directories.journal_of(name), disk)
+    if this is None:
+        return
+    last = this.since - 1
+    word = Word(
+        this.id,
+        this.since,
+        last,
+        now,
+        "journal",
+        exact=True,
+        earlier=this.whole[-MOST_EARLIER:],
+        published=last,
+        decommissioned=f"node {by} has its directory now",
+    )
+    hear(directories.arrivals, name, word, now, disk)
 
-    The journal may be shared with other gateways, `state/` is never: who has a directory
-    there ran on this data directory before, unless all that is in it is how far files of
-    that node left our archive: spool and archive may be shared, too.
+
+def _others(node: str, directories: Directories, disk: Disk) -> list[str]:
+    """Nodes with segments in a journal of this data directory.
+
+    Its `journal/` has no others; but one that is elsewhere may be shared with other gateways,
+    and then who has a directory in `state/` ran here before, unless all that is in it is how
+    far files of that node left our archive: spool and archive may be shared, too.  One that
+    only was set aside under another name, or copied, has incarnations of that one.
     """
-    found = []
-    if disk.exists(directories.state):
-        for name in disk.names(directories.state):
-            journal = directories.journal_of(name)
-            if name == node or not is_node_name(name) or not disk.exists(journal):
-                continue
-            if disk.names(directories.state_of(name)) == [EXPIRED]:
-                continue
-            if any(parse_name(each) or is_spare(each) for each in disk.names(journal)):
-                found.append(name)
+    below = directories.journal.is_relative_to(directories.root)
+    found, names = [], directories.journal if below else directories.state
+    for name in disk.names(names) if disk.exists(names) else ():
+        journal, state = directories.journal_of(name), directories.state_of(name)
+        if name == node or not is_node_name(name) or not disk.exists(journal):
+            continue
+        there = disk.names(journal)
+        if not any(parse_name(each) or is_spare(each) for each in there):
+            continue
+        ran_here = disk.exists(state) and disk.names(state) != [EXPIRED]
+        if ran_here or (below and not _is_anothers(name, there, directories, disk)):
+            found.append(name)
     return found
+
+
+def _is_anothers(
+    name: str, segments: Iterable[str], directories: Directories, disk: Disk
+) -> bool:
+    """Whether incarnations of that journal are another node's."""
+    gave = {segment.incarnation for each in segments if (segment := parse_name(each))}
+    for other in disk.names(directories.journal):
+        if other != name and is_node_name(other):
+            this, _ = incarnation.read(directories.journal_of(other), disk)
+            if this is not None and any(map(this.knows, gave)):
+                return True
+    for other in (
+        disk.names(directories.state) if disk.exists(directories.state) else ()
+    ):
+        mark, _ = Marker(directories.state_of(other), disk).read()
+        if other != name and gave & {mark.incarnation, *mark.earlier}:
+            return True
+    return False
 
 
 def _publish(

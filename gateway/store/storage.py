@@ -42,6 +42,7 @@ from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
 from gateway.store.lock import Locked, is_locked, lock, lock_directory
+from gateway.store.lsns import Lsns
 from gateway.store.machine import Machine
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
@@ -86,6 +87,10 @@ class Settings:
             spool=settings.spool,
             acknowledge_when_published=settings.ack == "spool",
         )
+
+
+_MOST_RANGES = 20
+"""Of lsns of an incarnation that a word names."""
 
 
 @contextlib.contextmanager
@@ -317,6 +322,7 @@ class OpenedStorage:
             self.machine.disk,
             self.decoders,
             compression=self.settings.spool.compression,
+            clock=self.machine.clock,
             alone_with=_alone_with,
             tell=self.callbacks.damaged,
         )
@@ -576,16 +582,20 @@ class Storage:
             machine.threads,
         )
 
-    def words(self, handed_over: Callable[[], int]) -> Callable[[], list[Said]]:
+    def words(
+        self, handed_over: Callable[[], int]
+    ) -> Callable[[Mapping[str, Lsns]], list[Said]]:
         """For a new connection to a hub: what is to be said on it, again and again; the hub
         has all up to the lsn that is *handed_over*.
         """
         relay = Relay(self.directories.arrivals)
 
-        def said() -> list[Said]:
+        def said(left: Mapping[str, Lsns]) -> list[Said]:
             word = self._speaker.word()
             own = msgspec.structs.replace(
-                word, published=min(word.published, handed_over())
+                word,
+                published=min(word.published, handed_over()),
+                left={life: tuple(lsns)[:_MOST_RANGES] for life, lsns in left.items()},
             )
             node = self._opened.settings.node
             words = [Said(node, msgspec.Raw(msgspec.json.encode(own)))]

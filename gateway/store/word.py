@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -62,6 +62,9 @@ class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     heard: float = 0.0
     """When a hub has heard it that keeps it, or hands it on, by that one's clock; 0: who says
     it has written this itself."""
+    left: Mapping[str, tuple[tuple[Lsn, Lsn], ...]] = {}
+    """Lsns of other nodes' incarnations (`NODE_INCARNATION`) that lie in its spool, and that it
+    can not bring anywhere; some of them, if there are very many."""
     decommissioned: str = ""
     """Why nothing follows it, as somebody has said; empty if nobody has."""
 

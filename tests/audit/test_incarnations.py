@@ -295,6 +295,20 @@ def test_files_that_meet_are_two_incarnations(tmp_path: Path) -> None:
     assert [list(node.doubles) for node in look(one).nodes] == [[(3, 3)]]
 
 
+def test_what_a_gateway_has_of_others_and_can_not_bring_is_told(tmp_path: Path) -> None:
+    """By its word, until it says another one, or who goes on in its directory does."""
+    bucket = MemoryBucket()
+    left = {"old_abc": ((1, 700),)}
+    say_in(bucket, "aaaa", 0, left=left)
+    [problem] = look(tmp_path, bucket=bucket).problems
+    assert (problem.file, problem.why) == (
+        "the gateway of node gw",
+        "lsn 1 to 700 of old_abc lie in its spool, and it can not bring them anywhere",
+    )
+    say_in(bucket, "bbbb", 0, earlier=("aaaa",))
+    assert look(tmp_path, bucket=bucket).complete
+
+
 def test_two_that_are_alive_are_both_complete_and_told(tmp_path: Path) -> None:
     """Both journals are seen: each vouches for itself; that there are two is a problem."""
     one, two = tmp_path / "one", tmp_path / "two"

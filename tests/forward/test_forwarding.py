@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from gateway.config.model import Forward
 from gateway.sdk.forwarding import Life, Said
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import Incarnation
+from gateway.store.lsns import Lsns
 from gateway.store.word import Relay, Word, at_hub, hear
 from gateway_testkit.settings import options_of
 from incarnations import A, B
@@ -554,7 +555,7 @@ def test_what_a_gateway_says_of_itself_comes_to_the_hub(pair: Pair) -> None:
     lsn = 7
     relay = Relay(pair.edge.arrivals)
 
-    def said() -> list[Said]:
+    def said(left: Mapping[str, Lsns]) -> list[Said]:
         own = encode(Word(A, 1, lsn, 5.0, "journal"))
         others = [Said(node, Raw(word)) for node, _, word in relay()]
         return [Said("edge", Raw(own)), *others]
@@ -592,3 +593,17 @@ def test_two_gateways_of_one_name_are_told(pair: Pair) -> None:
     assert arrivals.twins == []
     arrivals.bring(Life("edge", A))
     assert arrivals.twins == ["edge"]
+
+
+def test_what_can_not_be_brought_is_told(pair: Pair) -> None:
+    """Files of a node that is none of ours, and of one that the hub does not take from here."""
+    pair.names.add("held")
+    pair.hub.require({"edge": "secret"})
+    pair.publish(
+        Sent(1, 3, node="other"), Sent(4, 2, node="other"), Sent(1, node="held")
+    )
+    pair.forwarder.configure(options_of(Forward, to="tcp://hub:7410", token="secret"))
+    pair.forwarder.start(0)
+    pair.run(70)
+    left = {life: list(lsns) for life, lsns in pair.forwarder.left.items()}
+    assert left == {f"other_{A}": [(1, 5)], f"held_{A}": [(1, 3)]}

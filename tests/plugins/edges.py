@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +27,7 @@ from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
 from gateway.store.incarnation import Incarnation
+from gateway.store.lsns import Lsns
 from gateway.testing import FakeConnection
 from gateway_testkit.settings import options_of, settings
 from incarnations import A
@@ -252,7 +253,10 @@ class Pair:
         return None
 
     def begin(
-        self, words: Callable[[], Callable[[], list[Said]]] = lambda: list
+        self,
+        words: Callable[[], Callable[[Mapping[str, Lsns]], list[Said]]] = lambda: (
+            lambda _: []
+        ),
     ) -> None:
         """The edge starts."""
         files = ForwardedFiles(

@@ -12,12 +12,14 @@ import pytest
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
+from gateway.store.journal.segment import incarnation_of
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker
 from gateway.store.names import file_name
 from gateway.store.opening import Start, open_node
 from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.word import at_hub
 from incarnations import A
 
 
@@ -92,6 +94,14 @@ def test_only_nodes_of_this_data_directory_are_orphans(
     assert len(list(journal.glob("*.journal"))) == 1
 
 
+def test_a_journal_whose_state_is_lost_is_published(directories: Directories) -> None:
+    """It lies below this data directory, and no other node has its incarnations."""
+    leave(directories, "host-a", b"a")
+    shutil.rmtree(directories.state)
+    [orphan] = publish_orphans("host-b", directories, RealDisk(), DECODERS)
+    assert (orphan.node, orphan.events) == ("host-a", 1)
+
+
 def test_who_only_shares_spool_and_archive_is_no_orphan(
     tmp_path: Path,
 ) -> None:
@@ -160,3 +170,16 @@ def test_state_that_nobody_serves_is_told(directories: Directories) -> None:
         assert publish_orphans("host-b", directories, RealDisk(), DECODERS) == [
             Orphan("host-a", events, remembers=["pravega"])
         ]
+
+
+def test_what_a_node_left_is_said_to_be_all(directories: Directories) -> None:
+    """For the audit: its directory is another node's now, and nothing follows."""
+    leave(directories, "host-a", b"a,b", b"c")
+    [before] = directories.journal_of("host-a").glob("*.journal")
+    publish_orphans("host-b", directories, RealDisk(), DECODERS, clock=lambda: 7.0)
+    [heard] = at_hub(directories.arrivals)
+    assert heard.node == "host-a"
+    assert heard.word is not None
+    assert (heard.word.lsn, heard.word.exact, heard.modified) == (3, True, 7.0)
+    assert incarnation_of(before.name) in heard.word.earlier
+    assert heard.word.decommissioned == "node host-b has its directory now"
