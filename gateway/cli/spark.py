@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.sdk.command import WrongUse
+from gateway.sdk.command import WrongUse, positive
 from gateway.sink import Ability, Kind, able, kind_of
 from gateway.spark import job, orders, requeue, session
 from gateway.spark.compact import compact
@@ -49,6 +49,9 @@ it was.  Needs pyspark, and Java 17 or newer: pip install 'gateway[spark]' bring
             and bucket for good, and write down why (--reason); --dry-run counts them.  A
             call goes on with one that was cut off.  A job that runs does it itself, between
             two batches
+  columns   --suggest: look at the newest events of spool and archive, or of the PATHs (files,
+            folders, tables), and print which columns spark.columns might have, as YAML, with
+            type, how many events have that, and an example.  Needs no Spark
   adopt     FOLDER: of Delta and Iceberg, begin the tables with the rows of a lake of
             Parquet folders, and its ledger; no job runs meanwhile
   requeue   put through again what was set aside: files of poison/ that can be read now,
@@ -69,6 +72,7 @@ Example:
   gateway spark --config conf/gateway.yaml
   gateway spark --config conf/gateway.yaml --once    read what is there, then stop
   gateway spark backfill status level --config conf/gateway.yaml
+  gateway spark columns --suggest --config conf/gateway.yaml
   gateway spark compact --config conf/gateway.yaml
   gateway spark delete --where "uid = 'ann'" --reason "request 4711" --dry-run
   gateway spark requeue --config conf/gateway.yaml --flaw oversized
@@ -90,12 +94,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("action", nargs="?", choices=tuple(_ACTIONS), default="run",
         help="what to do (default: run the job)")  # fmt: skip
     add("names", nargs="*", metavar="NAME",
-        help="forget: which node; backfill: which columns (default: those that lack); adopt: which folder")  # fmt: skip
+        help="forget: which node; backfill: which columns (default: those that lack); adopt: which folder; columns: which files")  # fmt: skip
     job.add_arguments(parser)
     add("--before", metavar="DATE", type=date.fromisoformat,
         help="compact: days before this one (default: today, UTC)")  # fmt: skip
     add("--days", metavar="N", type=float,
         help="maintain: keep what is younger (default: 5, at least 3; Delta: at least 7)")  # fmt: skip
+    add("--suggest", action="store_true", help="columns: print which there might be")
+    add("--events", metavar="N", type=positive, default=100_000,
+        help="columns: look at so many of the newest (default: 100000)")  # fmt: skip
     add("--flaw", metavar="NAME", action="append", default=[],
         help="requeue: rows with this flaw are fine; may be repeated")  # fmt: skip
     add("--batch", metavar="N", type=int, help="settle: the batch that the job names")
@@ -117,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    if args.names and args.action not in ("adopt", "backfill", "forget"):
+    if args.names and args.action not in ("adopt", "backfill", "columns", "forget"):
         raise WrongUse(f"{args.action} takes no NODE and no COLUMN: {args.names[0]}")
     settled = args.batch is not None or args.written or args.missing
     for given, named, action in (
@@ -185,6 +192,65 @@ def _backfill(args: argparse.Namespace) -> int:
         for done in kind.backfill(config, spark, Lake(), args.names):
             _say(args, done, {"done": done})
     return 0
+
+
+def _columns(args: argparse.Namespace) -> int:
+    from gateway.spark import suggestion
+
+    if not args.suggest:
+        raise WrongUse("columns needs --suggest")
+    config = _config(args)
+    survey = suggestion.Survey(config.spark.columns)
+    paths = [Path(name) for name in args.names]
+    if missing := [path for path in paths if not path.exists()]:
+        raise WrongUse(f"{missing[0]}: no such file or folder")
+    found = list(_parquet(paths)) if paths else _newest_files(config)
+    for event in suggestion.newest(found, args.events):
+        survey.add(event)
+    made = survey.suggestions()
+    if args.json:
+        events = [[*of, count] for of, count in survey.events.items()]
+        columns = [
+            {"name": one.name, "path": one.path, "type": one.type,
+             "events": [[*of, count] for of, count in one.counts.items()],
+             "remarks": one.remarks} for one in made]  # fmt: skip
+        print(
+            json.dumps(
+                {"events": events, "columns": columns, "left_out": survey.left_out}
+            )
+        )
+        return 0
+    seen = ", ".join(
+        f"{count:,} of {listener} ({protocol})"
+        for (listener, protocol), count in survey.events.most_common()
+    )
+    print(f"# {survey.events.total():,} events with JSON objects: {seen or 'none'}")
+    print("# Columns that there are, and paths that they take, are not repeated.")
+    for one in made:
+        print(one.line(survey.events))
+    if survey.left_out:
+        print(f"# {survey.left_out} paths are left out, which few events have.")
+    for listener, protocol in survey.too_many:
+        print(
+            f"# Events of {listener} ({protocol}) have ever new keys; not all are here."
+        )
+    return 0
+
+
+def _newest_files(config: Config) -> list[Path]:
+    """Of spool and archive; of the tables, where these are empty."""
+    from gateway.audit import sinks
+
+    spool = [spool_of(config), config.data_dir / "archive"]
+    if found := list(_parquet(spool)):
+        return found
+    places = sinks.table_files(config.data_dir / "lake")
+    return [place for place, _ in places if isinstance(place, Path)]
+
+
+def _parquet(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from path.rglob("[!._]*.parquet") if path.is_dir() else [path]
 
 
 def _adopt(args: argparse.Namespace) -> int:
@@ -377,6 +443,7 @@ def _settle(args: argparse.Namespace) -> int:
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": job.start,
     "adopt": _adopt,
+    "columns": _columns,
     "backfill": _backfill,
     "compact": _compact,
     "delete": _delete,

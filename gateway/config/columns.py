@@ -161,6 +161,20 @@ USUAL: Mapping[str, Kind] = {
     "event_dataset": "string",
 }
 
+#: What Beats, ECS and older shippers write.
+PATHS: Mapping[str, tuple[str, ...]] = {
+    EVENT_TIME: ("@timestamp",),
+    "message": ("message", "event.original", "line", "msg"),
+    "host": (
+        *("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host"),
+        "agent.name",
+    ),
+    "log_file_path": ("log.file.path",),
+    "log_offset": ("log.offset",),
+    "agent_id": ("agent.id",),
+    "event_dataset": ("event.dataset",),
+}
+
 #: Parts of a protocol's own address.
 OF_PROTOCOLS = (
     *("scope", "stream", "segment", "event_offset"),

@@ -34,6 +34,7 @@ What it reads:
 What it makes of that:
 
     tables       which columns the tables have
+    suggestion   … those that there might be, by events that came
     columns      those that are taken out of the JSON or the channel
     fields       … by their paths
     times        instants that senders write, as timestamps

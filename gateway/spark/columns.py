@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from gateway.config.columns import EVENT_TIME, USUAL, keys
+from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
 from gateway.spark.fields import CONTENTS, field, micros
 from gateway.spark.times import bounded, day, instant
 
@@ -66,21 +66,8 @@ class Source:
 #: How Java alone writes a number, whose cast Spark has: `1d` is a day to whoever sent it.
 _JAVAS_OWN = "[0-9.][dDfF][^0-9a-zA-Z]*$|[xX]"
 
-#: What Beats, ECS and older shippers write.
-_PATHS: Mapping[str, tuple[str, ...]] = {
-    EVENT_TIME: ("@timestamp",),
-    "message": ("message", "event.original", "line", "msg"),
-    "host": (
-        *("host.name", "host.hostname", "agent.hostname", "beat.hostname", "host"),
-        "agent.name",
-    ),
-    "log_file_path": ("log.file.path",),
-    "log_offset": ("log.offset",),
-    "agent_id": ("agent.id",),
-    "event_dataset": ("event.dataset",),
-}
 DEFAULTS: Mapping[str, Source] = {
-    name: Source(_PATHS[name], kind) for name, kind in USUAL.items()
+    name: Source(PATHS[name], kind) for name, kind in USUAL.items()
 }
 
 #: Where a shipper read an event: what `place` is a hash of, with what the event says.
