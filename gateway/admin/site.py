@@ -73,7 +73,7 @@ class Request:
 #: What a page makes of a request, now or later.
 Outcome = Answer | EventStream | Deferred[Answer]
 #: Answers GET and HEAD on one path.
-Page = Callable[[Request], Answer | EventStream]
+Page = Callable[[Request], Outcome]
 
 
 #: Paths below /api/ that no protocol can have: the daemon has them itself.
@@ -88,7 +88,14 @@ OWN_PATHS = frozenset(
 
 def page_of(get: Get) -> Page:
     """The page of a `Get`."""
-    return lambda request: _checked(get(request.query))
+
+    def page(request: Request) -> Answer | Deferred[Answer]:
+        answer = get(request.query)
+        if isinstance(answer, Deferred):
+            return answer.addCallback(_checked)
+        return _checked(answer)
+
+    return page
 
 
 def _checked(answer: object) -> Answer:

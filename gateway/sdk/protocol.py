@@ -263,7 +263,7 @@ class Answer:
 
 
 #: Answers GET and HEAD on one path, from the fields of the query, the last of each name.
-Get = Callable[[Mapping[str, str]], Answer]
+Get = Callable[[Mapping[str, str]], "Answer | Deferred[Answer]"]
 #: Answers POST on one path, from the JSON that was posted.
 Post = Callable[[bytes], "Answer | Deferred[Answer]"]
 

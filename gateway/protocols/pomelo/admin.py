@@ -5,6 +5,8 @@ GET  /api/sessions?uid=alice&limit=100&after=17
       "total": 3, "next": null}
 GET  /api/groups?group=room-7
      {"groups": [{"group": "room-7", "members": 2}], "total": 40}
+
+With `everywhere=1` they are those of all gateways of the lobby, and each says where it is.
 """
 
 from __future__ import annotations
@@ -12,10 +14,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from twisted.internet.defer import Deferred
 
 from gateway.protocols.pomelo.registry import Member, Registry
 from gateway.sdk.protocol import Answer, Get
+
+if TYPE_CHECKING:
+    from gateway.protocols.pomelo.lobby.lobby import Lobby
+
+Page: TypeAlias = Callable[[Mapping[str, str]], Answer]
+"""That of one gateway."""
+_FINE = 200
 
 _FILTERS: Mapping[str, Callable[[Member], str | None]] = {
     "uid": lambda one: one.uid,
@@ -27,7 +38,7 @@ _USUAL_SESSIONS, _MOST_SESSIONS = 100, 1000
 """Sessions of one page, if nothing is said, and at most."""
 
 
-def sessions_page(registry: Registry) -> Get:
+def sessions_page(registry: Registry) -> Page:
     """Lists those who are connected, in the order in which they came."""
 
     def answer(query: Mapping[str, str]) -> Answer:
@@ -49,7 +60,7 @@ def sessions_page(registry: Registry) -> Get:
     return answer
 
 
-def groups_page(registry: Registry) -> Get:
+def groups_page(registry: Registry) -> Page:
     """Lists the groups, and how many are in each."""
 
     def answer(query: Mapping[str, str]) -> Answer:
@@ -63,6 +74,47 @@ def groups_page(registry: Registry) -> Get:
             sizes = [(name, len(groups.members(name)))]
         found = [{"group": name, "members": count} for name, count in sizes if count]
         return _json({"groups": found, "total": len(groups)}, 200)
+
+    return answer
+
+
+PAGES: Mapping[str, Callable[[Registry], Page]] = {
+    "sessions": sessions_page,
+    "groups": groups_page,
+}
+
+
+def everywhere(name: str, lobby: Lobby) -> Get:
+    """One of `PAGES`, of this gateway, or of all of the lobby."""
+    own = PAGES[name](lobby.registry)
+
+    async def of_all(query: Mapping[str, str]) -> Answer:
+        if "after" in query:
+            return _json({"error": "after: goes on within one gateway only"}, 400)
+        here = own(query)
+        if here.code != _FINE:
+            return here
+        found: list[dict[str, Any]] = []
+        gateways: list[dict[str, Any]] = []
+        heard = [lobby.itself(here.body), *await lobby.show(name, query)]
+        for one in heard:
+            about = one.as_json()
+            if one.shown:
+                page = json.loads(one.shown)
+                found += ({**each, "gateway": one.gateway} for each in page[name])
+                about["total"] = page["total"]
+                about["more"] = page.get("next") is not None
+            elif one.error is None:
+                about["error"] = "lists no other gateway's clients: it is too old"
+            gateways.append(about)
+        total = sum(each.get("total", 0) for each in gateways)
+        return _json({name: found, "total": total, "gateways": gateways}, _FINE)
+
+    def answer(query: Mapping[str, str]) -> Answer | Deferred[Answer]:
+        asked = dict(query)
+        if asked.pop("everywhere", None) is None:
+            return own(query)
+        return Deferred.fromCoroutine(of_all(asked))
 
     return answer
 

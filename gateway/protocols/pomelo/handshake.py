@@ -66,6 +66,7 @@ PROFILES: Mapping[str, Profile] = {
         Profile("c", most_code=0xFF),
         Profile("c2", encoded_responses=False),
         Profile("py", coded_pushes=False),
+        Profile("plain", dictionary=False, protos=False),
         Profile("pitaya", dictionary=False, protos=False, pitaya=True),
     )
 }

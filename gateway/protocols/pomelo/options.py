@@ -34,7 +34,7 @@ MiB = 2**20
 #: The families of clients: `handshake.PROFILES`.
 _SERVICE = re.compile(rf"{WEB}(/[!-~]*)?|unix:/[!-9;-~]+(:/[!-~]*)?")
 _NEAR = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])(:|/|$)")
-_PROFILES = ("js", "pinus", "c", "c2", "py", "pitaya")
+_PROFILES = ("js", "pinus", "c", "c2", "py", "plain", "pitaya")
 
 
 def _profile(value: object) -> str:

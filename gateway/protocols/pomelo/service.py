@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from gateway.protocols.pomelo.admin import groups_page, sessions_page
+from gateway.protocols.pomelo.admin import PAGES, everywhere
 from gateway.protocols.pomelo.auth import Unavailable
 from gateway.protocols.pomelo.listener import Pomelo
 from gateway.protocols.pomelo.lobby.lobby import Lobby
@@ -147,10 +147,7 @@ class PomeloService(Service):
 
     def gets(self) -> Mapping[str, Get]:
         """Who is connected."""
-        return {
-            "/api/sessions": sessions_page(self.registry),
-            "/api/groups": groups_page(self.registry),
-        }
+        return {f"/api/{name}": everywhere(name, self.lobby) for name in PAGES}
 
     def posts(self) -> Mapping[str, Post]:
         """Pushes and kicks by HTTP, and what other gateways pass on."""

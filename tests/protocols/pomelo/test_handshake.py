@@ -360,3 +360,15 @@ def test_depth_of_user_data(handshaker: Handshaker) -> None:
         deep = {"a": deep}
     attributes = _answer(handshaker, NODE, {"d": deep}).attributes
     assert attributes["user_cut_off"] == "true"
+
+
+def test_the_plain_profile(pomelo: Any) -> None:
+    """Neither dictionary nor definitions, for clients that would ignore them: it is pushed
+    to, and answered, by names and in JSON.
+    """
+    handshaker = _handshaker(profiles={"weixin": "plain"})
+    found = _answer(handshaker, {"type": "weixin", "version": "1"})
+    told = _told(found)
+    assert told["code"] == 200
+    assert not {"dict", "protos", "routeToCode", "useDict", "useProto"} & {*told["sys"]}
+    assert found.terms.profile.name == "plain"

@@ -20,8 +20,9 @@ from twisted.web.client import ResponseDone, ResponseNeverReceived
 
 from gateway.event import Origin
 from gateway.protocols.pomelo import wire
+from gateway.protocols.pomelo.admin import everywhere
 from gateway.protocols.pomelo.listener import Pomelo
-from gateway.protocols.pomelo.lobby.call import Call, call, rows_of
+from gateway.protocols.pomelo.lobby.call import Call, Done, call, rows_of
 from gateway.protocols.pomelo.lobby.lobby import Lobby, backend_of, portions
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES
 from gateway.protocols.pomelo.lobby.taken import Taken
@@ -366,7 +367,7 @@ def test_who_is_away_or_has_another_token(net: Net) -> None:
         (503, b'{"error":"%s"}' % (b"x" * 999), "answers 503: " + "x" * 200),
         (200, b"{}", "answers 200, and its body: "),
         (200, b"[" * 9999, "answers 200, and its body: "),
-        (200, b" " * (1 << 17), "answers with more than 65536 B"),
+        (200, b" " * (1 << 21), "answers with more than 1048576 B"),
     ],
 )
 def test_an_answer_of_no_use(net: Net, code: int, body: bytes, why: str) -> None:
@@ -589,3 +590,59 @@ def test_what_is_left_of_a_kick() -> None:
 
     said = msgspec.json.encode(call("x", 1, rows))
     assert rows_of(msgspec.json.decode(said, type=Call)) == rows
+
+
+def listed(gateway: Gateway, name: str, **query: str) -> Any:
+    """A page of all gateways."""
+    answered = everywhere(name, gateway.lobby)({"everywhere": "1", **query})
+    assert isinstance(answered, Deferred)
+    gateway.net.clock.advance(0)
+    return json.loads(answered.result.body)
+
+
+def test_who_is_connected_anywhere(net: Net) -> None:
+    """In one list, each with its gateway, by the same filters; who is away is named."""
+    one, two = net.gateway("gw-1"), net.gateway("gw-2")
+    net.gateways["http://gw-3:8080"] = one
+    net.connect()
+    del net.gateways["http://gw-3:8080"]
+    for uid in ("alice", "bob"):
+        one.client(uid)
+        two.client(uid)
+    two.client("alice")
+    found = listed(one, "sessions", uid="alice", limit="1")
+    assert [(each["gateway"], each["uid"]) for each in found["sessions"]] == [
+        ("gw-1", "alice"), ("gw-2", "alice"),
+    ]  # fmt: skip
+    here, there, away = found["gateways"]
+    assert (here["gateway"], here["total"], here["more"]) == ("gw-1", 2, False)
+    assert (there["gateway"], there["total"], there["more"]) == ("gw-2", 3, True)
+    assert (away["at"], "refused" in away["error"]) == ("http://gw-3:8080", True)
+    assert found["total"] == 5
+    assert "after" in listed(one, "sessions", after="1")["error"]
+    assert "uiid" in listed(one, "sessions", uiid="1")["error"]
+
+
+def test_the_groups_of_all(net: Net) -> None:
+    """How many are in each, where; without `everywhere` this gateway's own alone."""
+    one, two = net.gateway("gw-1"), net.gateway("gw-2")
+    net.connect()
+    for gateway in (one, two):
+        gateway.client("alice")
+    one.ask("group", uid="alice", join="room")
+    found = listed(two, "groups")
+    assert [(each["gateway"], each["members"]) for each in found["groups"]] == [
+        ("gw-2", 1), ("gw-1", 1),
+    ]  # fmt: skip
+    own = everywhere("groups", two.lobby)({})
+    assert isinstance(own, Answer)
+    assert json.loads(own.body)["groups"] == [{"group": "room", "members": 1}]
+
+
+def test_a_gateway_that_lists_nobody(net: Net) -> None:
+    """One of before answers, and has no list: it is named as too old."""
+    one, two = net.gateway("gw-1"), net.gateway("gw-2")
+    net.connect()
+    two.taken._show = lambda _: Done("gw-2", two.lobby.run)
+    found = listed(one, "sessions")
+    assert "too old" in found["gateways"][1]["error"]

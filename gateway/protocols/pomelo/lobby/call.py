@@ -3,6 +3,9 @@
     -> POST /api/lobby {"by": RUN, "number": 17, "rows": [{"push": {…}}, …]}
     <- 200 {"gateway": "gw-2", "run": RUN, "counts": {"sent": 3, "dropped": 0}}
 
+    -> {"by": RUN, "number": 18, "rows": [], "page": "sessions", "query": {"uid": "alice"}}
+    <- 200 {"gateway": "gw-2", "run": RUN, "shown": {"sessions": […], …}}
+
 A run is one life of a gateway's daemon; with its number a call has one name, by which who
 gets it a second time knows it.  It is done by who gets it, and passed on by nobody.
 """
@@ -47,7 +50,7 @@ class _Row(msgspec.Struct, omit_defaults=True):
     kick: Kick | None = None
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, omit_defaults=True):
     """What somebody is asked to do."""
 
     by: str
@@ -55,6 +58,10 @@ class Call(msgspec.Struct):
     number: int
     """Of this call: each one that `by` makes has another."""
     rows: list[_Row]
+    page: str = ""
+    """Instead of rows: that of whose clients are to be listed."""
+    query: Mapping[str, str] = {}
+    """What it is asked with."""
 
 
 class Done(msgspec.Struct, omit_defaults=True):
@@ -69,6 +76,8 @@ class Done(msgspec.Struct, omit_defaults=True):
     """Rows that could not be done."""
     why: str = ""
     """Of the first one of those."""
+    shown: msgspec.Raw = msgspec.Raw(b"")
+    """The page."""
 
 
 def call(by: str, number: int, rows: Iterable[Row]) -> Call:

@@ -20,7 +20,7 @@ from twisted.internet.ssl import trustRootFromCertificates
 from twisted.logger import Logger
 from twisted.web.client import BrowserLikePolicyForHTTPS
 
-from gateway.protocols.pomelo.lobby.call import call
+from gateway.protocols.pomelo.lobby.call import Call, call
 from gateway.protocols.pomelo.lobby.neighbour import MOST_CALL_BYTES, Neighbour
 from gateway.protocols.pomelo.options import Lobby as LobbyOptions
 from gateway.protocols.pomelo.push.delivery import Slices
@@ -44,6 +44,8 @@ class Heard:
     at: str | None = None
     """Its address; None: this one."""
     counts: Mapping[str, int] = field(factory=dict)
+    shown: bytes = b""
+    """The page that was asked for."""
     error: str | None = None
     """Why some of it is not done, or nobody knows whether it is; None: it is."""
 
@@ -86,6 +88,7 @@ def backend_of(address: str, options: LobbyOptions, reactor: Any) -> Backend:
         reactor,
         seconds=options.timeout,
         requests=options.requests,
+        answer_bytes=MOST_CALL_BYTES,
         headers=headers,
         policy=BrowserLikePolicyForHTTPS(_trust(options.ca)),
     )
@@ -175,6 +178,10 @@ class Lobby:
         here = Heard(self._node, self.run, counts=delivery.counts)
         return [here, *(await asked if asked is not None else ())]
 
+    def itself(self, shown: bytes) -> Heard:
+        """This gateway, with its own page."""
+        return Heard(self._node, self.run, shown=shown)
+
     def concerns_others(self, row: Row) -> bool:
         """Whether somebody it is for may be connected elsewhere."""
         session = row.to_session
@@ -183,7 +190,15 @@ class Lobby:
 
     async def spread(self, rows: Iterable[Row]) -> list[Heard]:
         """Have each of the others do all this, which has begun here, in one call."""
-        said = msgspec.json.encode(call(self.run, next(self._numbers), rows))
+        return await self._ask_all(call(self.run, next(self._numbers), rows))
+
+    async def show(self, page: str, query: Mapping[str, str]) -> list[Heard]:
+        """What each of the others has on such a page."""
+        number = next(self._numbers)
+        return await self._ask_all(Call(self.run, number, [], page, query))
+
+    async def _ask_all(self, what: Call) -> list[Heard]:
+        said = msgspec.json.encode(what)
         asked = [Deferred.fromCoroutine(self._ask(one, said)) for one in self.others]
         found: dict[str | None, Heard] = {}
         for heard in await gatherResults(asked):
@@ -210,4 +225,6 @@ class Lobby:
             return Heard(done.gateway, done.run, one.address)
         self.outcomes["refused" if done.refused else "answered"] += 1
         error = f"{done.refused} refused: {done.why}" if done.refused else None
-        return Heard(done.gateway, done.run, one.address, done.counts, error)
+        return Heard(
+            done.gateway, done.run, one.address, done.counts, bytes(done.shown), error
+        )

@@ -15,6 +15,7 @@ from attrs import define
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from gateway.protocols.pomelo.admin import PAGES
 from gateway.protocols.pomelo.lobby.call import Call, Done, rows_of
 from gateway.protocols.pomelo.push.delivery import Slices
 from gateway.protocols.pomelo.registry import Registry
@@ -24,6 +25,7 @@ OUTCOMES = ("done", "repeated", "refused")
 _REMEMBERED_SECONDS = 60.0
 """The longest `options.lobby.timeout` is half of it."""
 _MOST_REMEMBERED = 1 << 17
+_FINE = 200
 _CALL = msgspec.json.Decoder(Call)
 
 
@@ -76,6 +78,8 @@ class Taken:
             return self._refuse(f"the request is no call: {why}", 400)
         if call.by == self._run:  # this gateway's own list has it, too
             return _answer(Done(self._node, self._run))
+        if call.page:  # which changes nothing, so it may be asked for twice
+            return _answer(self._show(call))
         self._forget()
         name = call.by, call.number
         if (known := self._known.get(name)) is not None:
@@ -110,6 +114,18 @@ class Taken:
             await slices.deliver(delivery)
             counts.update(delivery.counts)
         done.counts = counts
+        return done
+
+    def _show(self, call: Call) -> Done:
+        done, page = Done(self._node, self._run), PAGES.get(call.page)
+        if page is None:
+            done.refused, done.why = 1, f"this gateway has no list of {call.page[:40]}"
+            return done
+        shown = page(self._registry)(call.query)
+        if shown.code == _FINE:
+            done.shown = msgspec.Raw(shown.body)
+        else:
+            done.refused, done.why = 1, msgspec.json.decode(shown.body)["error"]
         return done
 
     def _forget(self) -> None:
