@@ -53,6 +53,9 @@ COMMANDS: Mapping[str, Command] = {
     "audit": Command(
         "gateway.cli.audit", "prove that every event is there exactly once"
     ),
+    "restore": Command(
+        "gateway.cli.restore", "look at a directory that was put back from a copy"
+    ),
     "decommission": Command(
         "gateway.cli.decommission", "say that a node's gateway comes back no more"
     ),

@@ -97,7 +97,7 @@ def _own(site: Site, node: str, reason: str) -> Word | None:
     journal = places.journal_of(node)
     if (this := incarnation.look(journal)) is None:
         return None
-    if is_locked(journal) or is_locked(places.root):
+    if is_locked(journal):
         raise WrongUse(
             f"the gateway of node {node} runs on {places.root}: stop it first"
         )

@@ -1,5 +1,5 @@
-"""`gateway spool ls|cat|verify|done`: what is in the spool, in the archive, and not yet; and
-what a consumer has read.
+"""`gateway spool ls|cat|verify|done|offer`: what is in the spool, in the archive, and not yet;
+what a consumer has read; and what lies in a directory that nobody runs on.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ Example:
   gateway spool cat FILE --payload-only | jq .message
   gateway spool verify --data-dir /var/lib/gateway
   gateway spool done alerts --checkpoint /var/lib/alerts/checkpoint
+  gateway spool offer /mnt/old-disk/gateway --config /etc/gateway/gateway.yaml
   gateway spool done reports events-gw-1_k3v7q2m5xa-00000000000000000001-00000000000000004711.parquet
 
 Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
@@ -46,7 +47,7 @@ Exit status: 0 fine; 1 verify found something, or no such event; 2 wrong use.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `gateway.cli`."""
     verbs = parser.add_subparsers(
-        dest="verb", metavar="ls|cat|verify|done", required=True
+        dest="verb", metavar="ls|cat|verify|done|offer", required=True
     )
     ls = verbs.add_parser("ls", help="list the files, and what waits in the journal")
     _add_paths(ls, "a directory of spool files (default: spool, archive and journal)")
@@ -87,6 +88,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="of its query of Spark's: all that this has committed",
     )
+    offer = verbs.add_parser(
+        "offer", help="hand over what lies in a data_dir that nobody runs on"
+    )
+    offer.add_argument(
+        "directory", metavar="DIR", type=Path, help="that data_dir, with default names"
+    )
+    offer.add_argument(
+        "--config", metavar="FILE", help="of the gateway that gets it, running or not"
+    )
+    offer.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -373,4 +384,47 @@ def _there(path: Path) -> Path:
     return path
 
 
-_VERBS = {"ls": _ls, "cat": _cat, "verify": _verify, "done": _done}
+# -- offer ----------------------------------------------------------------------------
+
+
+def _offer(args: argparse.Namespace) -> int:
+    from gateway.config import load
+    from gateway.plugins import decoders
+    from gateway.store.directories import Directories
+    from gateway.store.disk import RealDisk
+    from gateway.store.lock import Locked
+    from gateway.store.offering import offer
+    from gateway.store.s3 import bucket_of
+
+    config = load(args.config or default_config())
+    source, target = Directories.under(args.directory), Directories.of(config)
+    if not (source.journal.is_dir() or source.spool.is_dir()):
+        raise WrongUse(f"{args.directory}: neither journal nor spool in it")
+    if source.root.resolve() == target.root.resolve():
+        raise WrongUse(f"{args.directory} is that gateway's own data_dir")
+    bucket = bucket_of(config.spool)
+    disk = RealDisk()
+    for path in (source.spool, target.spool):
+        disk.make_directory(path)
+    try:
+        done = offer(source, config.node, target, bucket, disk, decoders())
+    except Locked as why:
+        raise WrongUse(f"{why}: what is there goes its own way") from None
+    if args.json:
+        plain = {"files": done.files, "events": done.events}
+        told = [asdict(one) for one in done.orphans if one.problem]
+        print(json.dumps({**plain, "problems": told}, indent=2, default=str))
+    else:
+        for node, events in done.events.items():
+            print(printable(f"offered: {many(events, 'event')} of node {node}"))
+        if not done.files:
+            print("nothing lies there that is not handed over")
+        for one in done.orphans:
+            if one.problem is not None:
+                print(
+                    printable(f"problem: the journal of node {one.node}: {one.problem}")
+                )
+    return 1 if any(one.problem for one in done.orphans) else 0
+
+
+_VERBS = {"ls": _ls, "cat": _cat, "verify": _verify, "done": _done, "offer": _offer}

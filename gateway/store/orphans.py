@@ -64,11 +64,13 @@ def publish_orphans(
     decoders: Mapping[str, Decode],
     *,
     compression: str = "zstd",
+    by: str = "",
     clock: Callable[[], float] = time.time,
     alone_with: Callable[[Path], AbstractContextManager[bool]] = _alone,
     tell: Callable[[Sequence[Loss], Sequence[str]], None] = lambda *_: None,
 ) -> list[Orphan]:
-    """Publish what all nodes but *node* left; those with something to tell.
+    """Publish what all nodes but *node* left, which is known to be all, as *by* (that node, if
+    it is not said) has their directory now; those with something to tell.
 
     *alone_with* locks a journal's directory; false if somebody has it.  *tell*: see
     `opening.Start`.
@@ -81,7 +83,7 @@ def publish_orphans(
                 if alone:
                     orphan.remembers = saved_names(directories.state_of(name), disk)
                     _publish(orphan, directories, disk, decoders, compression, tell)
-                    _say_that_it_is_all(name, node, directories, disk, clock())
+                    _say_that_it_is_all(name, by or node, directories, disk, clock())
         except Exception as why:  # it must not prevent this node's start
             orphan.problem = f"{type(why).__name__}: {why}"
         if not orphan.silent:
