@@ -34,7 +34,7 @@ _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?", re.ASCII)
 _HUB = re.compile(
     r"(?:tcp|tls)://[^/\s?#@]+|wss?://[^/\s?#@]+(?:/[!-~]*)?|unix:/[!-~]+", re.ASCII
 )
-_JVM_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]", re.ASCII)
+_JVM_MEMORY = re.compile(r"([1-9][0-9]{0,8})([kmgt]|[KMGT]iB)", re.ASCII)
 
 
 def _spool_place(value: object) -> Path | BucketUrl:
@@ -111,6 +111,14 @@ OneOrSeveral = Annotated[
 
 _SCALAR = WithJsonSchema({"type": ["string", "number", "boolean"]})
 
+
+def _jvm_memory(value: object) -> str:
+    """As Java has it, `512m`, of that or of a size as other keys have it, `512MiB`."""
+    if (found := _JVM_MEMORY.fullmatch(text(value))) is None:
+        raise ValueError(f"must be like 512MiB, 512m or 2g, not {value!r}")
+    return f"{found[1]}{found[2][0].lower()}"
+
+
 SpoolPlace = Annotated[
     Path | BucketUrl,
     PlainValidator(_spool_place),
@@ -120,7 +128,7 @@ SpoolPlace = Annotated[
 ]
 HubUrl = Annotated[str, PlainValidator(_hub), TEXT_SCHEMA]
 WebServer = Annotated[str, PlainValidator(_web_server), TEXT_SCHEMA]
-JvmMemory = Annotated[str, matching(_JVM_MEMORY, "be like 512m or 2g"), TEXT_SCHEMA]
+JvmMemory = Annotated[str, PlainValidator(_jvm_memory), TEXT_SCHEMA]
 SinkName = Annotated[
     str,
     PlainValidator(_sink),

@@ -475,7 +475,7 @@ class Spark(Section):
         default=256 * MiB, description="Bytes of events in one micro-batch (size)"
     )
     driver_memory: JvmMemory = Field(
-        default="1g", description="Java heap of the job, as Spark writes it: 512m, 1g"
+        default="1g", description="Java heap of the job: 512m, 1g or 1GiB"
     )
     admin: SparkAdmin = Field(
         default_factory=SparkAdmin, description="Health and metrics of the job"

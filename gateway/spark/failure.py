@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from gateway.sink import kind_of
+from gateway.spark.causes import cause
 from gateway.spark.handover import HandOverFailed
 from gateway.spark.java import NoJava
 from gateway.spark.ledger import Broken
@@ -22,6 +25,18 @@ def reason(why: BaseException) -> str:
     text = text.partition("\n=== Streaming Query ===")[0]
     lines = [line for line in text.splitlines() if not line.startswith("\tat ")]
     return f"{type(why).__name__}: {' '.join(lines[:3])[:1000]}"
+
+
+@contextlib.contextmanager
+def in_words() -> Iterator[None]:
+    """Raise `Failed` for what Spark raises inside, with its cause."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as why:
+        raise Failed(cause(str(why)) or reason(why)) from why
 
 
 def lacking(config: Any, why: ModuleNotFoundError) -> Failed:

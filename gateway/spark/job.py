@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway import DEFAULT_CONFIGS, default_config
 from gateway.spark import admin, auditing, java, progress, session
-from gateway.spark.failure import Failed, lacking, reason
+from gateway.spark.failure import Failed, in_words, lacking, reason
 from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health
 from gateway.spark.ledger import Broken
@@ -124,7 +124,8 @@ def _work(
         health.say(doing="waiting for the Java of another job")
         with _JavaLock(spark, internal / "lock-java", stop):
             health.say(doing="looking at what the last one left")
-            job = Job(config, spark, health, report, open_day=open_day)
+            with in_words():
+                job = Job(config, spark, health, report, open_day=open_day)
             _loop(job, stop, report, available_now=available_now)
         report(_stopped(config))
     except (Stopped, KeyboardInterrupt):

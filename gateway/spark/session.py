@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from gateway.sink import kind_of
 from gateway.spark import java, s3a
+from gateway.spark.causes import cause
 from gateway.spark.classes import Archive
 from gateway.spark.formats import merged
 from gateway.store.lake import INTERNAL
@@ -43,13 +44,12 @@ _log = logging.getLogger("gateway.spark")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _MOST_NOISE_BYTES = 16 << 20
 """Of what Java says, before its file begins anew."""
-_WORDS_CHARACTERS = 300
 _JAVA_SECONDS = 5.0
 """It has ended by then, if it is about to."""
 
 
 class NoSpark(java.NoJava):
-    """There is a Java, and it has ended before Spark could begin."""
+    """There is a Java, and Spark could not begin on it; says why."""
 
 
 #: Spark makes a row of the tables in one method.  With a few columns of one's own it has
@@ -204,8 +204,9 @@ def start(
         # Or Spark asks the resolver for this host's name, and warns of the answer.
         if spark.master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
+    from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
@@ -227,7 +228,7 @@ def start(
                     {"stdout": out, "stderr": out},
                 )
             except PySparkRuntimeError as why:
-                raise NoSpark(_why(noise)) from why
+                raise NoSpark(_why(noise, str(why))) from why
             SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
     # PySpark puts its own way to deal with ^C in place of whoever was there first.
     interrupted = signal.getsignal(signal.SIGINT)
@@ -236,6 +237,9 @@ def start(
             # Where there is one, it is asked for its version; the job does without.
             warnings.filterwarnings("ignore", ".*support pandas", FutureWarning)
             session = builder.getOrCreate()
+            session.conf  # noqa: B018 - makes what it has of the settings
+    except (Py4JError, PySparkException, ConnectionError) as why:
+        raise NoSpark(_why(noise, str(why))) from why
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupted)
@@ -243,14 +247,11 @@ def start(
     return session
 
 
-_NO_REASONS = ("WARNING", "Error occurred during initialization of VM")
-
-
-def _why(noise: Path) -> str:
-    lines = noise.read_text(errors="replace").splitlines()
-    said = [line.strip() for line in lines if not line.startswith(_NO_REASONS)]
-    first = next(filter(None, said), "nothing")[:_WORDS_CHARACTERS]
-    return f"Java ended before Spark could begin, and said: {first} ({noise})"
+def _why(noise: Path | None, raised: str) -> str:
+    """Why Spark could not begin, by what Java said, or else by what was *raised*."""
+    said = noise.read_text(errors="replace") if noise and noise.exists() else ""
+    where = f" ({noise})" if noise else ""
+    return f"Spark could not begin: {cause(said) or cause(raised) or raised}{where}"
 
 
 def _anew(path: Path) -> IO[bytes]:

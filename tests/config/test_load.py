@@ -408,8 +408,8 @@ def test_where_pravega_clients_are_sent(
          ("spool.s3.endpoint: must be like https://s3.example.org:9000, not "
          "'http://s3:port' (line 1)")),
         ("spark: {driver_memory: 1}", "spark.driver_memory: must be text, not 1 (line 1)"),
-        ("spark: {driver_memory: 1GiB}", ("spark.driver_memory: must be like 512m or 2g, "
-         "not '1GiB' (line 1)")),
+        ("spark: {driver_memory: 1GB}", ("spark.driver_memory: must be like 512MiB, 512m or 2g, "
+         "not '1GB' (line 1)")),
         ("node: ..", ("node: must be at most 100 lower case letters, digits, dots and "
          "dashes (it is part of file names), not '..' (line 1)")),
         ("node: 7", "node: must be text, not 7 (line 1)"),

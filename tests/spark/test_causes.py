@@ -1,0 +1,113 @@
+"""The cause that is told of a Spark that could not begin, by what Java really said."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.spark.causes import cause
+
+HOST = (
+    "WARNING: Using incubator modules: jdk.incubator.vector\n"
+    "2026-11-29 13:05:43.740 WARN Utils: Your hostname, vm, resolves to a loopback address: "
+    "127.0.0.1; using 192.0.2.2 instead (on interface eth0)\n"
+    "2026-11-29 13:05:43.747 WARN Utils: Set SPARK_LOCAL_IP if you need to bind to another "
+    "address\n"
+)
+"""Debian's default."""
+MASTER = """\
+Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local
+\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)
+"""
+NOBODY = """\
+2026-11-29 13:06:07.565 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master 127.0.0.1:1
+org.apache.spark.SparkException: Exception thrown in awaitResult: \n\
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+Caused by: java.io.IOException: Failed to connect to /127.0.0.1:1
+2026-11-29 13:06:47.563 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up.
+"""
+CORES = """\
+Exception in thread "main" org.apache.spark.SparkException: Executor cores must be a positive number
+\tat org.apache.spark.deploy.SparkSubmitArguments.error(SparkSubmitArguments.scala:670)
+"""
+SMALL = """\
+Error: A JNI error has occurred, please check your installation and try again
+Exception in thread "main" java.lang.OutOfMemoryError: Java heap space
+\tat java.base/java.util.zip.ZipFile$Source.initCEN(ZipFile.java:1677)
+"""
+LARGE = """\
+Error occurred during initialization of VM
+Could not reserve enough space for 9437184000KB object heap
+"""
+OPTION = """\
+Unrecognized VM option 'Nope'
+Error: Could not create the Java Virtual Machine.
+Error: A fatal exception has occurred. Program will exit.
+"""
+PACKAGE = """\
+:: loading settings :: url = jar:file:/spark/jars/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
+Ivy Default Cache set to: /root/ivy/cache
+You probably access the destination server through a proxy server that is not well configured.
+\t\t:: no.such#thing;1.0: not found
+:: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS
+Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: no.such#thing;1.0: not found]
+\tat org.apache.spark.util.MavenUtils$.resolveMavenCoordinates(MavenUtils.scala:539)
+"""
+BIND = """\
+2026-11-29 13:08:08.018 WARN Utils: Service 'sparkDriver' could not bind on a random free port.
+2026-11-29 13:08:08.102 ERROR SparkContext: Error initializing SparkContext.
+java.net.BindException: bind(..) failed with error(-99): Cannot assign requested address
+\tat io.netty.channel.unix.Errors.newIOException(Errors.java:166)
+"""
+CLASS = """\
+2026-11-29 13:08:15.296 ERROR SparkContext: Error initializing SparkContext.
+java.lang.ClassNotFoundException: no.such.Class
+\tat java.base/java.net.URLClassLoader.findClass(URLClassLoader.java:445)
+"""
+FOLDER = """\
+2026-11-29 13:07:56.628 ERROR JavaUtils: Failed to create directory /proc/nope/blockmgr-7b71cb12
+java.nio.file.NoSuchFileException: /proc/nope
+\tat java.base/sun.nio.fs.UnixException.translateToIOException(UnixException.java:92)
+2026-11-29 13:07:56.640 ERROR DiskBlockManager: Failed to create any local dir.
+"""
+VALUE = """\
+[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'abc' in the config "spark.sql.shuffle.partitions" is invalid. It should be a/an 'int' value. SQLSTATE: 22022
+"""
+CALLED = """\
+An error occurred while calling o61.load.
+: org.apache.spark.SparkException: Exception thrown
+\tat org.apache.spark.sql.Catalog.load(Catalog.scala:1)
+Caused by: java.net.ConnectException: Connection refused
+\t... 3 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (MASTER, "Master must either be yarn or start with spark, k8s, or local; spark.master is"),
+        (NOBODY, "Reason: All masters are unresponsive! Giving up; nobody answers at spark.master"),
+        (CORES, "Executor cores must be a positive number; see spark.conf"),
+        (SMALL, "OutOfMemoryError: Java heap space; spark.driver_memory"),
+        (LARGE, "Could not reserve enough space for 9437184000KB object heap; spark.driver_memory"),
+        (OPTION, "Unrecognized VM option 'Nope'; spark.conf has options of Java"),
+        (PACKAGE, "[unresolved dependency: no.such#thing;1.0: not found]; spark.conf names a package"),
+        (BIND, "BindException: bind(..) failed with error(-99): Cannot assign requested address; set"),
+        (CLASS, "ClassNotFoundException: no.such.Class; spark.conf or spark.sink names a class"),
+        (FOLDER, "Failed to create any local dir; look at room and rights there"),
+        (VALUE, "The value 'abc' in the config \"spark.sql.shuffle.partitions\" is invalid"),
+        (CALLED, "Exception thrown: ConnectException: Connection refused; who is there does not"),
+    ],
+)  # fmt: skip
+def test_the_cause_and_the_key(said: str, told: str) -> None:
+    """Whatever is warned of before, as on each host whose name is a loopback address."""
+    for before in ("", HOST):
+        found = cause(before + said)
+        assert found is not None
+        assert told in found
+        assert "hostname" not in found
+        assert "scala" not in found
+
+
+@pytest.mark.parametrize("said", ["", HOST, "2026-11-29 13:05:43 INFO Utils: fine\n"])
+def test_what_has_no_cause(said: str) -> None:
+    assert cause(said) is None
