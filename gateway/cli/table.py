@@ -11,12 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.cli import _data_dir
 from gateway.cli._columns import table, terminal_width
 from gateway.sdk.command import WrongUse, nobody_reads, positive
 from gateway.spoken import duration
+
+if TYPE_CHECKING:
+    from gateway.store.directories import Directories
+    from gateway.store.finder import SpoolFile
+    from gateway.store.lsns import Lsns
 
 HELP = """\
 Show the newest rows of a table that the Spark job writes.  As long as there are none,
@@ -102,9 +107,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
-    lake = _data_dir.places(args).lake
+    places = _data_dir.places(args)
+    lake = places.lake
     _check_sink(lake, args.name)
     if not args.no_wait:
+        _check_job(args, lake / args.name)
         _wait(lake, args.name, time.sleep)
     rows = newest(lake / args.name, args.rows)
     if args.json:
@@ -115,7 +122,49 @@ def run(args: argparse.Namespace) -> int:
         _print(_shown(args, rows))
     else:
         print(f"no rows in {lake / args.name}", file=sys.stderr)
+    if args.name != "quarantine" and (more := _on_their_way(places)):
+        print(f"{more:,} newer events are on their way", file=sys.stderr)
     return 0
+
+
+def _check_job(args: argparse.Namespace, folder: Path) -> None:
+    """Raise `WrongUse` where no job will ever write that table, and none has."""
+    config = _data_dir.config_of(args)
+    if config is not None and not config.spool.has_job and not any(files(folder)):
+        raise WrongUse(
+            f"no tables here: spool.after is {config.spool.after}, so no Spark job makes "
+            "any; see gateway spool cat"
+        )
+
+
+def _on_their_way(places: Directories) -> int:
+    """How many acknowledged events are in journal and spool, and in no table yet."""
+    from gateway.store.finder import list_names, spool_files, waiting
+    from gateway.store.lake import committed
+    from gateway.store.lsns import Lsns
+
+    try:
+        done = committed(places.lake)
+        in_spool = sum(
+            (Lsns([(file.first, file.last)]) - _of(done, file)).size
+            for each in spool_files(places.spool).values()
+            for file in each
+        )
+        in_journals = sum(
+            count
+            for node in list_names(places.journal)
+            for *_, count in waiting(places.journal / node)
+        )
+    except (OSError, ValueError):  # of what is damaged others tell
+        return 0
+    return in_spool + in_journals
+
+
+def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
+    """What of a file's incarnation is in the tables."""
+    from gateway.store.lsns import Lsns
+
+    return done.get(file.node, {}).get(file.incarnation, Lsns())
 
 
 def _check_sink(lake: Path, name: str) -> None:

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gateway import cli
 from gateway.cli import table
-from gateway.store.lake import BEAT, health_path
+from gateway.store.lake import BEAT, FORMAT, health_path
 
 Gateway = Callable[..., tuple[int, str, str]]
 
@@ -176,3 +177,42 @@ def test_a_line_for_each_reason(
     with pytest.raises(StopIteration):
         table._wait(tmp_path, "events", lambda _: None)
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("after", ["keep", "forward"])
+def test_no_table_comes_without_a_job(
+    after: str, system: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is let wait for one; those that an earlier job left are shown."""
+    settings = {
+        "data_dir": str(system.root),
+        "listeners": [{"name": "a", "protocol": "lumberjack", "listen": "tcp:0"}],
+        "spool": {"after": after},
+    }
+    if after == "forward":
+        settings["forward"] = {"to": "tcp://127.0.0.1:1"}
+    file = tmp_path / "after.yaml"
+    file.write_text(json.dumps(settings))
+    system.node().publish(count=1)
+    words = ["table", "--config", str(file)]
+    assert cli.main(words) == 2
+    said = f"gateway: no tables here: spool.after is {after}, so no Spark job makes any"
+    assert capsys.readouterr().err.startswith(said)
+    write(system.root, "a.parquet", range(1, 3))
+    assert cli.main(words) == 0
+    assert "no. 2" in capsys.readouterr().out
+
+
+def test_newer_events_are_told_of(system: Any, gateway: Gateway) -> None:
+    """Those of journal and spool that no batch has taken yet."""
+    node = system.node()
+    node.take(node.publish(count=3))
+    ledger = system.root / "lake/.gateway/events.json"
+    ledger.parent.mkdir(parents=True)
+    done = {"gw-1": {node.incarnation: [[1, 3]]}}
+    ledger.write_text(json.dumps({"format": FORMAT, "committed": done}))
+    assert gateway("table")[2] == ""
+    node.store(count=1_200)
+    assert gateway("table")[2] == "1,200 newer events are on their way\n"
+    node.publisher.publish(node.seal())
+    assert gateway("table", "--json")[2] == "1,200 newer events are on their way\n"
