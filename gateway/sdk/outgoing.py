@@ -228,6 +228,10 @@ def error_text(why: BaseException) -> str:
     return text or type(why).__name__
 
 
+_NO_TLS = ("wrong version number", "alert handshake failure", "record layer failure")
+"""What OpenSSL says where the other end speaks something else."""
+
+
 def why_lost(why: Failure) -> str:
     """Why a connection could not be made, or ended."""
     if isinstance(why.value, VerificationError):
@@ -240,6 +244,8 @@ def why_lost(why: Failure) -> str:
             f"its certificate is not valid here ({text}): it has ended, or none of those "
             "who are trusted has signed it, or this machine's clock is wrong"
         )
+    if any(words in text for words in _NO_TLS):
+        return f"no TLS is spoken at that port, or another version of it ({text})"
     return f"it does not go on: {text}" if "alert" in text else text
 
 

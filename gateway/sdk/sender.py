@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 
 from gateway.sdk.backoff import Attempts, Backoff, Unacknowledged
 from gateway.sdk.interfaces import Refusal
-from gateway.sdk.outgoing import Stream, Streams
+from gateway.sdk.outgoing import Stream, Streams, why_lost
 
 __all__ = [
     "Backoff", "Batch", "Sender", "Unacknowledged", "Unexpected", "Unsendable", "Writer",
@@ -263,7 +263,7 @@ class Sender:
     def closed(self, why: Failure) -> None:
         """The connection ended, or could not be opened."""
         if self._stream is not None or self._connecting is not None:
-            self.trouble = why.getErrorMessage()
+            self.trouble = why_lost(why)
         self._stream = self._connecting = None
         self._open = False
         self._cancel_timers()

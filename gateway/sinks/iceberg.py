@@ -515,8 +515,8 @@ class IcebergTable(SharedTable):
             was = f"commit {self._last}" if self._last else "what it had"
             raise Broken(
                 f"{self.name} was set back from {was} to {newest or 'an older snapshot'},"
-                " so this batch is not committed: the next start goes on with what the"
-                " table has, and says what it lacks"
+                " so this batch is not committed: the next start counts what the table has"
+                " and gateway audit says what it lacks"
             )
 
     def _mine(self, table: Any, snapshot: int) -> bool:

@@ -72,7 +72,10 @@ def test_when_a_certificate_ends(authority: Authority, tmp_path: Path) -> None:
          "its certificate is not valid here (certificate verify failed): it has ended, "),
         (SSL.Error([("SSL routines", "", "ssl/tls alert certificate expired")]),
          "it does not go on: ssl/tls alert certificate expired"),
-        (SSL.Error([("SSL routines", "", "wrong version number")]), "wrong version number"),
+        (SSL.Error([("SSL routines", "", "wrong version number")]), ("no TLS is spoken at "
+         "that port, or another version of it (wrong version number)")),
+        (SSL.Error([("SSL routines", "", "tls alert handshake failure")]), ("no TLS is spoken"
+         " at that port, or another version of it (tls alert handshake failure)")),
         (VerificationError([]), "its certificate is of another name"),
         (error.ConnectionRefusedError(), "Connection was refused by other side."),
     ],

@@ -116,7 +116,7 @@ class Writer:
         self._tail = data[whole:]
         for at in range(0, whole, 6):
             if data[at : at + 2] != bytes((self._version, b"A"[0])):
-                raise WrongAck(f"not an acknowledgement: {data[at : at + 6].hex(' ')}")
+                raise WrongAck(_spoken(data[at : at + 6]))
             batch = self._acknowledged(int.from_bytes(data[at + 2 : at + 6]))
             if batch is not None and batch.done:
                 yield batch
@@ -193,3 +193,17 @@ def _flat(found: dict[str, Any], prefix: str) -> Iterator[tuple[bytes, bytes]]:
             text = isinstance(value, str)
             spelled = value.encode() if text else msgspec.json.encode(value)
             yield f"{prefix}{key}".encode(), spelled
+
+
+_OTHERS = (
+    (b"\x15\x03", "TLS is spoken there (--tls)"),
+    (b"HTTP/", "HTTP is spoken there"),
+)
+
+
+def _spoken(data: bytes) -> str:
+    """What six octets are that are no acknowledgement."""
+    for begin, what in _OTHERS:
+        if data.startswith(begin):
+            return what
+    return f"no Lumberjack is spoken there: {data.hex(' ')} is no acknowledgement"

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gateway.protocols.pomelo import client_session
-from gateway.sdk.outgoing import Stream, Streams
+from gateway.sdk.outgoing import Stream, Streams, why_lost
 
 _TICKS = 2
 
@@ -135,7 +135,7 @@ class Client:
         """The connection ended, or could not be opened."""
         self._cancel_timer()
         self._stream = None
-        reason = self._why = self._why or why.getErrorMessage()
+        reason = self._why = self._why or why_lost(why)
         responses, self._responses = self._responses, {}
         for response in responses.values():
             response.errback(Disconnected(reason))
