@@ -228,6 +228,19 @@ def test_other_content_is_kept_as_it_is(make_rows: Callable[..., list[Any]]) -> 
     assert [bytes(row.payload) for row in rows] == [b"plain \xc3\xa9", b"\xff"]
 
 
+def test_json_behind_a_registry_is_json(make_rows: Callable[..., list[Any]]) -> None:
+    """Whose content type says what stood before it (Pravega's `options.framing`)."""
+    rows = make_rows(
+        [b'{"message": "hi", "n": 2}'],
+        *("message", "payload", "content_type", "n"),
+        content_type="application/json;framing=pravega-registry;schema=7",
+        chosen={"n": Source(("n",), "long")},
+    )
+    [row] = rows
+    assert (row.message, row.n, row.payload) == ("hi", 2, None)
+    assert row.content_type.endswith(";schema=7")
+
+
 def test_flawed_events_keep_their_bytes(make_rows: Callable[..., list[Any]]) -> None:
     """They go to quarantine, with the payload even where it could be read."""
     rows = make_rows(

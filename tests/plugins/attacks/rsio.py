@@ -77,6 +77,10 @@ def _announcing() -> bytes:
     return wire.encode(hello)
 
 
+def _limiting() -> bytes:
+    return wire.encode(m.ClientHello(m.VERSION, (8,)))
+
+
 def _token() -> bytes:
     hello = m.ClientHello(m.VERSION, (4,))
     return wire.encode(hello) + wire.encode(m.Token("name", b"n"))
@@ -168,5 +172,6 @@ ATTACKS = [
     _message("goodbyes", m.Goodbye(""), endless=False),
     _message("goodbyeAcks", m.GoodbyeAck("")),
     _message("announces", m.Announce("nobody", b"1", 0), opening=(_announcing(),)),
+    _message("limits", m.Limits(9), opening=(_limiting(),), endless=False),
     _message("tokens", m.Token("name", b"n"), opening=(_token(),)),
 ]
