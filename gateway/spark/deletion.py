@@ -39,15 +39,17 @@ from gateway.spark.erasure import (
     carry_out,
     events_of,
     in_bucket,
+    in_clear,
     masked,
     published,
     readable,
 )
-from gateway.spark.gone import Gone, mask_of, names_of
+from gateway.spark.gone import Gone, mask_of, named_in, names_of
 from gateway.spark.lakedisk import LakeDisk, sync
 from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.partition import check_finished, files_of, visible
+from gateway.spark.partition import Busy, check_finished, files_of, visible
 from gateway.spark.source import SCHEMA_DDL, url
+from gateway.spoken import many
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
 from gateway.store.lake import INTERNAL, somebody
@@ -134,8 +136,11 @@ def delete(
             if purge:  # before anything is deleted
                 kind.check_alone(config, spark)
             kind.check_counted(config, spark)
-        for record in deleted.unfinished(lake):
+        begun = deleted.unfinished(lake)
+        for record in begun:
             yield _told(out(record))
+        if asked is None:
+            yield from _came_again(places, begun)
     if asked is not None:
         ledger = Ledger.load(disk, lake / INTERNAL / "events.json")
         committed = ledger.committed.minus(Gone(lake)())
@@ -161,6 +166,21 @@ def delete(
     if purge and not dry_run and not folders:
         for text in kind.purge(config, spark):
             yield text, {"done": text}
+
+
+def _came_again(
+    places: Places, begun: Sequence[Deletion]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Say that there was nothing to go on with; raises `Busy` if deleted events wait."""
+    asked = [one for one in deleted.deletions(places.lake) if one.kind == "asked"]
+    if left := in_clear(places.spool, Wanted(named_in(asked))):
+        raise Busy(
+            f"Of {many(left, 'deleted event')} what was sent lies in {places.spool}, in files"
+            " that came again: the job leaves them out of the tables and redacts them in the "
+            "archive; start it (gateway spark), and call this again"
+        )
+    if not begun:
+        yield "no deletion has been cut off", {"events": 0, "done": True}
 
 
 def _told(record: Deletion) -> tuple[str, dict[str, Any]]:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gateway.event import DELETED
 from gateway.spark import partition
 from gateway.spark.blot import blotted
 from gateway.spark.gone import mask_of
@@ -319,6 +320,20 @@ def events_of(path: Path, wanted: Wanted) -> int:
     """How many of them a published file has that are not blotted out yet."""
     with contextlib.suppress(FileNotFoundError):
         return len(_lsns_of(path, wanted))
+    return 0
+
+
+def in_clear(folder: Path, wanted: Wanted) -> int:
+    """How many of them lie in a folder's files as they were sent."""
+    return sum(_in_clear(path, wanted) for path in published(folder))
+
+
+def _in_clear(path: Path, wanted: Wanted) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        if len(lsns := _lsns_of(path, wanted)):
+            rows = pq.read_table(path, columns=["lsn", "flaw"])
+            clear = rows.filter(_among(lsns)(rows))["flaw"].to_pylist()
+            return sum(not (flaw or "").startswith(DELETED) for flaw in clear)
     return 0
 
 

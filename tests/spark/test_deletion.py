@@ -29,6 +29,7 @@ from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.payloads import compare_payloads
 from gateway.cli import main
+from gateway.config import load
 from gateway.event import SCHEMA
 from gateway.feeds import columns
 from gateway.spark import deletion, java
@@ -438,6 +439,28 @@ def test_a_file_that_comes_again_is_blotted_out_again(
     assert carry_out(places, Lake(), left).done
     check_gone(places, tmp_path, [3, 31])
     assert [one.id for one in comes(1)] == [record.id]
+
+
+def test_what_came_again_and_waits_is_told(
+    places: Places, settings_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Deleted events that a sender brought once more lie in clear until a job takes them."""
+    config = load(settings_file(data_dir=tmp_path))
+    clear = (places.archive / name_of(31)).read_bytes()
+    record = write_down(places.lake, Lake(), ASKED, Found(wanted(3, 31)), MINUTE)
+    [(text, _)] = delete(config, None, Lake(), None)
+    assert "2 events deleted" in text
+    [(text, _)] = delete(config, None, Lake(), None)
+    assert text == "no deletion has been cut off"
+    places.spool.mkdir(exist_ok=True)
+    (places.spool / name_of(31)).write_bytes(clear)
+    with pytest.raises(Busy, match="Of 1 deleted event what was sent lies in"):
+        [*delete(config, None, Lake(), None)]
+    (places.archive / name_of(31)).rename(places.spool / name_of(31))  # redacted
+    assert [text for text, _ in delete(config, None, Lake(), None)] == [
+        "no deletion has been cut off"
+    ]
+    assert [one.id for one in deletions(places.lake)] == [record.id]
 
 
 def test_a_batch_that_is_decided_and_not_in_place_comes_first(
