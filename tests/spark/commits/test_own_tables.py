@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pathlib
 import re
 import sqlite3
 from pathlib import Path
@@ -184,6 +186,29 @@ def test_delta_files_are_found_by_what_readers_look_for(world: World) -> None:
     found = json.loads(stats)
     assert set(found["nullCount"]) == {"event_time", "received_at", "lsn"}
     assert (found["minValues"]["lsn"], found["maxValues"]["lsn"]) == (1, SIZE)
+
+
+PAGE = Path(__file__).parents[3] / "docs/spark.md"
+
+
+def test_the_page_says_how_to_read_them_without_spark(world: World) -> None:
+    """Each line of it for this format finds all rows."""
+    world.run(3)
+    section = PAGE.read_text().partition("### Read them without Spark")[2]
+    code = section.partition("```python\n")[2].partition("```")[0]
+    iceberg, delta = code.strip().split("\n\n")
+    place, *lines = {"iceberg": iceberg, "delta": delta}[
+        world.config.spark.sink
+    ].splitlines()
+    assert len(lines) == 3
+    names = {"json": json, "pathlib": pathlib}
+    for module in ("pyiceberg.table", "deltalake", "polars"):
+        first = module.partition(".")[0]
+        importlib.import_module(module)
+        names[first] = importlib.import_module(first)
+    exec(place.replace('"data/', f'"{world.config.data_dir}/'), names)
+    for line in lines:
+        assert len(eval(line, names)) == 3 * SIZE, line
 
 
 @ONLY_ICEBERG
