@@ -47,7 +47,7 @@ from gateway.store.pages import MOST_PAGES, unpacked_sizes
 from gateway.store.promised import why_not_those
 from gateway.store.statefile import StateFile, look
 from gateway.store.thrift import STRUCT, Compact, TooMuch
-from gateway.store.word import Word, hear
+from gateway.store.word import Word, forget_some, hear
 
 _MOST_INCARNATIONS = 2000
 """Of a node that are remembered; the oldest go.  What is brought again of these, the Spark
@@ -316,7 +316,9 @@ class Arrivals:
             raise Unwelcome(422, f"no word of node {said.node}: {why}") from None
         self._check(Life(said.node, word.incarnation))
         with self._known(said.node).lock:
-            hear(self._directory, said.node, word, self._clock(), self._disk)
+            folder, spool = self._directory, self._directories.spool
+            if hear(folder, said.node, word, self._clock(), self._disk):
+                forget_some(folder, spool, said.node, self._disk)
 
     def bring(self, life: Life) -> _Bringing:
         """See `sdk.arrivals.Arrivals`."""

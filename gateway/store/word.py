@@ -7,6 +7,9 @@ said so, and whether that is all.
 The gateway that is this incarnation says it, and nobody else: at its start, once a minute,
 and at its end.  The Spark job and the audit read it: what a lost disk
 had acknowledged, and is in no file, is missing then, and not forgotten.
+
+Who goes on in its directory removes it when there are many, and none of its files waits any
+more: the job's ledger has its end then, and those that stay name it among the earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from gateway.sdk.disk import Disk, replace_file
 from gateway.store.bucket import Bucket, BucketError, StoredObject
 from gateway.store.lake import End, Lsn
 from gateway.store.lineage import Lineage
-from gateway.store.names import INCARNATION
+from gateway.store.names import INCARNATION, parse_file_name
 
 EVERY_SECONDS = 60.0
 """So often a word is written."""
@@ -172,18 +175,46 @@ def ended(
 
 
 def hear(arrivals: Path, node: str, word: Word, at: float, disk: Disk) -> bool:
-    """Keep what has come to a hub, durably.  False for one that is older than what is there.
-    Blocks; raises OSError.
+    """Keep what has come to a hub, durably; True for the first one of its incarnation.
+    Nothing is done with one that is older than what is there.  Blocks; raises OSError.
     """
     path = arrivals / f"{node}_{word.incarnation}"
-    if disk.exists(path):
+    if known_already := disk.exists(path):
         known = _read(node, str(path), disk.read(path), 0.0).word
         if word.heard and known is not None and known.heard > word.heard:
             return False
     said = msgspec.structs.replace(word, heard=word.heard or at)
     disk.make_directory(arrivals)
     replace_file(disk, path, [msgspec.json.encode(said)]).close()
-    return True
+    return not known_already
+
+
+def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
+    """Of a node of which many are kept at a hub, remove the oldest that others go on from, and
+    that have no file in *spool* any more.  Blocks; raises OSError.
+    """
+    names = [
+        name
+        for name in disk.names(arrivals)
+        if (found := _FILE.fullmatch(name)) and found[1] == node
+    ]
+    if len(names) <= MOST_EARLIER:
+        return
+    words = [
+        word
+        for name in names
+        if (word := _read(node, name, disk.read(arrivals / name), 0.0).word)
+    ]
+    over = {each for word in words for each in word.earlier}
+    waits = {
+        named.incarnation
+        for name in disk.names(spool)
+        if (named := parse_file_name(name)) and named.node == node
+    }
+    oldest_first = sorted(words, key=lambda word: word.heard)
+    for word in oldest_first[: len(names) - MOST_EARLIER]:
+        if word.incarnation in over - waits:
+            disk.unlink(arrivals / f"{node}_{word.incarnation}")
 
 
 @define(eq=False, slots=False)
@@ -262,6 +293,17 @@ class Speaker:
             if one.modified > lately
         )
         self.twin = next((each for each in ids if not self._lineage.knows(each)), "")
+        self._remove_some(bucket, there.values())
+
+    def _remove_some(self, bucket: Bucket, there: Collection[StoredObject]) -> None:
+        """Of this directory, the oldest, if there are many."""
+        whole = set(self._lineage.now.whole)
+        mine = [one for one in there if one.name.rpartition("_")[2] in whole]
+        oldest_first = sorted(mine, key=lambda one: one.modified)
+        for one in oldest_first[: max(0, len(mine) - MOST_EARLIER)]:
+            life = one.name.removeprefix(_NAME)
+            if not any(True for _ in bucket.list(f"events-{life}-")):
+                bucket.remove(one.name)
 
     def word(self, *, exact: bool = False) -> Word:
         """What is to be said now."""
