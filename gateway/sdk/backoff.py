@@ -37,7 +37,7 @@ class Backoff:
         """How many seconds to wait before the next attempt."""
         now = self._next
         self._next = min(_LONGEST_SECONDS, 2 * now)
-        return now * random.uniform(0.75, 1.0)  # noqa: S311 - spreads retries
+        return now * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
 
     def succeeded(self) -> None:
         """The other end has taken something: start from the shortest pause again.

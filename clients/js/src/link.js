@@ -7,8 +7,9 @@ import { Connection } from './connection.js';
 import { CLOSED, Session } from './session.js';
 import { open } from './transports.js';
 
-const FIRST_MS = 50;
-const LAST_MS = 5_000;
+/** As all senders of the gateway's own wait: see `succeeded`. */
+const FIRST_MS = 100;
+const LAST_MS = 10_000;
 
 export class Link {
   session = undefined;
@@ -62,7 +63,7 @@ export class Link {
     return whole;
   }
 
-  /** What was asked for is there: the next attempt may follow soon. */
+  /** Something was acknowledged, or came: a hello alone is no success. */
   succeeded() {
     this.#pauseMs = FIRST_MS;
   }

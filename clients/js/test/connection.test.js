@@ -295,3 +295,28 @@ test('another WebSocket may be given, and is asked for the subprotocol', async (
   await assert.rejects(all(Rsio.at(where, { WebSocket }).subscribe('tap')), /1006 as asked/);
   assert.deepEqual(made, [[where, 'rsio.v0']]);
 });
+
+test('a peer that hangs up behind its hello is left alone longer and longer', async (t) => {
+  const hangsUp = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.end(Buffer.from('02000103', 'hex')));
+  });
+  await new Promise((resolve) => { hangsUp.listen(0, '127.0.0.1', resolve); });
+  const pauses = [];
+  const { setTimeout: real } = globalThis;
+  t.mock.method(Math, 'random', () => 0.3);
+  t.mock.method(globalThis, 'setTimeout', (call, milliseconds, ...more) => {
+    const isPause = milliseconds % 65 === 0; // no other time of the client is
+    if (isPause) pauses.push(milliseconds);
+    return real(call, isPause ? 0 : milliseconds, ...more);
+  });
+  const sender = Rsio.at(`tcp://127.0.0.1:${hangsUp.address().port}`).sender();
+  sender.send('one').catch(() => {});
+  while (pauses.length < 9) await new Promise((resolve) => { real(resolve, 1); });
+  sender.abort();
+  hangsUp.close();
+  assert.deepEqual(
+    pauses.slice(0, 9),
+    [65, 130, 260, 520, 1040, 2080, 4160, 6500, 6500],
+  );
+});
