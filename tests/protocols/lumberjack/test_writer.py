@@ -195,3 +195,24 @@ def test_every_event_arrives(
 
 def _ids(body: bytes) -> list[str]:
     return [json.loads(payload)["id"] for payload in decode(body).payloads]
+
+
+def test_one_by_one_and_what_is_set_aside() -> None:
+    """So many events are in flight at the most; the one that is set aside is sent no more."""
+    writer = Writer(window=10, pipelining=3, slow_start=False)
+    writer.add(_batch(4))
+    writer.at_once = 1
+    assert _sizes(writer) == [1]
+    writer.disconnected()
+    assert writer.set_aside() is None
+    writer.at_once = 2
+    assert _sizes(writer) == [2]
+    assert not list(writer.received(wire.ack(_V2, 2)))
+    assert _sizes(writer) == [1]
+    [batch] = writer.received(wire.ack(_V2, 1))
+    assert (batch.refused, batch.stored) == ({0: ""}, 3)
+    writer.add(_batch(1))
+    assert _sizes(writer) == [1]
+    writer.disconnected()
+    assert writer.set_aside().done
+    assert not writer.batches

@@ -172,3 +172,47 @@ def test_what_can_not_be(answer: Any) -> None:
     writer.connected()
     with pytest.raises(Refusal):
         writer.received(encode(answer))
+
+
+@KINDS
+@settings(max_examples=60, deadline=None)
+@given(
+    turns=st.lists(
+        st.tuples(st.booleans(), st.sampled_from(["", "loses", "sets aside"])),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_what_is_set_aside(
+    make_store: Callable[..., Any],
+    kind: Callable[[bytes, str], EventWriter],
+    turns: list[tuple[bool, str]],
+) -> None:
+    """It is stored or told to be refused, never both; all others are stored once, in order."""
+    store = make_store()
+    writer = Writer(kind(W, "s"), window=8)
+    lots = batches(3, 1, 4, 2)
+    for batch in lots:
+        writer.add(batch)
+    link = Link(store, writer)
+    for stored, breaks in turns:
+        writer.at_once = 1
+        link.turn(store=stored)
+        if breaks:
+            alone = writer.in_flight == 1
+            link.lose()
+            if alone and breaks == "sets aside":
+                writer.set_aside()
+            link = Link(store, writer)
+    writer.at_once = None
+    while writer.batches:
+        link.turn()
+    kept = [
+        event
+        for batch in lots
+        for place, event in enumerate(batch.events)
+        if place not in batch.refused
+    ]
+    assert [payload for _, payload in store.rows] == kept
+    assert all(batch.done for batch in lots)
+    assert sum(batch.stored for batch in lots) == len(kept)
