@@ -70,8 +70,8 @@ class ProtocolContract:
     unfinished: ClassVar[bytes]
     """The beginning of a batch that is never completed, of about a kilobyte."""
     endless: ClassVar[bytes | None]
-    """What can be said again and again without ever completing a batch that was begun
-    with `unfinished`; None: a batch declares its length before its bytes."""
+    """What can be said again and again, after `unfinished`, without ever completing the
+    batch that this has begun; None: a batch declares its length before its bytes."""
     acknowledges: ClassVar[bool] = True
     """False: the protocol has no acknowledgements."""
 
@@ -93,7 +93,9 @@ class ProtocolContract:
         """The same events and replies, however the bytes arrive, however slow the disk."""
         stream = self._stream
         whole = self._outcome(tmp_path, [stream], prompt=False)
-        assert len(whole[0]) == self._events, "the stream has not the events it should"
+        assert len(whole[0]) == self._events, (
+            f"`batches` have {self._events} events, and {len(whole[0])} came of them"
+        )
         for prompt in (True, False):
             single = [stream[at : at + 1] for at in range(len(stream))]
             found = self._outcome(tmp_path, single, prompt=prompt)
@@ -499,7 +501,8 @@ class ProtocolContract:
         daemon.store()
         sent = connection.sent
         assert connection.refused is None, (
-            f"the stream is refused: {connection.refused}"
+            f"the stream is refused: {connection.refused} (`Port.prefixes` says what of "
+            "HTTP, TLS and PROXY is the protocol's own)"
         )
         self._end(daemon, connection)
         return daemon.rows(), self.replies(sent)

@@ -6,8 +6,9 @@
 A protocol brings a `Session`, which makes batches of bytes without I/O, and `BatchListener`
 does the rest.  It stores each batch, and writes its acknowledgement once it is durable, and
 never before an earlier one's.  It takes no more while the journal is full or too much is
-not durable, and closes a connection whose batch can not be stored.  Where a protocol has
-no acknowledgements they are empty, and all else is the same.
+not durable.  A connection whose batch can not be stored is closed, unless the batch brings
+what its peer is told then.  Where a protocol has no acknowledgements they are empty, and
+all else is the same.
 
 One connection's input is taken a turn at a time (`turn`): what a session yields is
 consumed lazily, batch by batch, while the turn is not over and the connection may feed
@@ -28,7 +29,7 @@ from typing import Any, Protocol
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.failure import Failure
 
-from gateway.event import Batch, Stored
+from gateway.event import Batch, Origin, Stored
 from gateway.sdk.closing import Closing
 from gateway.sdk.costs import BATCH, BYTE, EVENT, REPLY, ControlBudget, Turn
 from gateway.sdk.interfaces import Aging, Connection, Journal, Refusal, Yielding
@@ -61,6 +62,17 @@ class Ready:
     control: int = 0
     """How many messages that move no data came before it, or in it; a peer that sends
     too many is refused (`control`)."""
+    not_stored: bytes = b""
+    """What the peer gets instead of `ack` if the batch can not be stored, and the connection
+    goes on; empty: the connection ends."""
+    close: bool = False
+    """The connection ends once this and all before it are answered, in good order: nothing
+    is logged, and what comes behind it is not read."""
+    report: Refusal | None = None
+    """What was wrong with it and does not end the connection: it is logged."""
+    origin: Origin | None = None
+    """Whose events these are, if not the connection's: a copy of its origin with another
+    `principal` or `attributes`, the same object for all batches of the same."""
 
     @property
     def work(self) -> float:
@@ -71,7 +83,12 @@ class Ready:
 
 
 class Session(Protocol):
-    """One connection's side of a protocol, without I/O and without a clock."""
+    """One connection's side of a protocol, without I/O.
+
+    It is made when the first bytes come, from the listener's settings, a clock, and the
+    connection's origin: who the peer is (`peer`, `principal`), and what the network knows
+    of it (`attributes`).  It may set both before its first batch.
+    """
 
     @property
     def held_bytes(self) -> int:
@@ -91,6 +108,7 @@ class Pending:
     """A batch that is complete and not acknowledged.  Implements `interfaces.Told`."""
 
     ack: bytes
+    not_stored: bytes
     held: int
     """Bytes that it counts for `limits.unacknowledged_bytes`."""
     server: BatchServer
@@ -104,7 +122,9 @@ class Pending:
 
     def errback(self, why: Failure) -> None:
         """See `interfaces.Told`."""
-        self.server.lost(why)
+        if self.not_stored:
+            self.ack, self.batch = self.not_stored, None
+        self.server.lost(why, goes_on=bool(self.not_stored))
 
 
 class BatchListener:
@@ -115,9 +135,9 @@ class BatchListener:
         settings: Settings[object],
         journal: Journal,
         clock: IReactorTime,
-        session: Callable[[Any, IReactorTime], Session],
+        session: Callable[[Any, IReactorTime, Origin], Session],
     ) -> None:
-        """*session* makes that of a new connection, from *settings* and *clock*."""
+        """*session* makes that of a new connection, from *settings*, *clock* and its origin."""
         self.unacknowledged_bytes = settings.limits.unacknowledged_bytes
         self.batch_bytes = batch_bytes(self.unacknowledged_bytes)
         self.control_messages = settings.limits.control_messages
@@ -172,7 +192,7 @@ class BatchServer(Closing, Yielding, Aging):
         if self._ending or self._closed:
             return
         if self._session is None:
-            self._session = self._listener.session()
+            self._session = self._listener.session(self._connection.origin)
         if data:
             self._input.append(data)
         self._valve.regulate(self._unacknowledged)
@@ -208,8 +228,13 @@ class BatchServer(Closing, Yielding, Aging):
                 self._valve.regulate(self._unacknowledged)
                 if self._aged and self._end_between():
                     return
+            if ready.report is not None:
+                self._connection.report(ready.report)
             if ready.control or self._control is not None:
                 self._check_control(ready)
+            if ready.close:
+                self._end()
+                return
             if (ready.count or ready.ack) and not self._connection.may_begin():
                 return
 
@@ -275,7 +300,7 @@ class BatchServer(Closing, Yielding, Aging):
             raise TypeError(f"the acknowledgement is no bytes: {ready.ack!r}"[:200])
         held = len(ready.body) + len(ready.ack) + ready.count * _EVENT_BYTES
         held += self._listener.batch_bytes
-        pending = Pending(ready.ack, held, self)
+        pending = Pending(ready.ack, ready.not_stored, held, self)
         if self._pending is None:
             self._pending = deque((pending,))
         else:
@@ -283,7 +308,7 @@ class BatchServer(Closing, Yielding, Aging):
         self._unacknowledged += held
         if ready.count:
             batch = pending.batch = Batch(
-                origin=self._connection.origin,
+                origin=ready.origin or self._connection.origin,
                 received_at=int(self._listener.clock.seconds() * 1_000_000),
                 count=ready.count,
                 body=ready.body,
@@ -299,9 +324,15 @@ class BatchServer(Closing, Yielding, Aging):
         self._acknowledge()
         self._settle()
 
-    def lost(self, failure: Failure) -> None:
-        """A batch can not be stored."""
-        self._not_stored_because(failure.getErrorMessage())
+    def lost(self, failure: Failure, *, goes_on: bool = False) -> None:
+        """A batch can not be stored; with *goes_on* its peer is told so in its turn."""
+        why = failure.getErrorMessage()
+        if not goes_on:
+            self._not_stored_because(why)
+        elif not self._closed:
+            self._connection.report(Refusal(f"what it sent can not be stored: {why}"))
+            self._acknowledge()
+            self._settle()
 
     def _acknowledge(self) -> None:
         """Acknowledge the batches that are durable, as far as their order allows."""

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
 from gateway.event import Batch, Origin, Stored, address_of
+from gateway.net.detect import Expected, detect, mismatch, undecided
 from gateway.net.memory import MemoryBudget
 from gateway.sdk.interfaces import NotStored, Refusal, Server, Told, Yielding
 
@@ -35,8 +36,13 @@ class FakeConnection:
         *,
         protocol: str = "lumberjack",
         memory: MemoryBudget | None = None,
+        prefixes: Sequence[bytes] | None = None,
     ) -> None:
-        """*memory* is what it shares with others: `ManualJournal.memory`."""
+        """*memory* is what it shares with others: `ManualJournal.memory`.
+
+        *prefixes* are `Port.prefixes` of a port that looks at a connection's beginning, as
+        the daemon's do; None: nobody looks.
+        """
         self.origin = origin or Origin(protocol, "test", "session-1", "192.0.2.1:4000")
         self.written: list[bytes] = []
         """One entry per `write`: over WebSocket, one message each."""
@@ -80,6 +86,9 @@ class FakeConnection:
         self._server: Server | None = None
         self._held: list[bytes] = []
         self._flushing = False
+        self._prefixes = None if prefixes is None else tuple(prefixes)
+        self._beginning: bytes | None = None if prefixes is None else b""
+        """What came, and does not say yet what is spoken; None: it is known."""
 
     @property
     def server(self) -> Server | None:
@@ -142,9 +151,23 @@ class FakeConnection:
                     return
                 self.take_turn()
             elif self._held:
-                self._receive(self._held.pop(0))
+                self._detect(self._held.pop(0))
             else:
                 return
+
+    def _detect(self, data: bytes) -> None:
+        """As `gateway.net.handshake` does on a port without TLS and WebSocket."""
+        if self._beginning is not None and self._prefixes is not None:
+            data, self._beginning = self._beginning + data, None
+            if undecided(data, self._prefixes):
+                self._beginning = data
+                return
+            found = detect(data, self._prefixes)
+            if found is not None:
+                expected = Expected(self.origin.protocol, False, False, False)
+                self.refuse(mismatch(found, data, expected))
+                return
+        self._receive(data)
 
     def take_turn(self) -> None:
         """It is this connection's turn again."""

@@ -187,11 +187,16 @@ class FakeDaemon:
         self.store()
 
     def connect(self, suffix: str = "") -> FakeConnection:
-        """A new connection to the listener's own port, or to that with this *suffix*."""
-        connection = FakeConnection(
-            protocol=self.protocol.name, memory=self.journal.memory
-        )
+        """A new connection to the listener's own port, or to that with this *suffix*.
+
+        Its first bytes are looked at: `Port.prefixes`.
+        """
         port = self.ports[suffix] if suffix else self.port
+        connection = FakeConnection(
+            protocol=self.protocol.name,
+            memory=self.journal.memory,
+            prefixes=port.prefixes,
+        )
         connection.serve(port.accept(connection))
         return connection
 

@@ -28,7 +28,7 @@ class Session:
 
     limit = 1 << 16
 
-    def __init__(self, settings: Any, clock: Any) -> None:
+    def __init__(self, settings: Any, clock: Any, origin: Any) -> None:
         self.buffer = b""
 
     @property
@@ -86,8 +86,9 @@ class Sound(Protocol):
         decoder: Callable[[Sequence[Any]], Decode] = lambda options: decode,
         options: type[Section] = Options,
         acknowledges: bool = True,
+        prefixes: Sequence[bytes] = (),
     ) -> None:
-        self._acknowledges = acknowledges
+        self._port = {"acknowledges": acknowledges, "prefixes": prefixes}
         self._session, self._server, self._service = session, server, service
         self._decoder, self._options = decoder, options
 
@@ -98,7 +99,7 @@ class Sound(Protocol):
         return self._decoder(options)
 
     def service(self, context: Context) -> Service:
-        session, server, acknowledges = self._session, self._server, self._acknowledges
+        session, server, port = self._session, self._server, self._port
 
         class Listener(BatchListener):
             def __call__(self, connection: Any) -> BatchServer:
@@ -107,7 +108,7 @@ class Sound(Protocol):
         class Own(self._service or Service):  # type: ignore[misc]
             def ports(self, listener: Any) -> Iterator[Port]:
                 args = listener, context.journal, context.reactor, session
-                yield Port(accept=Listener(*args), acknowledges=acknowledges)
+                yield Port(accept=Listener(*args), **port)
 
         return Own()
 
@@ -184,7 +185,7 @@ class Early(BatchServer):
 class Careless(BatchServer):
     """It acknowledges what can not be stored."""
 
-    def lost(self, failure: Any) -> None:
+    def lost(self, failure: Any, *, goes_on: bool = False) -> None:
         assert self._pending
         for pending in self._pending:
             pending.batch = None
@@ -261,6 +262,33 @@ TIMES = itertools.count()
 def counted(body: bytes) -> Rows:
     """It depends on more than the body."""
     return Rows(list(body.split()), channel=f"number {next(TIMES)}")
+
+
+class Foreign(Contract):
+    """Its clients begin as HTTP does, and its port does not say that this is its own."""
+
+    batches = [(b"GET a b\n", 3), (b"5:d e f", 3), (b"g\n", 1)]
+
+
+def test_it_goes_by_what_a_port_looks_for(tmp_path: Path) -> None:
+    """What a real port would refuse is refused here, and the key to it is named."""
+    with pytest.raises(AssertionError, match=r"an HTTP request on .*Port.prefixes"):
+        Foreign().test_any_slicing_of_the_stream_is_the_same(tmp_path)
+
+    class Known(Foreign):
+        protocol = Sound(prefixes=[b"GET "])
+
+    Known().test_any_slicing_of_the_stream_is_the_same(tmp_path)
+
+
+def test_it_says_how_many_events_came(tmp_path: Path) -> None:
+    """Beside how many the subclass says."""
+
+    class Wrong(Contract):
+        batches = [*Contract.batches[:2], (b"g\n", 4)]
+
+    with pytest.raises(AssertionError, match="have 10 events, and 7 came"):
+        Wrong().test_any_slicing_of_the_stream_is_the_same(tmp_path)
 
 
 FAULTS: dict[str, Sound] = {

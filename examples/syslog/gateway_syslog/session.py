@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from twisted.internet.interfaces import IReactorTime
 
+from gateway.event import Origin
 from gateway.sdk.batches import Ready
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.protocol import Settings
@@ -31,7 +32,9 @@ _TRAILERS = {"any": rb"[\n\0]", "newline": rb"\n", "nul": rb"\0"}
 class Session:
     """One connection.  Raises `Refusal` only."""
 
-    def __init__(self, settings: Settings[Options], clock: IReactorTime) -> None:
+    def __init__(
+        self, settings: Settings[Options], clock: IReactorTime, origin: Origin
+    ) -> None:
         self._limit = settings.limits.message_bytes
         self._trailer = re.compile(_TRAILERS[settings.options.trailer])
         self._zone = settings.options.timezone

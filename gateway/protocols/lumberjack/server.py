@@ -52,9 +52,7 @@ class Lumberjack(BatchListener):
     ) -> None:
         """*figures* count what all listeners' connections do."""
         limits, options = limits_of(Limits, settings), settings.options
-        super().__init__(
-            settings, journal, clock, lambda settings, clock: Session(limits, figures)
-        )
+        super().__init__(settings, journal, clock, lambda *_: Session(limits, figures))
         self.stall_timeout = options.stall_timeout
         self.reminders: Deadlines[LumberjackServer] = Deadlines(
             clock,
