@@ -13,6 +13,7 @@ Whoever reads there knows the events by name, so it may be done again, after a c
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,8 @@ from gateway.store.arrivals import Record
 from gateway.store.bucket import Bucket, commit
 from gateway.store.directories import Directories
 from gateway.store.lock import Locked, lock, lock_directory
-from gateway.store.names import SpoolFile, parse_file_name
-from gateway.store.orphans import Orphan, publish_orphans
+from gateway.store.names import SpoolFile, is_node_name, parse_file_name
+from gateway.store.orphans import Orphan, publish_orphans, say_that_it_is_all
 from gateway.store.statefile import StateFile
 from gateway.store.word import at_hub, hear
 
@@ -72,6 +73,10 @@ def offer(
         found.orphans = publish_orphans(
             "", source, disk, decoders, by=node, alone_with=_alone_with
         )
+        failed = {one.node for one in found.orphans if one.problem is not None}
+        for name in disk.names(source.journal) if disk.exists(source.journal) else ():
+            if is_node_name(name) and name not in failed:
+                say_that_it_is_all(name, node, source, disk, time.time())
         for name in sorted(disk.names(source.spool)):
             if (named := parse_file_name(name)) is not None:
                 _hand_over(named, source, node, target, bucket, disk)

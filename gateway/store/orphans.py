@@ -83,7 +83,7 @@ def publish_orphans(
                 if alone:
                     orphan.remembers = saved_names(directories.state_of(name), disk)
                     _publish(orphan, directories, disk, decoders, compression, tell)
-                    _say_that_it_is_all(name, by or node, directories, disk, clock())
+                    say_that_it_is_all(name, by or node, directories, disk, clock())
         except Exception as why:  # it must not prevent this node's start
             orphan.problem = f"{type(why).__name__}: {why}"
         if not orphan.silent:
@@ -91,14 +91,17 @@ def publish_orphans(
     return found
 
 
-def _say_that_it_is_all(
+def say_that_it_is_all(
     name: str, by: str, directories: Directories, disk: Disk, now: float
 ) -> None:
-    """For the audit, wherever it is (`gateway.store.word.Relay`)."""
+    """Of a node whose journal was published, as *by* has its directory: for the audit,
+    wherever that is (`gateway.store.word.Relay`).
+    """
     this, _ = incarnation.read(directories.journal_of(name), disk)
     if this is None:
         return
-    last = this.since - 1
+    mark, _ = Marker(directories.state_of(name), disk).read()
+    last = max(this.since - 1, mark.durable)
     word = Word(
         this.id,
         this.since,

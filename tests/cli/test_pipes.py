@@ -39,6 +39,8 @@ WORDS = {
     "send": "lumberjack 127.0.0.1:1 --patience 1",
     "spool": "ls --config gateway.yaml",
     "audit": "--config gateway.yaml",
+    "restore": "--config gateway.yaml",
+    "decommission": "gw-1 --config gateway.yaml",
     "spark": "--help",
     "table": "--no-wait --config gateway.yaml",
     "completion": "bash",

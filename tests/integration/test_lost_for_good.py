@@ -16,6 +16,8 @@ import pytest
 
 from daemons import Daemon, free_port, listener, send
 from deadlines import eventually, run
+from seaweeds import settings_of
+from small_s3 import small_s3
 
 
 def audit(place: Daemon, *words: str) -> dict[str, Any]:
@@ -162,3 +164,96 @@ def test_a_directory_that_ended_well_and_went_on_unheard(tmp_path: Path) -> None
         shop.edge.start()
         shop.is_heard()
         assert before in why(audit(shop.hub))
+
+
+@pytest.mark.slow
+def test_a_mistyped_data_dir_that_is_put_right(shop: Shop, tmp_path: Path) -> None:
+    """One start in a wrong directory: nothing is refused, before or after.  What it had
+    acknowledged there goes its way by `gateway spool offer`, and then all is known.
+    """
+    shop.edge.terminate()
+    right = shop.edge.config.read_text()
+    wrong = json.loads(right)
+    wrong["data_dir"] = str(tmp_path / "mistyped")
+    shop.hub.kill()
+    shop.edge.config.write_text(json.dumps(wrong))
+    shop.edge.start()
+    mistyped = shop.incarnation
+    send(shop.edge, *events(1, 2))
+    shop.edge.terminate()
+    shop.edge.config.write_text(right)
+    shop.hub.start()
+    shop.edge.start()
+    shop.is_heard()
+    send(shop.edge, *events(4))
+    shop.arrives(4)
+    assert audit(shop.hub)["complete"], "nobody has heard of that directory"
+    words = [
+        "spool",
+        "offer",
+        str(tmp_path / "mistyped"),
+        "--config",
+        str(shop.edge.config),
+    ]
+    done = run(sys.executable, "-m", "gateway", *words)
+    assert (done.returncode, done.stdout) == (0, "offered: 2 events of node edge\n")
+    shop.arrives(6)
+    found = audit(shop.hub)
+    lives = {
+        one["incarnation"]: one["in_spool"] for one in edge_in(found)["incarnations"]
+    }
+    assert lives[mistyped] == 2
+    shop.edge.kill()  # or else within a minute
+    shop.edge.start()
+    path = shop.hub.data / "arrivals"
+    eventually(lambda: len([*path.glob("edge_*")]) >= 4, "its last word is at the hub")
+    assert audit(shop.hub)["complete"]
+
+
+@pytest.mark.slow
+def test_an_edge_that_is_renamed(shop: Shop) -> None:
+    """While its hub is away: what it had acknowledged comes there under its old name, and
+    that nothing follows.
+    """
+    shop.hub.kill()
+    send(shop.edge, *events(4, 5))
+    shop.edge.kill()
+    settings = json.loads(shop.edge.config.read_text())
+    shop.edge.config.write_text(json.dumps({**settings, "node": "renamed"}))
+    shop.hub.start()
+    shop.edge.start()
+    shop.arrives(5)
+    words = shop.hub.data / "arrivals"
+    eventually(lambda: len([*words.glob("edge_*")]) == 2, "its last word is at the hub")
+    time.sleep(1.1)
+    found = audit(shop.hub, "--node", "edge", "--silent-after", "1s")
+    assert (found["complete"], found["events"]) == (True, 5)
+
+
+@pytest.mark.slow
+def test_a_gateway_whose_uploads_fail_and_that_is_never_seen_again(
+    tmp_path: Path,
+) -> None:
+    """By `ack: journal` it had acknowledged 2,500 events: what only its word vouches for is
+    unverified once that is old, as the job's machine says, which sees no disk of it.
+    """
+    with small_s3() as server:
+        spool = {"directory": "s3://gateway/spool", "s3": settings_of(server.url)}
+        daemon = Daemon(tmp_path / "gateway", {"ack": "journal", "spool": spool})
+        job = Daemon(tmp_path / "job", {"node": "job", "spool": spool})
+        (job.data / "lake").mkdir(parents=True)
+        server.refuse = lambda method, path: (
+            503 if method == "PUT" and "/events-" in path else 0
+        )
+        with daemon:
+            send(daemon, *events(*range(2500)))
+            incarnation = daemon.status()["incarnation"]["id"]
+            daemon.terminate()
+        shutil.rmtree(daemon.data)
+        assert audit(job)["complete"], "it has said so, this minute"
+        time.sleep(1.1)
+        found = audit(job, "--silent-after", "1s")
+        assert why(found) == {incarnation: "silent"}
+        assert found["unverified"] == 2500
+        [life] = found["nodes"][0]["incarnations"]
+        assert life["unverified"] == [{"first": 1, "last": 2500}]
