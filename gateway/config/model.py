@@ -560,14 +560,6 @@ class Config(Section):
     )
     spark: Spark = Field(default_factory=Spark, description="The Spark job")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _retired(cls, value: object) -> object:
-        """Files of earlier versions say `workers: 1`, and nothing else was allowed."""
-        if isinstance(value, dict) and str(value.get("workers")).strip() == "1":
-            return {key: one for key, one in value.items() if key != "workers"}
-        return value
-
     def misfits(self) -> Iterator[tuple[Place, str]]:
         """What several sections must agree on."""
         yield from self._same_names()

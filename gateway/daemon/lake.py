@@ -168,10 +168,7 @@ class LakeWatch:
         """The newest of our events that is in a table, as the job last said."""
         by = _of(_of(self._told, "committed_by"), self._node)
         ours = [int(last) for name, last in by.items() if self._is_ours(name)]
-        if ours or by:
-            return max(ours, default=0)
-        # A job of an earlier version says how far the node is, whoever gave its lsns.
-        return int(_of(self._told, "committed_lsn").get(self._node, 0))
+        return max(ours, default=0)
 
     @property
     def up(self) -> bool:

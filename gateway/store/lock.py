@@ -1,7 +1,7 @@
 """The lock: one running daemon for each data directory.
 
 Held twice: on the directory, as a lock file can be removed, and on the file `lock` in it,
-which says who has it, and which earlier versions look at.
+which says who has it.
 """
 
 from __future__ import annotations

@@ -210,11 +210,6 @@ def test_not_every_protocol_ends_connections_that_are_old(
         assert found.listeners[0].limits.connection_age == 3600
 
 
-def test_a_key_of_earlier_versions_is_passed_over(load: Load) -> None:
-    """All their files had it, and all with this value."""
-    assert not hasattr(load("workers: 1"), "workers")
-
-
 def test_pravega_listeners_agree_on_what_they_share(problems: Problems) -> None:
     """Their segments, who may use them, and the one controller."""
     assert problems(

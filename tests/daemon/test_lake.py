@@ -34,7 +34,10 @@ class World:
         """As the job does: a new file in place of the old one."""
         self._health.parent.mkdir(parents=True, exist_ok=True)
         new = self._health.with_name("new")
-        told = {"at": self.now, "state": "running", "committed_lsn": {}, **news}
+        own = {
+            name: {"own": lsn} for name, lsn in news.get("committed_lsn", {}).items()
+        }
+        told = {"at": self.now, "state": "running", "committed_by": own, **news}
         new.write_text(json.dumps(told))
         new.replace(self._health)
 

@@ -44,8 +44,8 @@ from gateway.sdk.payload import (
 )
 from gateway.sdk.varint import varint
 
-_FORMAT = 4
-_FORMATS = (3, _FORMAT)
+_FORM = 1
+"""Of a body, its first byte (docs/formats.md)."""
 
 _HEAD = struct.Struct(">HII")
 _OBJECT_HEAD = struct.Struct(">HIIB")
@@ -89,13 +89,13 @@ def pack(version: int, window: int, message_bytes: int) -> bytes:
     *version* is `1` or `2` in ASCII, *window* counts the connection's windows from 1, and
     is 0 for tiny ones, *message_bytes* is the limit in force.
     """
-    return bytes((_FORMAT, version)) + varint(window) + _limit(message_bytes)
+    return bytes((_FORM, version)) + varint(window) + _limit(message_bytes)
 
 
 def head(body: bytes) -> tuple[int, int, int, int]:
     """Version, window and `message_bytes` of a body, and where its pieces begin."""
-    if body[0] not in _FORMATS:
-        raise ValueError(f"Lumberjack batch of unknown format {body[0]}")
+    if body[0] != _FORM:
+        raise ValueError(f"Lumberjack batch of unknown form {body[0]}")
     window, at = _varint(body, 2)
     message_bytes, at = _varint(body, at)
     return body[1], window, message_bytes, at

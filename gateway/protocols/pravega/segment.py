@@ -170,7 +170,7 @@ class Segment(Struct, eq=False, gc=False):
     """The lsn of each mark."""
     mark_times: Marks = ()
     """When what lies before each was written at the latest, in milliseconds since the
-    epoch; of marks of earlier versions, when the mark was made, which is later."""
+    epoch."""
     marked_at: int = 0
     """When the last mark was made, in milliseconds since the epoch."""
     written_at: int = 0

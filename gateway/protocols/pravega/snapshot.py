@@ -21,7 +21,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from typing import TypeAlias
 
@@ -31,9 +31,8 @@ from gateway.protocols.pravega.segment import KeptData, Segment
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.tables import ENTRY_BYTES, Table
 
-_FORMAT = 3
-_READABLE = (1, 2, 3)
-"""Version 1 had no internal segments; before 3 entries came in their tables."""
+_FORM = 1
+"""Of a snapshot, in its first piece (docs/formats.md)."""
 _LENGTH = struct.Struct("<I")
 
 #: A step ends after so many segments, or with the segment that exceeds so many bytes.
@@ -48,8 +47,6 @@ _Entry: TypeAlias = tuple[bytes, bytes, int]
 class _Table(msgspec.Struct, array_like=True):
     key_bytes: int
     position: int
-    entries: list[_Entry]
-    """Empty since version 3: see `_Entries`."""
 
 
 class _Segment(msgspec.Struct, array_like=True):
@@ -67,11 +64,11 @@ class _Segment(msgspec.Struct, array_like=True):
     table: _Table | None
     mark_offsets: bytes
     mark_lsns: bytes
-    marked_at: int = 0
-    kept: tuple[int, bytes] | None = None
+    marked_at: int
+    kept: tuple[int, bytes] | None
     """Of an internal segment: where its data begins, and the data."""
-    mark_times: bytes = b""
-    written_at: int = -1
+    mark_times: bytes
+    written_at: int
 
 
 class _Head(msgspec.Struct, array_like=True, tag=0):
@@ -158,7 +155,7 @@ class SnapshotWriter:
         self._tables: deque[_TableLeft] = deque()
         self._marks: list[tuple[int, str, int, int]] = []
         self._write(
-            _Head(_FORMAT, state.number, state.writers_forgotten_at, list(state.merged))
+            _Head(_FORM, state.number, state.writers_forgotten_at, list(state.merged))
         )
         state.observer = self
 
@@ -256,7 +253,7 @@ def restore(data: bytes) -> Segments:
     """The state that a snapshot has; raises `ValueError` for a broken one."""
     pieces = _pieces(data)
     head = next(pieces, None)
-    if not isinstance(head, _Head) or head.form not in _READABLE:
+    if not isinstance(head, _Head) or head.form != _FORM:
         raise ValueError("no Pravega snapshot, or one of a later version")
     state = Segments()
     state.number = state.durable = head.number
@@ -269,9 +266,8 @@ def restore(data: bytes) -> Segments:
                 entries.setdefault(piece.name, []).extend(piece.entries)
             case _Some():
                 for saved in piece.segments:
-                    if saved.table is not None:
-                        saved.table.entries += entries.pop(saved.name, ())
-                    state.restore_segment(_restored(saved))
+                    own = entries.pop(saved.name, ()) if saved.table else ()
+                    state.restore_segment(_restored(saved, own))
             case _Staged():
                 staged = state.segments[piece.name].staged
                 if staged is not None:
@@ -324,7 +320,7 @@ def _saved(segment: Segment) -> _Segment:
         segment.attributes,
         segment.writers,
         segment.idle,
-        None if table is None else _Table(table.key_bytes, table.position, []),
+        None if table is None else _Table(table.key_bytes, table.position),
         array("q", segment.mark_offsets).tobytes(),
         array("q", segment.mark_lsns).tobytes(),
         segment.marked_at,
@@ -336,7 +332,7 @@ def _saved(segment: Segment) -> _Segment:
     )
 
 
-def _restored(saved: _Segment) -> Segment:
+def _restored(saved: _Segment, entries: Sequence[_Entry]) -> Segment:
     segment = Segment(saved.name, saved.born)
     segment.start = segment.head = saved.start
     segment.length = segment.readable = saved.length
@@ -348,17 +344,14 @@ def _restored(saved: _Segment) -> Segment:
     segment.writers, segment.idle = saved.writers, saved.idle
     if saved.table is not None:
         table = saved.table
-        segment.table = Table.restored(table.key_bytes, table.position, table.entries)
+        segment.table = Table.restored(table.key_bytes, table.position, entries)
     segment.marked_at = saved.marked_at
     if saved.kept is not None:
         segment.kept = KeptData(*saved.kept)
     if saved.mark_offsets:
         segment.mark_offsets = array("q", saved.mark_offsets)
         segment.mark_lsns = array("q", saved.mark_lsns)
-        # Earlier versions did not save when: at the last mark at the latest.
-        times = saved.mark_times or [saved.marked_at] * len(segment.mark_lsns)
-        segment.mark_times = array("q", times)
+        segment.mark_times = array("q", saved.mark_times)
         segment.truncated(saved.start)
-    segment.written_at = saved.written_at if saved.written_at >= 0 else saved.modified
-    segment.stored_at = segment.written_at
+    segment.written_at = segment.stored_at = saved.written_at
     return segment

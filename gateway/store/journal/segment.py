@@ -14,7 +14,7 @@ file nor bytes that a peer chose can pass for a record.  The first one is there 
 who looks for a record behind damage reads no payload that none has: in a body full of
 beginnings of records that would be the body again for each of them.  The tag, the first
 bytes of the salt, is there so that it passes over the records of another segment, where
-this one was written over that (`spares`); earlier versions wrote zeros.
+this one was written over that (`spares`).
 
 `lsn` is that of the record's first event; a batch without events (metadata) has that of
 the next one.  `synced` is how many bytes of the segment had been synced when the record
@@ -53,7 +53,7 @@ import msgspec
 from gateway.event import MAX_LSN, Batch, Origin, Stored
 from gateway.store.names import INCARNATION
 
-VERSION = 2
+VERSION = 1
 SUFFIX = ".journal"
 UNKNOWN = Origin("unknown", "unknown", "unknown", "unknown")
 
@@ -510,7 +510,7 @@ class Scan:
 
     def _find(self, at: int) -> _Record | None:
         tag = re.escape(_U32.pack(self.header.salt)[:3])
-        begin = _SYNC_BYTES + b"(?=.(?:" + tag + rb"|\0\0\0))"
+        begin = _SYNC_BYTES + b"(?=." + tag + b")"
         for found in re.compile(begin, re.DOTALL).finditer(self._data, at):
             if (record := self._record(found.start())) is not None:
                 return record

@@ -92,17 +92,11 @@ class Catalog:
             if encoded.startswith(_NUMBER_OF.encode()):
                 place = encoded.decode().removeprefix(_NUMBER_OF)
                 self._numbers[place] = int.from_bytes(value)
-        deleted: dict[str, int] = {}
         for key, stream in self._records(_STREAMS, Stream):
             scope, _, name = key.partition("/")
             into = self.scopes.setdefault(scope, Scope())
-            if name and stream.count:
+            if name:
                 into.streams[name] = stream
-            elif name:  # an earlier version has deleted it
-                deleted[key] = stream.first
-        for key, number in deleted.items():
-            self._remember(key, number)
-        self._drop(_STREAMS, deleted)
         for key, group in self._records(_GROUPS, ReaderGroup):
             scope, _, name = key.partition("/")
             self.scopes.setdefault(scope, Scope()).groups[name] = group

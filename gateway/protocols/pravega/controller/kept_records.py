@@ -13,8 +13,7 @@ class Stream(msgspec.Struct, omit_defaults=True):
     first: int = 0
     """Number of its first segment; earlier streams of this name had lower numbers."""
     count: int = 0
-    """How many segments it was created with; 0 in the record of a scope, and of a stream
-    that an earlier version has deleted."""
+    """How many segments it was created with; 0 in the record of a scope."""
     config: bytes = b""
     """Its last `StreamConfig`, encoded."""
     tags: list[str] = []

@@ -12,7 +12,6 @@ from gateway.protocols.pravega import snapshot
 from gateway.protocols.pravega.controller import catalog as catalog_module
 from gateway.protocols.pravega.controller import methods
 from gateway.protocols.pravega.controller.grpc import Code
-from gateway.protocols.pravega.controller.kept_records import Stream
 from pravega_messages import new
 
 Make = Callable[..., Any]
@@ -517,21 +516,3 @@ def test_no_name_is_given_twice(
         saved = snapshot.save(service.container.state)
         service = make_service(state=snapshot.restore(saved))
     assert len(seen) == 12
-
-
-def test_what_an_earlier_version_has_deleted(
-    make_service: Make, config: Make, stream_info: Make
-) -> None:
-    """Its records are dropped; the names of those segments are not given again."""
-    service = make_service()
-    peer = service.peer()
-    peer.call("createScope", scope("sc"))
-    catalog = service.controller._catalog
-    catalog.save_stream("sc", "gone", Stream(first=7))
-    catalog.save_stream("sc", "gone too", Stream(first=5))
-    service.store()
-    service = service.restarted()
-    records = service.container.state.table(catalog_module._STREAMS).entries
-    assert list(records) == [b"sc"]
-    assert service.peer().status("createStream", config("gone", 2)) == 0
-    assert service.names == {"sc/gone/7.#epoch.0", "sc/gone/8.#epoch.0"}
