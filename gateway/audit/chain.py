@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -95,10 +95,19 @@ class _Known:
     """The last lsn that is in a file."""
     link: str = ""
     """Of the file that ends with it."""
-    gone: Lsns = field(default_factory=Lsns)
-    """Lsns whose files may be gone."""
+    gone: dict[str, Lsns] = field(default_factory=dict)
+    """Lsns whose files may be gone, by incarnation."""
     this: Incarnation | None = None
     """Of the journal, which knows whose files are its own."""
+
+    def may_be_gone(self, *, ours: bool) -> Lsns:
+        """Of those that the journal knows, or of all others."""
+        this = self.this
+        return Lsns.joined(
+            lsns
+            for by, lsns in self.gone.items()
+            if this is None or this.knows(by) is ours
+        )
 
     @property
     def begin(self) -> int:
@@ -248,14 +257,15 @@ def _known(directories: Directories, *, deleting: bool) -> dict[str, _Known]:
         one.entries = {entry.name: entry for entry in entries_in(path.parent)}
     for node, this in of_nodes(directories.journal, INCARNATION[0], Incarnation):
         found.setdefault(node, _Known()).this = this
-    gone: dict[str, list[Lsns]] = {}
-    for node, read in of_nodes(directories.state, expired.NAME, expired.Expired):
-        gone.setdefault(node, []).extend(read.lsns.values())
-    if deleting:
-        for node, incarnations in committed(directories.lake).items():
-            gone.setdefault(node, []).extend(incarnations.values())
-    for node, some in gone.items():
-        found.setdefault(node, _Known()).gone = Lsns.joined(some)
+    gone: list[tuple[str, Mapping[str, Lsns]]] = [
+        (node, read.lsns)
+        for node, read in of_nodes(directories.state, expired.NAME, expired.Expired)
+    ]
+    gone += committed(directories.lake).items() if deleting else ()
+    for node, incarnations in gone:
+        mine = found.setdefault(node, _Known()).gone
+        for by, lsns in incarnations.items():
+            mine[by] = mine.get(by, Lsns()) | lsns
     return found
 
 
@@ -425,7 +435,8 @@ class _Judge:
         first = max(first, self.first)
         if last < first:
             return
-        missing = Lsns([(first, last)]) - self.known.gone
+        ours = one is None or self._is_ours(one)
+        missing = Lsns([(first, last)]) - self.known.may_be_gone(ours=ours)
         if not len(missing):
             chain.notes.append(f"lsn {first} to {last} are not kept any longer")
             return

@@ -24,9 +24,10 @@ from gateway.store.digests import (
 )
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
+from gateway.store.names import file_name
 from gateway.store.spool.catalog_lines import Entry, entries
 from gateway.store.spool.expired import ExpiredRecord
-from incarnations import rows_of
+from incarnations import A, rows_of
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -374,6 +375,18 @@ def test_what_retention_removed_is_told_as_such(
     status, out, _ = gateway("audit", "--chain")
     assert status == 1
     assert "removed: what had lsn 21 to 30 is in no place" in out
+
+
+def test_what_another_incarnation_had_expired_is_no_excuse(
+    system: Any, files: list[Path], gateway: Run
+) -> None:
+    """A rebuilt machine gives its lsns again: those of the one before left the archive."""
+    record = ExpiredRecord(system.root / "state", RealDisk())
+    record.note([file_name("gw-1", A, 1, 90)])
+    files[1].unlink()
+    status, out, _ = gateway("audit", "--chain")
+    assert status == 1
+    assert "removed: what had lsn 11 to 20 is in no place" in out
 
 
 def test_the_job_may_delete_what_it_has_committed(
