@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -702,3 +703,78 @@ def test_an_end_that_the_next_incarnation_goes_on_from_is_asked_for(
     assert [(one.incarnation, one.first, one.last) for one in report.holes["gw"]] == [
         ("a" * 10, 301, 400)
     ]
+
+
+# -- who vouches, and who does not ----------------------------------------------------------
+
+
+def test_who_was_heard_before_another_began_may_be_gone(tmp_path: Path) -> None:
+    """Another directory has the name since: until the first one says something again, nobody
+    knows whether its disk is there."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(1, 4)))
+    now = time.time()
+    say_in(bucket, "aaaa", 7, ago=60.0)
+    say_in(bucket, "bbbb", 3, at=now, began=now - 30.0)
+    [unknown] = look(tmp_path, bucket=bucket).unknown
+    assert (unknown.incarnation, unknown.why.name) == ("aaaa", "REPLACED")
+    say_in(bucket, "aaaa", 7)
+    assert look(tmp_path, bucket=bucket).complete
+
+
+def test_an_older_copy_knows_not_all(tmp_path: Path) -> None:
+    """It goes on from one that came farther, and says so."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", range(8, 10)))
+    this = Incarnation("bbbb", 8, 0, ("aaaa",), begins=(1,), lost={"aaaa": 7})
+    journal(tmp_path, this)
+    [unknown] = look(tmp_path).unknown
+    assert (unknown.incarnation, unknown.why.name) == ("aaaa", "COPIED")
+
+
+def test_of_several_that_go_on_from_one_the_greatest_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A copy went on from an earlier lsn than the directory itself: that had all, and there
+    were two is told."""
+    table(tmp_path, "a", ("aaaa", range(1, 8)), ("bbbb", [5, 6]), ("cccc", [8, 9]))
+    journal(tmp_path, Incarnation("cccc", 8, 0, ("aaaa",), begins=(1,)))
+    records = {"aaaa": [1, ""], "bbbb": [5, "aaaa"], "cccc": [8, "aaaa"]}
+    ended = {"bbbb": {**end(6, since=5), "ack": "spool"}}
+    ledger(tmp_path, records={"gw": records}, ends={"gw": ended})
+    status, said = told(capsys, tmp_path)
+    assert status == 0
+    assert "note: bbbb, cccc go on from aaaa of gw: copies of one directory ran" in said
+
+
+def test_unverified_events_alone_are_not_complete(tmp_path: Path) -> None:
+    """Though somebody has accepted that nobody knows what came behind them."""
+    bucket = MemoryBucket()
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    say_in(bucket, "aaaa", 20, ago=SILENT)
+    path = accepted_folder(tmp_path / "lake") / "one.json"
+    path.parent.mkdir(parents=True)
+    one = {"node": "gw", "first": 20, "last": None, "reason": "", "who": "", "at": 1.0}
+    path.write_text(json.dumps(one))
+    report = look(tmp_path, bucket=bucket)
+    assert [one.accepted for one in report.unknown] == [True]
+    assert (report.unverified, report.complete) == (12, False)
+
+
+def test_with_ack_spool_what_was_only_given_is_not_asked_for(tmp_path: Path) -> None:
+    """Its successor's first lsn is behind what lay in the journal, and was in no file: nobody
+    was told that it is stored, and that disk is lost."""
+    bucket = MemoryBucket()
+    how = {"ack": "spool", "ago": SILENT}
+    table(tmp_path, "a", ("aaaa", range(1, 8)))
+    say_in(bucket, "aaaa", 7, **how)
+    say_in(bucket, "bbbb", 11, since=12, earlier=("aaaa",), **how)
+    assert look(tmp_path, bucket=bucket).complete
+
+
+def test_a_beginning_that_nobody_vouches_for_is_asked_for(tmp_path: Path) -> None:
+    """Lsns of a directory begin at 1: who gave those before its first one that is known
+    nobody says any more, and they are nowhere."""
+    table(tmp_path, "a", ("aaaa", range(5, 8)))
+    ledger(tmp_path, records={"gw": {"aaaa": [5, ""]}})
+    [hole] = look(tmp_path).holes["gw"]
+    assert (hole.first, hole.last, hole.incarnation) == (1, 4, "aaaa")
