@@ -114,9 +114,16 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _is_invalid(why: Exception) -> bool:
-    """Whether a configuration was; only who imported that module can raise it."""
-    config = sys.modules.get("gateway.config")
-    return config is not None and isinstance(why, config.Invalid)
+    """Whether a file is one that can not be used, as it says; only who imported such a
+    module can raise its exception.
+    """
+    return any(
+        module in sys.modules and isinstance(why, getattr(sys.modules[module], name))
+        for module, name in (
+            ("gateway.config", "Invalid"),
+            ("gateway.sdk.summed", "OtherForm"),
+        )
+    )
 
 
 def _command(argv: Sequence[str]) -> int:

@@ -28,6 +28,7 @@ from gateway.daemon.terminal import Terminal
 from gateway.net import CannotListen
 from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Unusable
+from gateway.sdk.summed import OtherForm
 from gateway.store.checkpoint import Unreadable
 from gateway.store.disk import what_to_do
 from gateway.store.journal import segment
@@ -104,8 +105,8 @@ class Gateway(MultiService):
                 opened, self.status, self.reloads, self._configure_log
             )
         except (
-            Broken, CannotListen, Locked, OSError, segment.OtherFormat, Unreadable,
-            Unusable,
+            Broken, CannotListen, Locked, OSError, OtherForm, segment.OtherFormat,
+            Unreadable, Unusable,
         ) as why:  # fmt: skip
             advice = what_to_do(why) if isinstance(why, OSError) else ""
             self._terminal.leave(f"gateway can not start: {why}{advice}")

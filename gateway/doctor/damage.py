@@ -178,7 +178,7 @@ def _state(config: Config, places: Directories) -> Iterator[Look]:
     for name, kind in ((mark.NAME, mark.Mark), (expired.NAME, expired.Expired)):
         path = state / name
         try:
-            good = statefile.decode(path.read_bytes(), kind) is not None
+            good = statefile.decode(path, path.read_bytes(), kind) is not None
         except FileNotFoundError:
             continue
         except OSError:

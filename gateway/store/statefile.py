@@ -19,14 +19,16 @@ from attrs import define
 
 from gateway.sdk import summed
 from gateway.sdk.disk import Disk, replace_file
+from gateway.sdk.summed import of_file
 from gateway.store.disk import read_patiently
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-def decode(data: bytes, kind: type[_T]) -> _T | None:
-    """What a file with these bytes says; None if it is damaged."""
-    return summed.decode(data[:-1], kind)
+def decode(path: Path, data: bytes, kind: type[_T]) -> _T | None:
+    """What a file with these bytes says; None if it is damaged.  Raises `OtherForm`."""
+    with of_file(path):
+        return summed.decode(data[:-1], kind)
 
 
 def look(path: Path, kind: type[_T]) -> _T | None:
@@ -35,12 +37,12 @@ def look(path: Path, kind: type[_T]) -> _T | None:
     Raises OSError.
     """
     with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-        return decode(path.read_bytes(), kind)
+        return decode(path, path.read_bytes(), kind)
     return None
 
 
 def of_nodes(folder: Path, name: str, kind: type[_T]) -> Iterator[tuple[str, _T]]:
-    """Likewise what the nodes' files of that name say, each in a folder of its node's."""
+    """What the nodes' files of that name say, each in a folder of its node's."""
     for path in folder.glob(f"*/{name}"):
         if (found := look(path, kind)) is not None:
             yield path.parent.name, found
@@ -48,7 +50,7 @@ def of_nodes(folder: Path, name: str, kind: type[_T]) -> Iterator[tuple[str, _T]
 
 @define(eq=False)
 class StateFile(Generic[_T]):
-    """That of one *kind*.  Blocks; raises OSError."""
+    """The file of one *kind*.  Blocks; raises OSError, `OtherForm`."""
 
     path: Path
     _kind: type[_T]
@@ -59,7 +61,7 @@ class StateFile(Generic[_T]):
         if not self._disk.exists(self.path):
             return None, None
         data, _ = read_patiently(self._disk, self.path)
-        if (found := decode(data, self._kind)) is None:
+        if (found := decode(self.path, data, self._kind)) is None:
             return None, f"{self.path} is damaged; it is written anew"
         return found, None
 

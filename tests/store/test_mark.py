@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch, Origin, Rows
-from gateway.sdk import summed
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
 from gateway.store.disk import RealDisk
@@ -16,7 +15,6 @@ from gateway.store.journal import Synced
 from gateway.store.machine import Machine
 from gateway.store.mark import Mark, Marker
 from gateway.store.opening import Opened, Start, open_node
-from gateway.store.statefile import decode
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, B, segment_name
 
@@ -39,20 +37,6 @@ def remember(opened: Opened, body: bytes) -> Path:
     """Store metadata; the segment that it is in."""
     opened.log.commit([Batch(ORIGIN, 1, 0, body, len(body))])
     return opened.log.directory / opened.log.synced.name
-
-
-def test_a_mark_of_an_earlier_version_is_read() -> None:
-    """It knows of no bytes."""
-    text = b'{"given":7,"durable":6,"published":5,"link":"a","incarnation":"i"}'
-    line = b"%08x %b\n" % (summed.google_crc32c.value(text), text)
-    assert decode(line, Mark) == Mark(7, 6, 5, "a", "i")
-
-
-def test_a_later_field_does_not_stop_who_goes_back() -> None:
-    """What an earlier version does not know, it passes over."""
-    text = b'{"given":7,"later":[1]}'
-    line = b"%08x %b\n" % (summed.google_crc32c.value(text), text)
-    assert decode(line, Mark) == Mark(7)
 
 
 def test_a_state_directory_that_is_gone_is_told(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.sdk.disk import Disk, File, replace_file
-from gateway.sdk.summed import encode
+from gateway.sdk.summed import encode, of_file
 from gateway.store.digests import Link
 from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
@@ -57,7 +57,8 @@ class Catalog:
         self.path = directory / CATALOG[0]
         self._disk = disk
         there = disk.exists(self.path)
-        lines = parse(read_patiently(disk, self.path)[0]) if there else []
+        with of_file(self.path):
+            lines = parse(read_patiently(disk, self.path)[0]) if there else []
         try:
             known, repairs = mend(lines, node, names, published, given_by)
         except Damaged as why:
