@@ -1,0 +1,81 @@
+"""Stored forms of each number, as they lie in tests/vectors, are read by every later version.
+
+`python tests/plugins/whole.py tests/vectors/forms-N` makes those of a new number.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger
+from gateway.store import incarnation, statefile
+from gateway.store.arrivals import Record
+from gateway.store.consumers import Mark as Read
+from gateway.store.deleted import deletions
+from gateway.store.lsns import Lsns
+from gateway.store.mark import Mark
+from gateway.store.names import Life
+from gateway.store.spool.expired import Expired
+from gateway.store.word import Word
+from whole import EDGE, ITS, Place, starting
+
+FORMS = sorted((Path(__file__).parents[1] / "vectors").glob("forms-*"))
+
+
+@pytest.fixture(params=FORMS, ids=[path.name for path in FORMS])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A copy, which may be started in."""
+    shutil.copytree(request.param, tmp_path / "forms")
+    place = Place(tmp_path / "forms/data").copy(tmp_path / "forms/data-here")
+    with starting():
+        yield place
+
+
+@pytest.fixture
+def facts(stored: Place) -> Any:
+    return json.loads((stored.data.parent / "facts.json").read_text())
+
+
+def test_there_are_some() -> None:
+    assert FORMS
+
+
+def test_a_start_gives_back_what_was_acknowledged(stored: Place, facts: Any) -> None:
+    """Of all protocols, out of segments, catalog, mark, states and files; and the audit finds
+    each event once."""
+    stored.start()
+    assert [[lsn, payload.decode()] for lsn, payload in stored.rows()] == facts["rows"]
+    assert stored.complete(content=True)
+    now = incarnation.look(stored.directories.journal_of("gw-1"))
+    assert now is not None
+    assert facts["incarnation"] in now.earlier
+
+
+def test_what_others_keep_is_read(stored: Place, facts: Any) -> None:
+    """Mark, job, consumers, hub, retention, deletion, and the word in a bucket."""
+    [(by, (first, last))] = facts["committed"].items()
+    state = stored.directories.state_of("gw-1")
+    mark = statefile.look(state / "mark", Mark)
+    assert mark is not None
+    assert (mark.durable, mark.incarnation) == (96, facts["incarnation"])
+    ledger = Ledger.load(Lake(), stored.data / "lake/.gateway/events.json")
+    assert dict(ledger.committed.each()) == {Life("gw-1", by): Lsns([(first, last)])}
+    read = statefile.look(stored.directories.consumers / "reader", Read)
+    assert read == Read({f"gw-1_{by}": Lsns([(first, last)])})
+    hub = statefile.look(stored.directories.arrivals / EDGE, Record)
+    assert hub == Record(ITS, {ITS: 0})
+    expired = statefile.look(stored.directories.state_of(EDGE) / "expired", Expired)
+    assert expired == Expired({ITS: Lsns([(1, 5)])})
+    [deletion] = deletions(stored.data / "lake")
+    assert (deletion.id, deletion.reason) == ("delete-1", "case 1")
+    [word] = (stored.data.parent / "bucket").iterdir()
+    said = msgspec.json.decode(word.read_bytes(), type=Word)
+    assert (said.incarnation, said.lsn) == (facts["incarnation"], 96)
