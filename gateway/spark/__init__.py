@@ -8,6 +8,7 @@ The job itself:
     housekeeping what is done for the tables beside the batches
     chore        … each on a thread of its own
     failure      that it can not go on, and why
+    causes       the cause, out of what Java and Spark said
     orders       deletions that are ordered while it runs
     beside       a query of one's own in its session
     health       what it knows of itself, for the daemon

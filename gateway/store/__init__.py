@@ -17,6 +17,7 @@ Which events there are, and where:
     incarnation  which start of a daemon gave an lsn
     lineage      what a start knows of those before it
     orphans      what nodes with another name left
+    offering     hands over what lies in a directory that nobody runs on
     owners       whose files are ours in directories that gateways share
 
 In object storage:
