@@ -310,15 +310,18 @@ class Columns:
 
 def _list(raw: str, kind: str) -> str:
     """The elements of a list in the JSON, or a single value; null if one does not fit."""
-    texts = (
+    found = (
         f"CASE WHEN {raw} LIKE '[%' THEN from_json({raw}, 'array<string>')"
         f" WHEN NOT {raw} LIKE '{{%' THEN array({raw}) END"
     )
-    if kind == "string":
-        return texts
-    odd = f"exists({texts}, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)"
-    fine = f"transform({texts}, x -> try_cast(x AS {kind}))"
-    return f"CASE WHEN NOT {odd} THEN {fine} END"
+    if kind != "string":
+        odd = f"exists(l, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)"
+        fine = f"transform(l, x -> try_cast(x AS {kind}))"
+        # Once for each row, however often its elements are looked at.
+        found = (
+            f"transform(array({found}), l -> CASE WHEN NOT {odd} THEN {fine} END)[0]"
+        )
+    return f"CASE WHEN {raw} IS NOT NULL THEN {found} END"
 
 
 def source_of(given: Any) -> Source:
