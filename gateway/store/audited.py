@@ -37,7 +37,8 @@ class Audited:
     complete: bool = True
     events: int = 0
     missing: int = 0
-    """Acknowledged events that are nowhere, and that nobody has accepted as lost."""
+    """Acknowledged events that are nowhere, or only an old word vouches for them, and that
+    nobody has accepted as lost."""
     holes: int = 0
     """In so many stretches of lsns."""
     doubled: int = 0
