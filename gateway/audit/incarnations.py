@@ -192,7 +192,7 @@ class Lives:
         for each, since in ((this.id, this.since), *this.began.items()):
             self._begins(each, since)
         self.of(this.id).here = True
-        self._directory([*this.earlier, this.id], this.lost)
+        self._directory([*this.earlier, this.id], this.lost, all_of_them=True)
         for each, last in this.lost.items():
             self.of(each).said = max(self.of(each).said, last)
 
@@ -248,8 +248,12 @@ class Lives:
             known.exact, known.said = exact, max(lsn, known.said)
         known.heard, known.ack = max(known.heard, heard), ack or known.ack
 
-    def _directory(self, ids: Sequence[str], lost: Iterable[str] = ()) -> None:
-        """These were in one, oldest first; of the *lost* it has not all."""
+    def _directory(
+        self, ids: Sequence[str], lost: Iterable[str] = (), *, all_of_them: bool = False
+    ) -> None:
+        """These were in one, oldest first; of the *lost* it has not all.  Where they are not
+        *all of them*, others may have given lsns between.
+        """
         head, (*earlier, successor) = ids[-1], ids
         first, behind = self.of(head).since, head
         self.of(head).heads.add(head)
@@ -261,7 +265,7 @@ class Lives:
             else:
                 known.following[successor] = first
                 known.heads.add(head)
-                if known.since and successor == behind:
+                if all_of_them and known.since and successor == behind:
                     self._gave(each, first - 1)
             if known.since:
                 successor, first = each, known.since
