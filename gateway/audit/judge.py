@@ -87,6 +87,11 @@ class _Judge:
         for some in (self._lines, self._deleted, self._journal.events):
             spans += some.items()
         spans += view.consumed.of(name)
+        spans += [
+            (hole.incarnation, [(hole.first, hole.last)])
+            for hole in view.ledgers.holes
+            if hole.node == name and hole.incarnation
+        ]
         for each, lsns in spans:
             for first, last in lsns:
                 yield each, first, last

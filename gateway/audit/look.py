@@ -109,6 +109,7 @@ class View:
         names |= self.words.heard.keys() | self.words.arrived.keys()
         names |= self.ledgers.ends.keys() | self.consumed.nodes
         names |= {node for one in self.ledgers.deletions for node in one.events}
+        names |= {hole.node for hole in self.ledgers.holes}
         if self._node is not None:
             names &= {self._node}
         self.files, self.lives = {}, {}

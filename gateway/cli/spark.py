@@ -22,7 +22,7 @@ from gateway.spark.failure import Failed, lacking
 from gateway.spark.handover import settle
 from gateway.spark.java import NoJava
 from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Ledger
+from gateway.spark.ledger import Broken
 from gateway.spark.partition import Busy, without_job
 from gateway.spark.source import spool_of
 from gateway.store import s3
@@ -352,14 +352,14 @@ def _nodes(args: argparse.Namespace) -> int:
     if args.action == "forget" and len(args.names) != 1:
         raise WrongUse("forget needs the name of one NODE")
     # They log by Twisted, which no job needs.
-    from gateway.spark import nodes
+    from gateway.spark import closing, nodes
 
     config = _config(args)
     bucket = s3.bucket_of(config.spool)
     if bucket is None:
         raise WrongUse(f"{args.action}: spool.directory is no bucket (s3://…)")
     lake = config.data_dir / "lake"
-    ledger = Ledger.load(Lake(), lake / INTERNAL / "events.json")
+    ledger = closing.load(lake, Lake(), bucket)
     if args.action == "nodes":
         for one in nodes.states(bucket, ledger):
             _say(args, _told(one), asdict(one))

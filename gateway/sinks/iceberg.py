@@ -129,7 +129,10 @@ class IcebergTable(SharedTable):
         self._seen = int(current.sequenceNumber())
         found = self._newest()
         self._heed(found.values())
-        events = sum(len(Ranges(one["committed"])) for one in found.values())
+        events = sum(
+            len(Ranges(one["committed"])) + sum(one.get("closed", {}).values())
+            for one in found.values()
+        )
         rows = int(current.summary().get("total-records") or 0)
         mine = found.get(self.job)
         # Each event is a row.  More rows: a newer ledger than one of these was removed.

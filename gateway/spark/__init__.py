@@ -29,6 +29,7 @@ What it reads:
     known_files  rows of files that nobody has to look for
     heap         settings by the size of rows, and files that are too large
     poison       moves files that can not be read aside
+    overlaps     compares files whose events have names that the tables have
     requeue      puts events through again that were set aside
     cleaner      takes committed files out of the spool
 
@@ -49,6 +50,8 @@ How that gets into the tables, once:
     sink         what the job asks of whatever takes its micro-batches
     one_sink     whose tables a data_dir has
     ledger       what the sink has committed, by lsn
+    closing      … of incarnations that have ended, in files of their own
+    taken        … and which file of each name that was
     places       tells events that their sender sent twice
     parquet      a micro-batch becomes files of tables, once (adr/0002)
     formats      what table formats have in common: jars, the Spark that fits them

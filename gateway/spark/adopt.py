@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from gateway.sink import kind_of
+from gateway.spark import closing
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.partition import files_of
@@ -83,7 +84,9 @@ def _checked(disk: LakeDisk, old: Path) -> Ledger:
         raise Broken(f"{old} is {what}: the rows of Parquet folders are adopted")
     if waiting := deleted.unfinished(old):
         raise Broken(f"{old}: {waiting[0].id} is not finished (gateway spark delete)")
-    ledger = Ledger.load(disk, old / INTERNAL / "events.json")
+    ledger = closing.load(old, disk)
+    # Its files of closed incarnations stay where they are.
+    ledger = replace(ledger, committed=Ranges().with_all(ledger.committed))
     if ledger.types.get("body") == "variant":
         raise Broken(
             f"{old}: column body is VARIANT (spark.body), which tables of Delta and Iceberg"

@@ -5,9 +5,9 @@ its events are in the tables.  Spark's own `cleanSource` is a batch late, and fo
 files when it is killed in between.
 Few files left also keeps Spark fast: it lists the spool for every batch.
 
-Spark takes each path once.  A node that was rebuilt may publish a file under a name that
-Spark has taken before: it is done, says the checkpoint, and the ledger does not have its
-events.  Such are `overlooked` until the query begins anew.
+Spark takes each path once.  A copy of a node may publish other events under a name that Spark
+has taken before: it is done, says the checkpoint.  Such are `overlooked` until the query
+begins anew, and then compared (`overlaps`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from attrs import define
 from gateway.sdk.disk import Disk
 from gateway.spark.checkpoint import Checkpoint
 from gateway.store.archiving import to_archive
+from gateway.store.digests import are_same
 from gateway.store.names import SpoolFile, parse_file_name
 
 _log = logging.getLogger(__name__)
@@ -59,9 +60,8 @@ class Cleaner:
     """Of one spool directory and the query that reads it; one thread uses it.
 
     *in_tables* says of a file whether all its events are in the tables.  Files go to
-    *archive*, of which *before* is told, or nowhere if it is None.  One whose name a file of
-    an earlier life of its node has there takes its place, or waits if that *may_be_read* by
-    somebody yet.
+    *archive*, of which *before* is told, or nowhere if it is None.  *doubtful* says of one
+    that it is not known to be what the tables have.
     """
 
     _spool: Path
@@ -70,6 +70,7 @@ class Cleaner:
     _in_tables: Callable[[SpoolFile], bool]
     _disk: Disk
     _before: Callable[[Sequence[SpoolFile]], None] = lambda _: None
+    _doubtful: Callable[[SpoolFile], bool] = lambda _: False
 
     def __attrs_post_init__(self) -> None:
         self._query = _Progress(self._checkpoint)
@@ -89,7 +90,7 @@ class Cleaner:
         goes: list[SpoolFile] = []
         self.overlooked = []
         for file in done:
-            if self._in_tables(file):
+            if self._in_tables(file) and not self._is_another(file):
                 goes.append(file)
             else:
                 self.overlooked.append(file.name)
@@ -102,6 +103,15 @@ class Cleaner:
                 self._disk.sync_directory(self._archive)
             self._disk.sync_directory(self._spool)
         return [file.name for file in goes]
+
+    def _is_another(self, file: SpoolFile) -> bool:
+        """Whether it may have other events than the one of its name that the tables have."""
+        if self._doubtful(file):
+            return True
+        there = None if self._archive is None else self._archive / file.name
+        if there is None or not self._disk.exists(there):
+            return False
+        return are_same(there, self._spool / file.name) is False
 
     def waiting(self) -> list[SpoolFile]:
         """The files in the spool that Spark is not done with."""

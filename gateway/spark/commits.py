@@ -27,13 +27,15 @@ from attrs import define
 
 from gateway.event import LOST
 from gateway.spark import tables
+from gateway.spark.closing import Closing
 from gateway.spark.gone import Gone
 from gateway.spark.ledger import Broken, Ledger, Ranges
+from gateway.spark.overlaps import Prints, number_of
 from gateway.spark.shared import WIDEN, promoted
 from gateway.spark.sink import Committed, Plan, Sink, check_behind, shortfall
 from gateway.store import deleted
 from gateway.store.lsns import Lsns
-from gateway.store.names import SpoolFile
+from gateway.store.names import Life, SpoolFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -145,16 +147,19 @@ def taken(name: str, ledger: Ledger) -> Broken:
 
 
 def opened(
-    table: Table, kept: Ledger | None = None, gone: Ranges | None = None
+    table: Table,
+    closing: Closing,
+    kept: Ledger | None = None,
+    gone: Ranges | None = None,
 ) -> Ledger:
-    """The ledger of *table*; made of its rows where it is lost, and of what has *gone* from
-    it on purpose.
+    """The ledger of *table*, with what *closing* has of it; made of its rows where it is lost,
+    and of what has *gone* from it on purpose.
 
     What rows do not say, *kept* does, an earlier copy: what was moved aside or accepted,
     and how incarnations have ended.
     """
     try:
-        ledger = table.open()
+        ledger = closing.whole(table.open())
     except Lost as why:
         kept = kept or Ledger()
         committed = tables.ranges(table.rows())
@@ -197,7 +202,7 @@ class CommitSink(Sink):
     def recover(self) -> None:
         """See `Sink`."""
         self._disk.make_directory(self._path.parent)
-        self.ledger = opened(self._events, self._kept(), self.gone())
+        self.ledger = opened(self._events, self.closing, self._kept(), self.gone())
         self._counted = self._open_stats()
         counted = self._counted.committed
         if counted.minus(self.ledger.committed):
@@ -223,7 +228,7 @@ class CommitSink(Sink):
     def _open_stats(self) -> Ledger:
         """Its rows do not say which events they count; only how many, on which day."""
         try:
-            return self._stats.open()
+            return self.closing.whole(self._stats.open())
         except Lost as why:
             both = self._in_both()
             counts = self._stats.rows().where(both).groupBy().sum("events").collect()
@@ -298,8 +303,10 @@ class CommitSink(Sink):
     def _take(self, rows: Any, batch: int) -> Committed:
         self._point("begun")
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records, days = self.looked_at(files)
+        found, row_bytes, records, days, _ = self.looked_at(files)
         took = Ranges.of(files)
+        if not self.is_repeated(batch):
+            self.check_apart(files)
         without = self.left_out(took)
         fresh = took.minus(without)
         if took.minus(self.ledger.committed):
@@ -315,6 +322,24 @@ class CommitSink(Sink):
             self._point("counted")
             self._tell_spread(batch, files)
         return Committed(batch, len(fresh), len(files))
+
+    def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
+        """See `Sink`."""
+        ranges = Ranges()
+        for life, lsns in wanted.items():
+            ranges.add_all(life, lsns)
+        if not ranges:
+            return
+        rows = tables.within(self._events.rows(), ranges)
+        rows = rows.where(f"flaw IS NULL OR flaw <> '{LOST}'")
+        found: dict[Life, list[tuple[int, int, int]]] = {}
+        for node, by, lsn, at, sha256 in rows.select(
+            "node", "incarnation", "lsn", *_prints(rows)
+        ).toLocalIterator():
+            mine = found.setdefault(Life(node, by), [])
+            mine.append((lsn, at, number_of(sha256)))
+        for life, some in found.items():
+            yield life, Prints.of(some)
 
     def _tell_spread(self, batch: int, files: Sequence[SpoolFile]) -> None:
         """Tell of a batch whose rows went into more partitions than they should."""
@@ -339,6 +364,7 @@ class CommitSink(Sink):
     def _commit(
         self, rows: Any, ledger: Ledger, count: int, *, few: bool = False
     ) -> None:
+        ledger = self.closing.close(ledger)
         self._events.append(rows, ledger, count, few=few)
         self._point("committed")
         self.ledger = ledger
@@ -356,3 +382,12 @@ class CommitSink(Sink):
         """Daemon and audit, by a copy; the table's own ledger is the one that counts."""
         self.ledger.save(self._disk, self._path)
         self._settle(self._events.state())
+
+
+def _prints(rows: Any) -> list[Any]:
+    """When each event came, and a digest of its payload, if that can be told."""
+    from pyspark.sql import functions as f
+
+    body = dict(rows.dtypes).get("body") == "string"
+    sent = "coalesce(cast(body AS binary), payload)" if body else "payload"
+    return [f.expr("unix_micros(received_at)"), f.expr(f"sha2({sent}, 256)")]

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import DELETED, LOST
 from gateway.sink import kind_of
-from gateway.spark import footers, heap, stats
+from gateway.spark import closing, footers, heap, stats
 from gateway.spark.adopt import check_removed
 from gateway.spark.erasure import (
     NAMES,
@@ -46,13 +46,13 @@ from gateway.spark.erasure import (
 )
 from gateway.spark.gone import Gone, mask_of, named_in, names_of
 from gateway.spark.lakedisk import LakeDisk, sync
-from gateway.spark.ledger import Ledger, Ranges
+from gateway.spark.ledger import Ranges
 from gateway.spark.partition import Busy, check_finished, files_of, visible
 from gateway.spark.source import SCHEMA_DDL, url
 from gateway.spoken import many
 from gateway.store import deleted
 from gateway.store.deleted import Deletion
-from gateway.store.lake import INTERNAL, somebody
+from gateway.store.lake import somebody
 from gateway.store.names import SpoolFile, parse_file_name
 
 _LITERAL = re.compile(
@@ -142,7 +142,7 @@ def delete(
         if asked is None:
             yield from _came_again(places, begun)
     if asked is not None:
-        ledger = Ledger.load(disk, lake / INTERNAL / "events.json")
+        ledger = closing.load(lake, disk, places.bucket)
         committed = ledger.committed.minus(Gone(lake)())
         unseen = _unseen(places, ledger.committed)
         found = find(config, spark, asked, committed)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
 from gateway.spark.ledger import Broken
-from gateway.store import incarnation
+from gateway.store import digests, incarnation
 from gateway.store.incarnation import Record
 from gateway.store.names import Life, SpoolFile
 
@@ -34,6 +34,8 @@ class Footers(NamedTuple):
     """What they say of their incarnations."""
     days: float = 0
     """On how many days they came, at most; infinite where that is not known."""
+    digests: Mapping[str, str] = {}
+    """Of the events of each that is there (`gateway.store.digests`), by name."""
 
 
 def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
@@ -45,6 +47,7 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
     rows = row_bytes = 0
     records: dict[Life, Record] = {}
     days: set[float] = set()
+    said: dict[str, str] = {}
     for file in files:
         try:
             found = pq.read_metadata(spool / file.name)
@@ -59,14 +62,15 @@ def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
             )
         first = int(words.get(incarnation.FIRST_KEY, b"0"))
         continues = words.get(incarnation.CONTINUES_KEY, b"").decode("ascii", "replace")
+        of = words.get(incarnation.OF_KEY, b"").decode("ascii", "replace")
+        said[file.name] = digests.said(words, digests.EVENTS_KEY) or ""
         if first:
-            records[file.life] = Record(first, continues)
+            records[file.life] = Record(first, continues, of)
         rows += found.num_rows
         row_bytes = max(row_bytes, _row_bytes(found))
         days |= _days(found)
-    return Footers(
-        rows, row_bytes, records, math.inf if math.inf in days else len(days)
-    )
+    spread = math.inf if math.inf in days else len(days)
+    return Footers(rows, row_bytes, records, spread, said)
 
 
 def _days(found: pq.FileMetaData) -> set[float]:

@@ -200,15 +200,19 @@ class Format(Kind):
         """Raise `Busy` if a crash has left events uncounted: counts would be taken back that
         are none.
         """
+        from gateway.spark.closing import Closing
         from gateway.spark.commits import Lost, opened
         from gateway.spark.gone import Gone
+        from gateway.spark.lakedisk import Lake
         from gateway.spark.partition import Busy
+        from gateway.store.s3 import bucket_of
 
         events, counts = self.tables(config, spark)
-        gone = Gone(config.data_dir / "lake")()
-        there = opened(events, None, gone).committed
+        lake = config.data_dir / "lake"
+        gone, closing = Gone(lake)(), Closing(lake, Lake(), bucket_of(config.spool))
+        there = opened(events, closing, None, gone).committed
         with contextlib.suppress(Lost):
-            counted = counts.open().committed
+            counted = closing.whole(counts.open()).committed
             if not there.minus(counted).minus(gone):
                 return
         raise Busy(
@@ -223,16 +227,19 @@ class Format(Kind):
         import pyarrow.parquet as pq
 
         from gateway.spark import one_sink
+        from gateway.spark.closing import Closing
         from gateway.spark.commits import opened
         from gateway.spark.erasure import as_sql
         from gateway.spark.gone import Gone
         from gateway.spark.ledger import Ranges
         from gateway.store.deleted import counts_of
+        from gateway.store.s3 import bucket_of
 
         lake = config.data_dir / "lake"
         events, counts = self.tables(config, spark)
         wanted = self._claim(config, disk, events)
-        opened(events, None, Gone(lake)())
+        closing = Closing(lake, disk, bucket_of(config.spool))
+        opened(events, closing, None, Gone(lake)())
         for condition in as_sql(Ranges(record.events)):
             events.delete(condition)
         folder = counts_of(lake, record.id)

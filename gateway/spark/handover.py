@@ -30,11 +30,13 @@ from typing import Any
 
 from attrs import define
 
-from gateway.spark import one_sink
+from gateway.spark import footers, one_sink
+from gateway.spark.closing import Closing
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
 from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
 from gateway.spark.source import spool_of
+from gateway.spark.taken import Taken
 from gateway.store.incarnation import Record
 from gateway.store.lake import INTERNAL
 from gateway.store.names import Life, SpoolFile, parse_file_name
@@ -115,13 +117,16 @@ class HandOver(Sink):
     def recover(self) -> None:
         """See `Sink`; raises what the user's function raises, too."""
         self._disk.make_directory(self._path.parent)
-        self.ledger = Ledger.load(self._disk, self._path)
+        self.ledger = self.closing.whole(Ledger.load(self._disk, self._path))
         self.failure = None
         if self._disk.exists(self._intent):
             told = json.loads(self._disk.read(self._intent))
             # One that is in the ledger was done; only the file stayed.
             if told["sequence"] == self.ledger.sequence + 1:
                 self._again(told)
+            else:
+                self.looked_at(_files(told))
+                self.taken.note(self._digests)
             self._disk.unlink(self._intent)
         check_behind(self._lake, self._checkpoint, self.ledger)
 
@@ -156,8 +161,10 @@ class HandOver(Sink):
 
     def _take(self, rows: Any, batch: int) -> Committed:
         files = self._checkpoint.batch_files(batch)
-        found, row_bytes, records, _ = self.looked_at(files)
+        found, row_bytes, records, *_ = self.looked_at(files)
         took = Ranges.of(files)
+        if not self.is_repeated(batch):
+            self.check_apart(files)
         without = took.common(self.ledger.committed)
         count = 0
         if took != without:
@@ -208,6 +215,7 @@ class HandOver(Sink):
         types = {**self.ledger.types, **self.types}
         self._write_down(replace(after, types=types))
         self._point("in ledger")
+        self.taken.note(self._digests)
         return len(events)
 
     def _call(self, rows: Any, context: Context) -> None:
@@ -247,7 +255,7 @@ def settle(
     what is asked, OSError.
     """
     path, intent = lake / INTERNAL / f"{Sink.name}.json", lake / INTERNAL / _INTENT
-    ledger = Ledger.load(disk, path)
+    ledger = Closing(lake, disk).whole(Ledger.load(disk, path))
     told = json.loads(disk.read(intent)) if disk.exists(intent) else None
     if told is None or told["sequence"] != ledger.sequence + 1:
         raise Broken("no batch waits to be settled")
@@ -260,6 +268,7 @@ def settle(
         return len(Ranges.of(files).minus(Ranges.of(_files(told))))
     done = ledger.after(told["query"], told["batch"], Ranges.of(files), {})
     replace(done, types=told["types"]).save(disk, path)
+    Taken(lake).note(footers.read(spool, files).digests)
     disk.unlink(intent)
     return 0
 

@@ -7,6 +7,8 @@ What is copied and what may go is decided by the ledger, which counts events by 
 names.  So a crash between any two steps does one of them again, an object that is uploaded
 a second time is only removed, and an inbox that is lost is fetched afresh.  An object stays
 while its copy is here: the tasks of a cluster read the bucket, until the batch is done.
+One that was not fetched, and whose events the tables have by others, is fetched and compared
+(`gateway.spark.overlaps`): a copy of a directory gives its past other bounds.
 
 What incarnations say there of themselves (`gateway.store.word`) is read once a minute: how
 those have ended that are silent goes into the ledger.
@@ -148,6 +150,10 @@ class Inbox:
         """Objects that the last look found, of each incarnation in order of lsn, by name."""
         self._seen_whole = -math.inf
         """When all of the prefix was listed."""
+        self._took: dict[str, StoredObject] = {}
+        """Which object of each name was fetched, as long as it is there."""
+        self.again: set[str] = set()
+        """Files that were fetched though the tables had their events: by others, perhaps."""
         self._odd: set[str] = set()
         """Objects that are not what the listing says, and were told."""
         self.ends: dict[Life, End | None] = {}
@@ -250,9 +256,12 @@ class Inbox:
             there.setdefault(file.node, Lsns()).add(file.first, file.last)
             in_tables = look.ledger.committed.covers(file)
             node.waiting += not in_tables and name not in aside
-            if name in look.here or name in aside:
+            if name in look.here:
+                self._took.setdefault(name, one.stored)
                 continue
-            if in_tables:
+            if name in aside:
+                continue
+            if in_tables and self._took.get(name) == one.stored:
                 node.done.add(name)
             elif look.wants(one, node):
                 # Two copies of a directory give one past other bounds: in turns.
@@ -354,6 +363,8 @@ class Inbox:
         """It is not in the bucket any more.  Any thread may say so."""
         if (file := parse_file_name(name)) is not None:
             self._seen.get(file.life, {}).pop(name, None)
+        self._took.pop(name, None)
+        self.again.discard(name)
 
     def _objects(self) -> Iterator[_Object]:
         """All files that are in the bucket now; those of an incarnation in order of lsn."""
@@ -423,6 +434,11 @@ class Inbox:
         with the next look.  Raises OSError, `BucketError`.
         """
         return self._changed(self._complete, files)
+
+    def drop(self, name: str) -> None:
+        """An object is replaced by others: remove it.  Raises `BucketError`."""
+        self._bucket.remove(name)
+        self._forget(name)
 
     def mend(self, files: Iterable[SpoolFile]) -> list[str]:
         """Put back the objects of *files* that are no longer what was fetched, where tasks
@@ -583,7 +599,11 @@ class Inbox:
 
     def _admit(self, fetched: Sequence[_Object]) -> int:
         """Let the job see what was fetched of a node; how many files that are."""
+        committed = self._ledger().committed
         for one in fetched:
+            self._took[one.file.name] = one.stored
+            if committed.covers(one.file):
+                self.again.add(one.file.name)
             self._disk.rename(self._hidden(one), self._folder / one.file.name)
         return len(fetched)
 

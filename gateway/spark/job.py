@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import signal
 import sys
@@ -19,8 +20,9 @@ from gateway.spark.handover import HandOverFailed
 from gateway.spark.health import Health
 from gateway.spark.ledger import Broken
 from gateway.spark.running import Job
+from gateway.spark.source import spool_of
 from gateway.store.lake import INTERNAL
-from gateway.store.lock import Locked, lock
+from gateway.store.lock import Lock, Locked, lock, lock_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,12 +60,44 @@ def run(
         )
     stop = stop_event or threading.Event()
     internal = config.data_dir / "lake" / INTERNAL
+    with contextlib.ExitStack() as held:
+        try:
+            held.callback(lock(internal / "lock", "gateway spark").release)
+        except Locked as why:
+            raise Failed(str(why)) from None
+        except OSError as why:
+            raise Failed(f"{why.filename or internal}: {why.strerror or why}") from None
+        held.callback(_alone_in(spool_of(config)).release)
+        _run(
+            config, spark, stop, report,
+            available_now=available_now, open_day=open_day,
+        )  # fmt: skip
+
+
+def _alone_in(spool: Path) -> Lock:
+    """Or each of two would find files gone that the other has taken."""
     try:
-        held = lock(internal / "lock", "gateway spark")
-    except Locked as why:
-        raise Failed(str(why)) from None
+        spool.mkdir(parents=True, exist_ok=True)
+        return lock_directory(spool)
+    except Locked:
+        raise Failed(
+            f"{spool} is read by another gateway spark, of another data_dir: a spool"
+            " directory has one job. Stop one of the two, or give it a spool.directory"
+            " of its own"
+        ) from None
     except OSError as why:
-        raise Failed(f"{why.filename or internal}: {why.strerror or why}") from None
+        raise Failed(f"{why.filename or spool}: {why.strerror or why}") from None
+
+
+def _run(
+    config: Any,
+    spark: SparkSession | None,
+    stop: threading.Event,
+    report: progress.Report,
+    *,
+    available_now: bool,
+    open_day: bool,
+) -> None:
     health = Health(config.data_dir / "lake")
 
     def work() -> None:
@@ -72,10 +106,7 @@ def run(
             available_now=available_now, open_day=open_day,
         )  # fmt: skip
 
-    try:
-        _told(config, health, report, work)
-    finally:
-        held.release()
+    _told(config, health, report, work)
 
 
 def _told(

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.incarnation import Record
-from gateway.store.lake import FORMAT, Accepted, End, read_accepted
+from gateway.store.lake import FORM, Accepted, End, read_accepted, why_not_read
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 
@@ -26,17 +27,57 @@ class Broken(Exception):
     """Lake, checkpoint and spool contradict each other; says how and what to do."""
 
 
+class Closed:
+    """Events of incarnations of which hardly any comes any more, and of which each file of
+    `gateway.spark.closing` has some; never changed.
+    """
+
+    def __init__(self, files: Mapping[str, int], by: Mapping[Life, Lsns]) -> None:
+        self.files = files
+        """How many events each has, by name."""
+        self.by = by
+        self.of: dict[str, list[Life]] = {}
+        """The incarnations of each node."""
+        for life in by:
+            self.of.setdefault(life.node, []).append(life)
+
+    @cached_property
+    def by_node(self) -> Mapping[str, Lsns]:
+        """The lsns of each node."""
+        return {
+            node: Lsns.joined(self.by[life] for life in lives)
+            for node, lives in self.of.items()
+        }
+
+    @cached_property
+    def last_by(self) -> Mapping[str, Mapping[str, int]]:
+        """The greatest lsn of each node's incarnations."""
+        return {
+            node: {life.incarnation: self.by[life].last for life in lives}
+            for node, lives in self.of.items()
+        }
+
+
+_OPEN = Closed({}, {})
+"""None are closed."""
+
+
 class Ranges:
     """A set of events by name, (node, incarnation, lsn), as few intervals as possible.
 
-    Events of two incarnations are never the same.
+    Events of two incarnations are never the same.  It may have all that are *closed*, which
+    sets share, beside its own.
     """
 
-    def __init__(self, plain: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, plain: Mapping[str, Any] | None = None, closed: Closed = _OPEN
+    ) -> None:
         """*plain* is what `plain` gives."""
+        self.closed = closed
         self._by: dict[Life, Lsns] = {}
+        """Others than those."""
         self._of: dict[str, set[Life]] = {}
-        """Whose lsns there are, by node."""
+        """Whose lsns these are, by node."""
         for node, lives in (plain or {}).items():
             for incarnation, intervals in lives.items():
                 self._keep(Life(node, incarnation), Lsns(intervals))
@@ -51,13 +92,17 @@ class Ranges:
 
     def add(self, life: Life, first: int, last: int) -> None:
         """Add an interval, both ends included."""
-        if (known := self._by.get(life)) is not None:
+        if life in self.closed.by:
+            self.add_all(life, Lsns([(first, last)]))
+        elif (known := self._by.get(life)) is not None:
             known.add(first, last)
         else:
             self._keep(life, Lsns([(first, last)]))
 
     def add_all(self, life: Life, lsns: Lsns) -> None:
         """Add lsns of one incarnation."""
+        if life in self.closed.by:  # it is reopened
+            lsns = lsns - self.closed.by[life]
         if (known := self._by.get(life)) is not None:
             known.update(lsns)
         else:
@@ -77,10 +122,31 @@ class Ranges:
         for life, lsns in other.each():
             self.add_all(life, lsns)
 
+    def with_all(self, other: Ranges) -> Ranges:
+        """This and *other*, whose lives are the newest then; in time that grows with that."""
+        found = Ranges(closed=self.closed)
+        found._by, found._of = dict(self._by), dict(self._of)
+        for life, lsns in other.each():
+            found._of[life.node] = set(found._of.get(life.node, ()))
+            mine = found._by.pop(life, None)
+            if mine is not None:
+                found._by[life] = mine.copy()
+            found.add_all(life, lsns)
+        return found
+
     def each(self) -> Iterator[tuple[Life, Lsns]]:
         """Incarnations in order, and the lsns of each."""
-        for life in sorted(self._by):
-            yield life, self._by[life]
+        for life in sorted({*self._by, *self.closed.by}):
+            yield life, self._lsns(life)
+
+    @property
+    def lives_open(self) -> int:
+        """How many `open` gives."""
+        return len(self._by)
+
+    def open(self) -> Iterator[tuple[Life, Lsns]]:
+        """The incarnations that are not closed, and lsns that came since of such as were."""
+        yield from self._by.items()
 
     def __iter__(self) -> Iterator[tuple[Life, int, int]]:
         for life, lsns in self.each():
@@ -88,17 +154,22 @@ class Ranges:
                 yield life, first, last
 
     def __len__(self) -> int:
-        return sum(lsns.size for lsns in self._by.values())
+        closed = sum(self.closed.files.values())
+        return closed + sum(lsns.size for lsns in self._by.values())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ranges) and self._by == other._by
+        if not isinstance(other, Ranges):
+            return False
+        if self.closed is other.closed:
+            return self._by == other._by
+        return dict(self.each()) == dict(other.each())
 
     def __hash__(self) -> int:
         return hash(tuple(self))
 
     def lives(self) -> Collection[Life]:
         """Who gave them, those that came last at the end."""
-        return self._by.keys()
+        return [*self.closed.by, *self._by]
 
     def common(self, other: Ranges) -> Ranges:
         """The events that are in both."""
@@ -120,21 +191,26 @@ class Ranges:
 
     def last_by(self) -> dict[str, dict[str, int]]:
         """The greatest lsn of each node's incarnations."""
-        found: dict[str, dict[str, int]] = {}
-        for (node, incarnation), lsns in self.each():
-            found.setdefault(node, {})[incarnation] = lsns.last
+        found = {node: dict(lives) for node, lives in self.closed.last_by.items()}
+        for node, incarnation in sorted(self._by):
+            last = self._lsns(Life(node, incarnation)).last
+            found.setdefault(node, {})[incarnation] = last
         return found
 
     def by_node(self) -> dict[str, Lsns]:
         """The lsns of each node, whichever of its incarnations gave them."""
-        found: dict[str, Lsns] = {}
-        for life, lsns in self.each():
+        found = {node: lsns.copy() for node, lsns in self.closed.by_node.items()}
+        for life, lsns in self._by.items():
             found.setdefault(life.node, Lsns()).update(lsns)
         return found
 
     def covers(self, file: SpoolFile) -> bool:
         """Whether every event of *file* is in here."""
         return self._lsns(file.life).covers(file.first, file.last)
+
+    def of_life(self, life: Life) -> Lsns:
+        """The lsns of an incarnation; not to be changed."""
+        return self._lsns(life)
 
     def last_of(self, life: Life) -> int:
         """The greatest lsn of an incarnation; 0 if there is none."""
@@ -148,20 +224,27 @@ class Ranges:
         """Other lives of its node which gave an lsn that *file* has."""
         return sorted(life for life in self._giving(file) if life != file.life)
 
+    def has(self, life: Life) -> bool:
+        """Whether anything of an incarnation is in here."""
+        return life in self._by or life in self.closed.by
+
     def plain(self) -> dict[str, dict[str, list[tuple[int, int]]]]:
-        """For JSON; what the constructor takes."""
+        """For JSON; what the constructor takes.  Without what is closed."""
         found: dict[str, dict[str, list[tuple[int, int]]]] = {}
         for (node, incarnation), lsns in self._by.items():
             found.setdefault(node, {})[incarnation] = list(lsns)
         return dict(sorted(found.items()))
 
     def _lsns(self, life: Life) -> Lsns:
-        return self._by.get(life, _NONE)
+        mine, closed = self._by.get(life), self.closed.by.get(life)
+        if mine is not None and closed is not None:
+            return mine | closed
+        return mine or closed or _NONE
 
     def _giving(self, file: SpoolFile) -> Iterator[Life]:
         """Who of its node gave an lsn that *file* has."""
-        for life in self._of.get(file.node, ()):
-            if self._by[life].touches(file.first, file.last):
+        for life in (*self.closed.of.get(file.node, ()), *self._of.get(file.node, ())):
+            if self._lsns(life).touches(file.first, file.last):
                 yield life
 
 
@@ -192,6 +275,9 @@ class Hole:
     def is_in(self, committed: Ranges) -> bool:
         """Whether its events are in the tables after all."""
         return committed.covers(self.of)
+
+
+_UNSAID = Record()
 
 
 @dataclass(frozen=True)
@@ -241,17 +327,16 @@ class Ledger:
     def of(cls, kept: Any, where: str) -> Ledger:
         """The same of what JSON made of it."""
         try:
-            if kept["format"] != FORMAT:
+            if (why := why_not_read(kept)) is not None:
                 raise Broken(
-                    f"{where}: format {kept['format']!r}, and this version of gateway knows"
-                    f" {FORMAT}. Nothing is written over it: install the version that"
+                    f"{where}: {why}. Nothing is written over it: install the version that"
                     " wrote it, or a newer one"
                 )
             return cls(
                 kept["query"],
                 kept["batch"],
                 Ranges(kept["latest"]),
-                Ranges(kept["committed"]),
+                Ranges(kept["committed"], Closed(kept.get("closed", {}), {})),
                 kept["sequence"],
                 tuple(Hole(**hole) for hole in kept["holes"]),
                 tuple(map(read_accepted, kept.get("accepted", ()))),
@@ -281,8 +366,7 @@ class Ledger:
         """This, once *batch* of *query* is in the tables, which *took* these events, of files
         that say this of their incarnations.
         """
-        committed = Ranges(self.committed.plain())
-        committed.update(took)
+        committed = self.committed.with_all(took)
         holes = tuple(hole for hole in self.holes if not hole.is_in(committed))
         return replace(
             self,
@@ -294,6 +378,35 @@ class Ledger:
             holes=holes,
             records={**self.records, **records},
         )
+
+    def ended(self) -> list[Life]:
+        """Incarnations of which another one goes on, and all is in the tables that its files
+        say there is; not those that are derived.
+        """
+        ends = {
+            Life(life.node, record.continues): record.first - 1
+            for life, record in self.records.items()
+            if record.continues
+        }
+        return [
+            life
+            for life, lsns in self.committed.open()
+            if life in self.committed.closed.by  # more of it came since
+            or (
+                life in ends
+                and lsns.last >= ends[life]
+                and not self.records.get(life, _UNSAID).of
+            )
+        ]
+
+    def without(self, lives: Collection[Life], closed: Closed) -> Ledger:
+        """This, with these among what is *closed*."""
+        committed = Ranges(closed=closed)
+        for life, lsns in self.committed.open():
+            if life not in lives:
+                committed.add_all(life, lsns)
+        records = {life: one for life, one in self.records.items() if life not in lives}
+        return replace(self, committed=committed, records=records)
 
     def with_hole(self, hole: Hole) -> Ledger:
         """This, and the events of one more file in no table."""
@@ -344,11 +457,12 @@ class Ledger:
 
     def _plain(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
+            "form": FORM,
             "query": self.query,
             "batch": self.batch,
             "latest": self.latest.plain(),
             "committed": self.committed.plain(),
+            "closed": dict(self.committed.closed.files),
             "sequence": self.sequence,
             "holes": [asdict(hole) for hole in self.holes],
             "accepted": [asdict(one) for one in self.accepted],

@@ -16,6 +16,7 @@ from gateway.spark.failure import Failed, reason
 from gateway.spark.health import Health
 from gateway.spark.inbox import Inbox
 from gateway.spark.ledger import Broken, Hole
+from gateway.spark.overlaps import Overlap, Overlaps
 from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Sink
 from gateway.store.bucket import BucketError
@@ -30,6 +31,7 @@ class Obstacles:
 
     _spool: Path
     _poison: Poison
+    _overlaps: Overlaps
     _suspects: heap.Suspects
     _sink: Sink
     _inbox: Inbox | None
@@ -39,7 +41,7 @@ class Obstacles:
     @property
     def one_by_one(self) -> bool:
         """Whether files are tried alone now."""
-        return bool(self._suspects)
+        return bool(self._suspects or self._overlaps.in_turns)
 
     def finish(self) -> None:
         """What the job before this one was at, or has found and not moved."""
@@ -49,6 +51,9 @@ class Obstacles:
 
     def move_aside(self, why: Exception) -> bool:
         """Whether what kept the last batch from being read was found, and is out of the way."""
+        if isinstance(why, Overlap):
+            self._overlaps.settle(why.files)
+            return True
         if isinstance(why, Broken) and "spool" not in str(why):
             return False
         names = self._sweep()
@@ -137,6 +142,10 @@ class Obstacles:
         fit = self._suspects.keep(waiting)
         if fit:
             self._sink.careful = False
+        turns = self._overlaps.in_turns
+        if turns and not turns & waiting:
+            turns.clear()
+            return not self._suspects
         return fit
 
     def _say_aside(self, hole: Hole) -> None:

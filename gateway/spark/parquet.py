@@ -39,10 +39,12 @@ from attrs import define
 from gateway.spark.gone import Gone
 from gateway.spark.lakedisk import sync
 from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
+from gateway.spark.overlaps import Prints, prints_in
 from gateway.spark.sink import Committed, Plan, Sink, shortfall
 from gateway.spark.stats import Counted
 from gateway.store.incarnation import Record
 from gateway.store.lake import INTERNAL
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 #: Tables that hold events, each in one of them.
 _TABLES = ("events", "quarantine")
+_SENT = ("body", "payload")
 
 
 @contextmanager
@@ -120,7 +123,7 @@ class ParquetSink(Sink):
                 )
             # From here on a file of a table without a ledger is a fault.
             self._write_down(Ledger())
-        self.ledger = Ledger.load(self._disk, self._path)
+        self.ledger = self.closing.whole(Ledger.load(self._disk, self._path))
         for name in self._disk.names(self._staging):
             manifest = self._staging / name / "manifest"
             if self._disk.exists(manifest):
@@ -141,11 +144,12 @@ class ParquetSink(Sink):
         self._point("begun")
         query = self._checkpoint.query
         files = self._checkpoint.batch_files(batch)
-        _, row_bytes, records, _ = self.looked_at(files)
+        _, row_bytes, records, *_ = self.looked_at(files)
         took = Ranges.of(files)
         if query == self.ledger.query and batch <= self.ledger.batch:
             self._check_repeated(batch, took)
             return None
+        self.check_apart(files)
         without = self.left_out(took)
         plan = Plan(files, without, row_bytes=row_bytes)
         staged = self._staging / str(batch)
@@ -172,6 +176,17 @@ class ParquetSink(Sink):
         self._disk.remove_tree(staged)
         self._point("done")
         return Committed(batch, counted.rows, len(files), counted.misfits)
+
+    def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
+        """See `Sink`."""
+        from gateway.spark.erasure import masked
+
+        for life, lsns in wanted.items():
+            events = Ranges()
+            events.add_all(life, lsns)
+            columns = ["node", "incarnation", "lsn", "received_at", *_SENT, "flaw"]
+            found = masked(self._lake, events, columns)
+            yield life, Prints.of(one for _, rows in found for one in prints_in(rows))
 
     def _stage(
         self, rows: Any, staged: Path, plan: Plan
@@ -259,8 +274,7 @@ class ParquetSink(Sink):
                 self._disk.sync_directory(folder)
         self._point("published")
         records = {
-            Life(node, by): Record(first, continues)
-            for node, by, first, continues in manifest["records"]
+            Life(node, by): Record(*record) for node, by, *record in manifest["records"]
         }
         after = self.ledger.after(query, batch, Ranges(manifest["took"]), records)
         types = manifest.get("types", self.ledger.types)

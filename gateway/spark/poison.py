@@ -124,9 +124,12 @@ class Poison:
         found = [parse_file_name(hole.file) for hole in self._sink.ledger.holes]
         self.examine(file for file in found if file is not None)
 
-    def move(self, file: SpoolFile, why: str) -> Hole:
-        """Move one aside, and note its events as a hole.  Raises OSError."""
-        node, by, first, last = file
+    def move(self, file: SpoolFile, why: str, events: SpoolFile | None = None) -> Hole:
+        """Move one aside, and note its *events*, by other names perhaps, as a hole.
+
+        Raises OSError.
+        """
+        node, by, first, last = events or file
         hole = Hole(node, first, last, file.name, why, time.time(), by)
         self._sink.note(hole)
         self._rename(file.name, why)

@@ -21,6 +21,7 @@ from gateway.spark import (
 )
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.cleaner import Cleaner
+from gateway.spark.closing import Closing
 from gateway.spark.failure import Failed, reason
 from gateway.spark.gone import Gone
 from gateway.spark.health import Health, Waiting
@@ -29,6 +30,7 @@ from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken
 from gateway.spark.obstacles import Obstacles
+from gateway.spark.overlaps import Overlaps
 from gateway.spark.places import Places
 from gateway.spark.poison import Poison
 from gateway.spark.sink import Committed, Parts
@@ -86,6 +88,8 @@ class Job:
             Parts(config, spark, checkpoint, self._disk, self._note, resent)
         )
         self._sink = sink
+        bucket = bucket_of(config.spool)
+        sink.closing = Closing(self._lake, self._disk, bucket)
         self._query = query.Query(
             spark,
             sink,
@@ -97,9 +101,20 @@ class Job:
         )
         self._cleaner = self._new_cleaner()
         self._inbox = self._new_inbox(spark)
+        poison = Poison(self._spool, config.data_dir / "poison", self._disk, sink)
         self.obstacles = Obstacles(
             self._spool,
-            Poison(self._spool, config.data_dir / "poison", self._disk, sink),
+            poison,
+            Overlaps(
+                self._lake,
+                self._spool,
+                config.data_dir / "archive",
+                self._disk,
+                sink,
+                poison,
+                bucket_of(config.spool),
+                self._inbox,
+            ),
             heap.Suspects(
                 self._lake / INTERNAL / "heap.json",
                 self._disk,
@@ -146,7 +161,15 @@ class Job:
             self._sink.has_all,
             self._disk,
             self._come_again,
+            self._is_doubtful,
         )
+
+    def _is_doubtful(self, file: SpoolFile) -> bool:
+        """Whether a file was fetched again, and not compared yet."""
+        inbox = self._inbox
+        if inbox is None or file.name not in inbox.again:
+            return False
+        return not self._sink.is_compared(file)
 
     def _come_again(self, files: Sequence[SpoolFile]) -> None:
         """Of what goes to the archive."""

@@ -20,7 +20,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,10 +30,16 @@ from attrs import field as attribute
 
 from gateway.spark import footers
 from gateway.spark.checkpoint import Checkpoint
+from gateway.spark.closing import Closing
 from gateway.spark.footers import Footers
 from gateway.spark.lakedisk import LakeDisk
 from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.overlaps import Overlap, Prints, overlapping
+from gateway.spark.taken import Taken
+from gateway.store import digests
+from gateway.store.incarnation import Record
 from gateway.store.lake import INTERNAL, Accepted, End
+from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 
 if TYPE_CHECKING:
@@ -133,6 +139,15 @@ class Sink(ABC):
         """How long the last batch took."""
         self.gone: Callable[[], Ranges] = Ranges
         """Events that were taken out of the tables on purpose."""
+        self.closing = Closing(self._lake, self._disk)
+        """Where incarnations go that have ended."""
+        self.taken = Taken(self._lake)
+        self._digests: Mapping[str, str] = {}
+        """Of the files of the last batch, by name; …"""
+        self._records: Mapping[Life, Record] = {}
+        """… and what they say of their incarnations."""
+        self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
+        """Files of which what the tables have, too, is the same: which lsns that was."""
         self.types: Mapping[str, str] = {}
         """Columns that the next batch has; see `Ledger.types`."""
 
@@ -151,6 +166,7 @@ class Sink(ABC):
 
     def _write_down(self, ledger: Ledger) -> None:
         """Make *ledger*, which has no other events, durable in place of the one there is."""
+        ledger = self.closing.close(ledger)
         ledger.save(self._disk, self._path)
         self.ledger = ledger
 
@@ -188,10 +204,66 @@ class Sink(ABC):
         """
         self.batch_files = list(files)
         found = footers.read(self._spool, files)
+        self._digests, self._records = found.digests, found.records
         self._tell_anew(files)
         return found._replace(
             row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes
         )
+
+    def is_repeated(self, batch: int) -> bool:
+        """Whether the tables have this batch, and Spark does not know it."""
+        query = self._checkpoint.query
+        return query == self.ledger.query and batch <= self.ledger.batch
+
+    def check_apart(self, files: Sequence[SpoolFile]) -> None:
+        """Raise `Overlap` where files of a batch have events that others have, too, and which
+        were not compared.
+        """
+        found = overlapping(files, self.ledger, self._records)
+        if any(not self._is_compared(file, lsns) for file, lsns in found.items()):
+            raise Overlap(found)
+
+    def known(self, wanted: Mapping[Life, Lsns]) -> Iterable[tuple[Life, Prints]]:
+        """What the tables can tell of these events.  Raises what Spark raises."""
+        del wanted
+        return ()
+
+    def note_compared(self, file: SpoolFile) -> None:
+        """What a file has in common with the tables is the same."""
+        lsns = self._overlap(file)
+        self._compared[file.name] = self._which(file), lsns
+
+    def is_compared(self, file: SpoolFile) -> bool:
+        """Whether that is known of the file that is there now, and of all that it has."""
+        return self._is_compared(file, self._overlap(file))
+
+    def _overlap(self, file: SpoolFile) -> Lsns:
+        said = footers.read(self._spool, [file]).records
+        return overlapping([file], self.ledger, said).get(file, Lsns())
+
+    def _is_compared(self, file: SpoolFile, lsns: Lsns) -> bool:
+        path = self._spool / file.name
+        with contextlib.suppress(FileNotFoundError):
+            metadata = digests.metadata_of(path)
+            said = digests.said(metadata, digests.EVENTS_KEY) or ""
+            if self.ledger.committed.covers(file) and self.taken.has(file.name, said):
+                return True
+        which, known = self._compared.get(file.name, (None, Lsns()))
+        return bool(which) and which == self._which(file) and not lsns - known
+
+    def _which(self, file: SpoolFile) -> tuple[int, int] | None:
+        """Which file of that name is there."""
+        try:
+            stat = (self._spool / file.name).stat()
+        except FileNotFoundError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns
+
+    def drop_holes(self, name: str) -> None:
+        """A file of that name, which was moved aside, is settled."""
+        holes = tuple(hole for hole in self.ledger.holes if hole.file != name)
+        if holes != self.ledger.holes:
+            self._write_down(replace(self.ledger, holes=holes))
 
     def left_out(self, took: Ranges) -> Ranges:
         """What a batch that takes *took* leaves out: what the tables have, or shall not have."""
@@ -206,9 +278,9 @@ class Sink(ABC):
     def _tell_anew(self, files: Iterable[SpoolFile]) -> None:
         """Tell of incarnations that gave lsns which another one of their node gave."""
         for file in files:
-            if file.life in self.anew or not (
-                others := self.ledger.committed.others(file)
-            ):
+            if file.life in self.anew or self.ledger.committed.has(file.life):
+                continue
+            if not (others := self.ledger.committed.others(file)):
                 continue
             self.anew[file.life] = others
             _log.error(
@@ -241,6 +313,7 @@ class Sink(ABC):
             with self._alone:
                 begun = time.monotonic()
                 committed = self._take(rows, batch)
+                self.taken.note(self._digests)
                 if committed is not None:
                     self.seconds = time.monotonic() - begun
                     self._done(committed)

@@ -132,7 +132,7 @@ def _are_same(one: bytes, other: bytes) -> bool:
 
     from gateway.store.digests import are_same
 
-    return are_same(pa.BufferReader(one), pa.BufferReader(other))
+    return are_same(pa.BufferReader(one), pa.BufferReader(other)) is True
 
 
 def _told(data: bytes) -> str:

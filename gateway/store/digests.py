@@ -145,13 +145,13 @@ def of_octets(path: Path) -> str:
     return str(found.hexdigest())
 
 
-def are_same(one: Path | pa.BufferReader, other: Path | pa.BufferReader) -> bool:
-    """Whether two files say that they have the same events.
+def are_same(one: Path | pa.BufferReader, other: Path | pa.BufferReader) -> bool | None:
+    """Whether two files say that they have the same events; None if one of them says nothing.
 
     Raises FileNotFoundError, PermissionError.
     """
     mine, theirs = (said(metadata_of(each), EVENTS_KEY) for each in (one, other))
-    return mine is not None and mine == theirs
+    return None if mine is None or theirs is None else mine == theirs
 
 
 def metadata_of(path: Path | pa.BufferReader) -> Mapping[bytes, bytes]:

@@ -14,6 +14,7 @@ record says that nobody knows where it ended.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -37,6 +38,9 @@ CONTINUES_KEY = b"gateway.continues"
 """… and the incarnation that gave all lsns of its directory before that, and has ended with
 the one before it; not there if nobody knows that."""
 
+OF_KEY = b"gateway.of"
+"""In a file that the job made: whose lsns its incarnation has, for other events; see `derived`."""
+
 _CHARACTERS = 10
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _MOST_EARLIER = 1000
@@ -44,7 +48,18 @@ _MOST_EARLIER = 1000
 
 def new_id() -> str:
     """An id that no incarnation has had."""
-    number = secrets.randbits(5 * _CHARACTERS)
+    return _spelled(secrets.randbits(5 * _CHARACTERS))
+
+
+def derived(incarnation: str, events: str) -> str:
+    """The id for events whose names another past of *incarnation* has; *events* is their
+    digest (`gateway.store.digests`).
+    """
+    made = hashlib.sha256(f"{incarnation} {events}".encode()).digest()
+    return _spelled(int.from_bytes(made))
+
+
+def _spelled(number: int) -> str:
     return "".join(_ALPHABET[number >> 5 * at & 31] for at in range(_CHARACTERS))
 
 
@@ -55,6 +70,8 @@ class Record(NamedTuple):
     """The first lsn that it may have given; 0 if that is not known."""
     continues: str = ""
     """Who gave the lsn before that, and none behind; empty if that is not known."""
+    of: str = ""
+    """Of whom it is derived, if it is."""
 
 
 class Incarnation(msgspec.Struct, frozen=True):

@@ -6,13 +6,15 @@ lake/.gateway/sink.json      whose tables they are, unless they are folders of P
 lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
 lake/.gateway/audit.json     what the last audit found (`gateway.store.audited`)
 
-An event's name is (node, incarnation, lsn).  Ledgers of before knew no incarnations: what
-they have is under "".
+lake/.gateway/closed/        incarnations that have ended, a thousand a file (`closed_in`)
+
+An event's name is (node, incarnation, lsn).
 """
 
 from __future__ import annotations
 
 import getpass
+import hashlib
 import json
 import os
 import socket
@@ -31,8 +33,10 @@ INTERNAL = ".gateway"
 #: Seconds between two words of the job's health while nothing happens.
 BEAT = 5.0
 
-#: The newest form of the ledger that is understood; 1 and 2 are, too.
-FORMAT = 3
+#: The form of the ledger, and of the files of closed incarnations.
+FORM = 1
+#: The last one before forms had numbers, which is read as it is (docs/upgrade.md).
+_FORMAT_BEFORE = 3
 
 Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 """As a word or a ledger may have one."""
@@ -129,12 +133,14 @@ def accepted_folder(lake: Path) -> Path:
 class _Ledger(msgspec.Struct):
     """What others than the job read of it."""
 
-    committed: dict[str, dict[str, _Spans] | _Spans] = {}
-    """By node and incarnation; of before format 3 by node alone."""
+    committed: dict[str, dict[str, _Spans]] = {}
+    """By node and incarnation."""
+    closed: dict[str, int] = {}
+    """Files with more of that, and how many events each has."""
     holes: list[KnownHole] = []
     accepted: list[dict[str, Any]] = []
     ends: dict[str, dict[str, End]] = {}
-    records: dict[str, dict[str, tuple[Lsn, str]]] = {}
+    records: dict[str, dict[str, Record]] = {}
 
 
 def known_holes(lake: Path) -> list[KnownHole]:
@@ -150,10 +156,15 @@ def committed(lake: Path) -> dict[str, dict[str, Lsns]]:
 
     Raises as `known_holes`.
     """
+    ledger = _ledger(lake)
     found: dict[str, dict[str, Lsns]] = {}
-    for node, lives in _ledger(lake).committed.items():
-        named = lives if isinstance(lives, dict) else {"": lives}
-        found[node] = {life: Lsns(spans) for life, spans in named.items()}
+    parts = [ledger.committed]
+    parts += [closed_in(lake, name).committed for name in ledger.closed]
+    for part in parts:
+        for node, lives in part.items():
+            mine = found.setdefault(node, {})
+            for life, spans in lives.items():
+                mine[life] = mine.get(life, Lsns()) | Lsns(spans)
     return found
 
 
@@ -167,10 +178,13 @@ def records(lake: Path) -> dict[str, dict[str, Record]]:
 
     Raises as `known_holes`.
     """
-    return {
-        node: {by: Record(*record) for by, record in records.items()}
-        for node, records in _ledger(lake).records.items()
-    }
+    ledger = _ledger(lake)
+    found: dict[str, dict[str, Record]] = {}
+    parts = [closed_in(lake, name).records for name in ledger.closed]
+    for part in (*parts, ledger.records):
+        for node, records in part.items():
+            found.setdefault(node, {}).update(records)
+    return found
 
 
 def accepted(lake: Path) -> list[Accepted]:
@@ -218,6 +232,55 @@ def sink_of(lake: Path) -> dict[str, str] | None:
     return found
 
 
+class ClosedIncarnations(msgspec.Struct):
+    """What a file of closed incarnations has, which is never written again."""
+
+    form: int
+    committed: dict[str, dict[str, _Spans]]
+    records: dict[str, dict[str, Record]] = {}
+
+
+def closed_path(lake: Path, name: str) -> Path:
+    """Where a file of closed incarnations is."""
+    return lake / INTERNAL / "closed" / f"{name}.json"
+
+
+def closed_in(lake: Path, name: str) -> ClosedIncarnations:
+    """What it has.  Raises OSError, and ValueError where it is not what its name says."""
+    return read_closed(closed_path(lake, name).read_bytes(), name)
+
+
+def read_closed(data: bytes, name: str) -> ClosedIncarnations:
+    """The same of its bytes, of whose digest *name* is made.  Raises ValueError."""
+    if closed_name(data) != name:
+        raise ValueError(f"closed incarnations {name}: changed or cut short")
+    try:
+        found = msgspec.json.decode(data, type=ClosedIncarnations)
+    except msgspec.DecodeError as why:
+        raise ValueError(f"closed incarnations {name}: {why}") from None
+    if found.form != FORM:
+        raise ValueError(
+            f"closed incarnations {name}: form {found.form}, {FORM} is known"
+        )
+    return found
+
+
+def closed_name(data: bytes) -> str:
+    """What a file with these bytes is called."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def why_not_read(kept: Any) -> str | None:
+    """Why a ledger is not one of this version, or of the last before forms had numbers."""
+    if "form" in kept:
+        form, known = kept["form"], FORM
+        return None if form == known else f"form {form!r}, and {known} is known here"
+    number = kept.get("format")
+    if number == _FORMAT_BEFORE:
+        return None
+    return f"format {number!r}, and {_FORMAT_BEFORE} is the only one before form {FORM} that is read"
+
+
 def _ledger(lake: Path) -> _Ledger:
     path = lake / INTERNAL / "events.json"
     try:
@@ -225,11 +288,8 @@ def _ledger(lake: Path) -> _Ledger:
     except FileNotFoundError:
         return _Ledger()
     try:
-        if (number := plain.get("format", 1)) not in range(1, FORMAT + 1):
-            raise ValueError(
-                f"{path} has format {number!r}, this version knows up to {FORMAT}:"
-                " a newer version of gateway wrote it"
-            )
+        if (why_not := why_not_read(plain)) is not None:
+            raise ValueError(f"{path}: {why_not}: another version of gateway wrote it")
         return msgspec.convert(plain, _Ledger)
     except (msgspec.ValidationError, AttributeError) as why:
         raise ValueError(f"{path} is no ledger: {why}") from None

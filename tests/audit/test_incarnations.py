@@ -476,7 +476,7 @@ def test_a_word_that_is_not_understood_is_a_problem(
     assert bucket.read(name) == data
 
 
-@pytest.mark.parametrize("content", ["{", '{"format": 4, "committed": {}}'])
+@pytest.mark.parametrize("content", ["{", '{"form": 2, "committed": {}}'])
 def test_a_ledger_that_is_not_understood_is_a_problem(
     tmp_path: Path, content: str
 ) -> None:

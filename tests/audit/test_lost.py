@@ -58,12 +58,12 @@ def test_what_was_moved_aside_is_known(
     (lake / ".gateway").mkdir()
     hole = {"node": "gw", "first": 3, "last": 7, "file": "f", "why": "cut", "at": 1.0}
     ledger = lake / ".gateway" / "events.json"
-    ledger.write_text(json.dumps({"holes": [hole]}))
+    ledger.write_text(json.dumps({"form": 1, "holes": [hole]}))
     [node] = audit(Directories.under(tmp_path), pause=lambda _: None).nodes
     assert (list(node.aside), list(node.holes)) == ([(3, 7)], [(8, 8)])
     assert (node.in_lake, node.in_journal) == (3, 0)
 
-    ledger.write_text(json.dumps({"holes": [{**hole, "last": 8}]}))
+    ledger.write_text(json.dumps({"form": 1, "holes": [{**hole, "last": 8}]}))
     assert main(["audit", "--data-dir", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "moved aside: gw lsn 3-8" in said

@@ -395,7 +395,9 @@ def test_the_job_may_delete_what_it_has_committed(
     """With `spool.after: delete`; what no table has may not be gone."""
     ledger = system.root / "lake/.gateway/events.json"
     ledger.parent.mkdir()
-    ledger.write_text(json.dumps({"committed": {"gw-1": [[1, 30]]}}))
+    ledger.write_text(
+        json.dumps({"form": 1, "committed": {"gw-1": {"a" * 10: [[1, 30]]}}})
+    )
     config = tmp_path / "gateway.yaml"
     config.write_text(
         f"node: gw-1\ndata_dir: {system.root}\nspool: {{after: delete}}\n"

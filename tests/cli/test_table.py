@@ -17,7 +17,7 @@ import pytest
 
 from gateway import cli
 from gateway.cli import table
-from gateway.store.lake import BEAT, FORMAT, health_path
+from gateway.store.lake import BEAT, FORM, health_path
 
 Gateway = Callable[..., tuple[int, str, str]]
 
@@ -210,7 +210,7 @@ def test_newer_events_are_told_of(system: Any, gateway: Gateway) -> None:
     ledger = system.root / "lake/.gateway/events.json"
     ledger.parent.mkdir(parents=True)
     done = {"gw-1": {node.incarnation: [[1, 3]]}}
-    ledger.write_text(json.dumps({"format": FORMAT, "committed": done}))
+    ledger.write_text(json.dumps({"form": FORM, "committed": done}))
     assert gateway("table")[2] == ""
     node.store(count=1_200)
     assert gateway("table")[2] == "1,200 newer events are on their way\n"

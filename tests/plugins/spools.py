@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
+from gateway.store.digests import EVENTS_KEY, EventsDigest
 from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
 from gateway.store.spool import parquet
@@ -107,7 +108,13 @@ class SpoolFolder:
 
     def publish(self, table: pa.Table, incarnation: str = A) -> Path:
         """As the gateway does: hidden name, then rename."""
-        words = {**(table.schema.metadata or {}), KEY: incarnation}
+        digest = EventsDigest(table["lsn"][0].as_py())
+        digest.add(table["payload"], table["received_at"])
+        words = {
+            EVENTS_KEY: digest.hexdigest(),
+            **(table.schema.metadata or {}),
+            KEY: incarnation,
+        }
         table = table.replace_schema_metadata(words)
         self.path.mkdir(parents=True, exist_ok=True)
         node, lsns = table["node"][0].as_py(), table["lsn"].to_pylist()

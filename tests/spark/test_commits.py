@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gateway.spark.closing import Closing
 from gateway.spark.commits import CommitSink, Lost, opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Ledger, Ranges
@@ -168,10 +169,12 @@ def test_counts_of_events_that_are_not_there_are_refused(world: World) -> None:
 
 
 @pytest.mark.usefixtures("world")
-def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost() -> None:
+def test_what_was_deleted_on_purpose_stays_so_where_a_ledger_is_lost(
+    tmp_path: Path,
+) -> None:
     """It is made of the rows, which say nothing of what is gone: that would come again."""
     table = Table("events", [Ranges({"gw": {A: [(1, 4)]}})], lost=7)
-    found = opened(table, gone=Ranges({"gw": {A: [(5, 9)]}}))
+    found = opened(table, Closing(tmp_path, Lake()), gone=Ranges({"gw": {A: [(5, 9)]}}))
     assert found.committed == Ranges({"gw": {A: [(1, 9)]}})
     assert found.sequence == 7
 

@@ -142,7 +142,7 @@ def test_a_small_file_is_not_why_a_heap_is_too_small(
         sink: Any = SimpleNamespace(
             batch_files=files, failure=why, repeats=False, busy=True
         )
-        tried = Obstacles(spool.path, Mock(), suspects, sink, None, Mock())
+        tried = Obstacles(spool.path, Mock(), Mock(), suspects, sink, None, Mock())
         if not java_lives:
             return tried.java_ended(why)
         try:

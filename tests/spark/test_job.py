@@ -516,12 +516,13 @@ def test_events_that_come_again_are_left_out(
     lake_events: LakeEvents,
 ) -> None:
     """Under another name and cut otherwise, with a new checkpoint and without."""
-    spool.events("gw", 1, 10)
+    at = 1_772_366_400_000_000
+    spool.events("gw", 1, 10, received_at=at)
     run_once()
-    spool.put("gw", 6, [b"{}"] * 10)
+    spool.events("gw", 6, 10, received_at=at)
     run_once()
     shutil.rmtree(config.data_dir / "checkpoint")
-    spool.put("gw", 4, [b"{}"] * 20)
+    spool.events("gw", 4, 20, received_at=at)
     run_once()
     assert lake_events() == Counter(("gw", lsn) for lsn in range(1, 24))
     assert spool.names() == []
@@ -636,7 +637,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     config.spool.s3 = None
     config.spark.columns = {}
     texts = [b'{"user": "%s"}' % name for name in (b"zoe", b"bob", b"zoe", b"eve")]
-    spool.put("gw", 1, texts)
+    spool.put("gw", 1, texts, received_at=1_772_366_400_000_000)
     with Running(config, spark) as running:
         running.until(lambda: len(lake_events()) == 4, "the first batch")
         assert order("body LIKE '%zoe%'") == 0
@@ -663,7 +664,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
         archived = config.data_dir / "archive" / file_name("gw", A, 1, 4)
         assert not says(archived, b"zoe")
         spool.put(
-            "gw", 1, texts
+            "gw", 1, texts, received_at=1_772_366_400_000_000
         )  # as an edge does, whose hub has forgotten what it has
         running.until(lambda: not spool.names(), "it is dropped")
         running.until(lambda: not says(archived, b"zoe"), "it is blotted out, too")
@@ -729,7 +730,7 @@ def obstacles_of(
     poison: Any = SimpleNamespace(sweep=list, examine=examine, aside="poison")
     sink: Any = SimpleNamespace(batch_files=files)
     health: Any = SimpleNamespace(say=lambda **_: None)
-    return Obstacles(Path(), poison, Mock(), sink, inbox, health)
+    return Obstacles(Path(), poison, Mock(), Mock(), sink, inbox, health)
 
 
 def test_deletions_that_take_long_leave_time_for_batches(

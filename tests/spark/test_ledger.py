@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
 from gateway.store.disk import RealDisk
-from gateway.store.lake import FORMAT
+from gateway.store.lake import FORM
 from gateway.store.names import Life, SpoolFile
 from incarnations import A, B
 
@@ -98,14 +98,14 @@ def test_a_file_is_one_hole() -> None:
     assert ledger.holes == (other, again)
 
 
-@pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
+@pytest.mark.parametrize("other", [FORM - 1, FORM + 1])
 def test_another_versions_ledger_is_left_as_it_is(tmp_path: Path, other: int) -> None:
     """It may say what this version does not know, and would not write again."""
     path = tmp_path / "events.json"
     Ledger().after("q", 0, Ranges({"gw": {A: [(1, 9)]}}), {}).save(RealDisk(), path)
-    theirs = json.loads(path.read_text()) | {"format": other}
+    theirs = json.loads(path.read_text()) | {"form": other}
     path.write_text(json.dumps(theirs))
-    with pytest.raises(Broken, match=rf"format {other}, .*install the version"):
+    with pytest.raises(Broken, match=rf"form {other}, .*install the version"):
         Ledger.load(RealDisk(), path)
 
 

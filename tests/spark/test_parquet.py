@@ -22,6 +22,7 @@ import pytest
 from gateway.spark.checkpoint import Checkpoint
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.overlaps import Overlap
 from gateway.spark.parquet import ParquetSink
 from gateway.spark.reading import files
 from gateway.spark.sink import Committed, Plan
@@ -384,12 +385,22 @@ def test_a_lost_checkpoint_doubles_nothing(world: World) -> None:
 
 
 def test_what_is_in_the_tables_is_left_out(world: World) -> None:
-    """A batch that brings events again, under whatever name, is told which."""
+    """A batch that brings events again, under whatever name, is told which, once they were
+    compared."""
     world.run(Fuse(), 2)
     sink = world.without_checkpoint()
     again = f"events-gw_aaaaaaaaaa-{SIZE + 6:020d}-{2 * SIZE + 5:020d}.parquet"
     world.logs.source(0, [again])
     world.logs.offset(0, 0)
+    (world.data / "spool").mkdir()
+    pq.write_table(
+        pa.table({"received_at": pa.array([1], pa.timestamp("us", "UTC"))}),
+        world.data / "spool" / again,
+    )
+    with pytest.raises(Overlap, match=again):
+        sink(2, 0)
+    [file] = sink.batch_files
+    sink.note_compared(file)
     with pytest.raises(Broken, match="promise 5 events, Spark made 10 rows"):
         sink(2, 0)  # this file's Spark leaves nothing out
     assert world.plans[-1].without == Ranges({"gw": {A: [(SIZE + 6, 2 * SIZE)]}})

@@ -97,4 +97,6 @@ def _write_ledger(world: World, lake: Path) -> None:
         lives = committed.setdefault(parsed.node, {})
         lives.setdefault(parsed.incarnation, []).append((parsed.first, parsed.last))
     (lake / INTERNAL).mkdir(parents=True)
-    (lake / INTERNAL / "events.json").write_text(json.dumps({"committed": committed}))
+    (lake / INTERNAL / "events.json").write_text(
+        json.dumps({"form": 1, "committed": committed})
+    )

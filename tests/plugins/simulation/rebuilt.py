@@ -44,6 +44,7 @@ from gateway.spark.cleaner import Cleaner
 from gateway.spark.inbox import Inbox
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken as BrokenSink
+from gateway.spark.overlaps import Overlap, Overlaps
 from gateway.spark.parquet import ParquetSink
 from gateway.spark.poison import Poison, make_readable
 from gateway.spark.sink import Plan
@@ -285,9 +286,28 @@ class _Job:
         self.inbox._footer_bytes = 64  # files are small here
         self.poison = Poison(inbox, self.data / "poison", disk, self.sink)
         self.inbox.recover()
-        self.cleaner = Cleaner(inbox, None, checkpoint, self.sink.has_all, disk)
+        self.overlaps = Overlaps(
+            lake, inbox, self.data / "archive", disk, self.sink, self.poison,
+            self.world.bucket, self.inbox,
+        )  # fmt: skip
+        self._new_cleaner()
         self.clean()
         self.sink.learn((), self.inbox.ends)
+
+    def _new_cleaner(self) -> None:
+        disk = Lake()
+        self.cleaner = Cleaner(
+            self.data / "inbox",
+            None,
+            Checkpoint(self.logs.path, disk),
+            self.sink.has_all,
+            disk,
+            doubtful=self._is_doubtful,
+        )
+
+    def _is_doubtful(self, file: SpoolFile) -> bool:
+        again = file.name in self.inbox.again
+        return again and not self.sink.is_compared(file)
 
     def _point(self, name: str) -> None:
         if name == self.cut:
@@ -342,6 +362,8 @@ class _Job:
         chance = self.world.chance
         chance.shuffle(new)
         some = new[: chance.randint(1, 4)]
+        if turns := [name for name in new if name in self.overlaps.in_turns]:
+            some = turns[:1]
         number = checkpoint.committed + 1
         self.entry += 1
         self.logs.source(self.entry, some)
@@ -349,6 +371,13 @@ class _Job:
         self.world.tell(f"job: batch {number}: {some}")
         try:
             self._take(number)
+        except Overlap as why:
+            self.world.tell(f"job: {why}")
+            with contextlib.suppress(BucketError):
+                self.overlaps.settle(why.files)
+            self._begin_query()
+            self.sink.recover()
+            self._new_cleaner()
         except OSError as why:
             self.world.tell(f"job: {why}")
             with contextlib.suppress(BucketError):

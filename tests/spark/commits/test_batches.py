@@ -26,6 +26,7 @@ from gateway.audit import audit
 from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column
 from gateway.spark import job
+from gateway.spark.closing import Closing
 from gateway.spark.commits import opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole
@@ -213,9 +214,17 @@ def test_what_can_not_be_read_is_noted_with_the_table(world: World) -> None:
     sink = world.sink()
     sink.recover()
     sink.note(Hole("gw", 1, SIZE, name, "cut short", 1.0, A))
-    assert [one.file for one in opened(world.events()).holes] == [name]
+    assert [
+        one.file
+        for one in opened(
+            world.events(), Closing(world.config.data_dir / "lake", Lake())
+        ).holes
+    ] == [name]
     world.run(1, files=3)
-    assert opened(world.events()).holes == ()
+    assert (
+        opened(world.events(), Closing(world.config.data_dir / "lake", Lake())).holes
+        == ()
+    )
     world.check_complete()
 
 
@@ -257,7 +266,7 @@ def test_what_is_known_of_commits_is_bounded(
         assert all(json.loads(text)["types"] == {} for text in words if text)
         assert any("manifests, now" in line for line in said)
     world.run(7, sink=sink)
-    found = opened(world.events())
+    found = opened(world.events(), Closing(world.config.data_dir / "lake", Lake()))
     assert found.types["lsn"] == "bigint"
     assert found.types["attributes"] == "map<string,string>"
     world.logs.lose()

@@ -15,6 +15,7 @@ from format_tables import (
     check_both,
     lost,
 )
+from gateway.spark.closing import Closing
 from gateway.spark.commits import opened
 from gateway.spark.lakedisk import Lake
 from gateway.spark.ledger import Broken, Hole, Ranges
@@ -218,9 +219,9 @@ def test_a_table_that_is_set_back_as_a_batch_is_committed(
     with monkeypatch.context() as patch:
         patch.setattr(type(sink._events), "_state", earlier)
         world.run(3, sink=sink)
-    assert opened(world.events()).committed == Ranges(
-        {"gw": {A: [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]}}
-    )
+    assert opened(
+        world.events(), Closing(world.config.data_dir / "lake", Lake())
+    ).committed == Ranges({"gw": {A: [(1, SIZE), (1 + 2 * SIZE, 3 * SIZE)]}})
 
 
 @ONLY_DELTA  # Iceberg looks as it publishes

@@ -1,0 +1,205 @@
+"""Two copies of one directory, or of one machine, publish under one incarnation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.audit import audit
+from gateway.spark.lakedisk import Lake
+from gateway.spark.ledger import Ledger
+from gateway.spark.overlaps import Prints, compared
+from gateway.store.directories import Directories
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life
+from incarnations import A
+
+AT = 1_772_366_400_000_000
+MINE, OTHER = Life("gw", A), Life("gw", "b" * 10)
+Run = Callable[[], object]
+
+
+def prints(*rows: tuple[int, int, int]) -> Prints:
+    return Prints.of(rows)
+
+
+def past(name: str, first: int, last: int) -> list[bytes]:
+    """What one of two machines got, under these lsns."""
+    return [
+        b'{"past": "%b", "n": %d}' % (name.encode(), n) for n in range(first, last + 1)
+    ]
+
+
+class Told:
+    """What is in the tables: payloads, and how often."""
+
+    def __init__(self, table_rows: Callable[..., Any], lake: Path) -> None:
+        rows = table_rows(lake / "events", "incarnation", "lsn", "body")
+        self.by_name = {(row["incarnation"], row["lsn"]): row["body"] for row in rows}
+        self.bodies = Counter(row["body"].encode() for row in rows)
+
+    def has_once(self, *events: list[bytes]) -> bool:
+        return self.bodies == Counter(one for some in events for one in some)
+
+
+@pytest.fixture
+def told(table_rows: Callable[..., Any], config: SimpleNamespace) -> Callable[[], Told]:
+    return lambda: Told(table_rows, config.data_dir / "lake")
+
+
+@pytest.fixture
+def put(spool: Any) -> Callable[..., Path]:
+    def put(first: int, payloads: list[bytes]) -> Path:
+        return spool.put("gw", first, payloads, received_at=AT)  # type: ignore[no-any-return]
+
+    return put
+
+
+def test_rows_are_known_by_when_they_came_and_what_they_are() -> None:
+    """Of what can not be read nobody knows; a payload that can not be told says nothing."""
+    mine = prints((1, 10, 5), (2, 11, 6), (3, 12, 7), (4, 13, 8), (5, 14, 9))
+    known = {MINE: prints((1, 10, 5), (2, 99, 6), (3, 12, 1), (4, 13, 0))}
+    committed = {MINE: Lsns([(1, 5)])}
+    found = compared(mine, committed, known, MINE)
+    assert found.other == Lsns([(2, 3)])
+    assert found.unknown == Lsns([(5, 5)])
+    assert not found.elsewhere
+
+
+def test_rows_may_be_there_under_a_derived_incarnation() -> None:
+    """Then they are nowhere else, whatever has their own name."""
+    mine = prints((1, 10, 5), (2, 11, 6), (3, 12, 7))
+    known = {
+        MINE: prints((1, 10, 5), (2, 99, 1)),
+        OTHER: prints((2, 11, 6), (3, 12, 7)),
+    }
+    committed = {MINE: Lsns([(1, 2)]), OTHER: Lsns([(2, 3)])}
+    found = compared(mine, committed, known, MINE)
+    assert (found.other, found.unknown) == (Lsns(), Lsns())
+    assert found.elsewhere == Lsns([(2, 3)])
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_the_same_past_with_other_bounds_is_there_once(
+    run_once: Run, put: Any, told: Callable[[], Told], spool: Any, together: bool
+) -> None:
+    """A copy of a directory publishes it again; in one batch, or after the other."""
+    events = past("a", 1, 20)
+    put(1, events[:10])
+    if not together:
+        run_once()
+    put(6, events[5:])
+    put(3, events[2:8])
+    run_once()
+    assert told().has_once(events)
+    assert {by for by, _ in told().by_name} == {A}
+    assert spool.names() == []
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_two_pasts_are_both_there(
+    run_once: Run,
+    put: Any,
+    told: Callable[[], Told],
+    config: SimpleNamespace,
+    together: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A machine that was resumed twice; what both had is there once.  And what either
+    publishes again, and what comes after."""
+    common, one, two = past("both", 1, 6), past("one", 7, 12), past("two", 7, 15)
+    put(1, common + one[:4])
+    if not together:
+        run_once()
+    put(4, common[3:] + two[:5])
+    run_once()
+    put(12, two[5:])
+    put(11, one[4:])
+    run_once()
+    found = told()
+    assert found.has_once(common, one, two)
+    assert len({by for by, _ in found.by_name}) in (2, 3)
+    assert (
+        "two copies of a directory or a machine ran as one incarnation" in caplog.text
+    )
+    put(5, common[4:] + two)  # each past, cut otherwise
+    put(2, common[1:] + one)
+    put(9, two[2:])
+    run_once()
+    assert told().has_once(common, one, two)
+    ledger = Ledger.load(Lake(), config.data_dir / "lake/.gateway/events.json")
+    derived = [by for by, record in ledger.records.items() if record.of]
+    assert {ledger.records[by].of for by in derived} == {A}
+    archived = [
+        row["payload"]
+        for path in (config.data_dir / "archive").iterdir()
+        for row in pq.read_table(path, columns=["payload"]).to_pylist()
+    ]
+    assert set(archived) == {*common, *one, *two}, "the tables could be made again"
+
+
+def test_another_past_under_the_very_same_name(
+    run_once: Run, put: Any, told: Callable[[], Told], config: SimpleNamespace
+) -> None:
+    """Spark takes each path once; the archive has the first one."""
+    one, two = past("one", 1, 5), past("two", 1, 5)
+    put(1, one)
+    run_once()
+    put(1, two)
+    run_once()
+    run_once()
+    assert told().has_once(one, two)
+    assert len(list((config.data_dir / "archive").iterdir())) == 2
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_what_can_not_be_compared_waits_and_is_missing(
+    run_once: Run,
+    put: Any,
+    told: Callable[[], Told],
+    config: SimpleNamespace,
+    archive: bool,
+) -> None:
+    """Its rows have left the tables, and the archive; with that, put back, it goes on."""
+    put(1, past("one", 1, 10))
+    run_once()
+    lake, aside = config.data_dir / "lake", config.data_dir / "aside"
+    shutil.rmtree(lake / "events")
+    if not archive:
+        (config.data_dir / "archive").rename(aside)
+    path = put(8, past("one", 8, 9) + past("two", 10, 12))
+    run_once()
+    directories = Directories.under(config.data_dir)
+    if archive:
+        assert told().has_once(past("two", 10, 12))
+        return
+    ledger = json.loads((lake / ".gateway/events.json").read_text())
+    [hole] = ledger["holes"]
+    assert (hole["file"], hole["first"], hole["last"]) == (path.name, 8, 12)
+    assert hole["incarnation"] != A
+    report = audit(directories, pause=lambda _: None)
+    assert not report.complete
+    shutil.rmtree(config.data_dir / "archive")
+    aside.rename(config.data_dir / "archive")
+    moved = config.data_dir / "poison" / path.name
+    moved.rename(path)
+    run_once()
+    assert told().has_once(past("two", 10, 12))
+    assert json.loads((lake / ".gateway/events.json").read_text())["holes"] == []
+
+
+def test_a_set_of_prints_knows_which_are_among_lsns() -> None:
+    """Each once, in order, whatever pieces they came in."""
+    made = prints((5, 1, 1), (2, 1, 1)) | prints((9, 1, 1), (2, 1, 1))
+    assert made.lsns.tolist() == [2, 5, 9]
+    assert np.flatnonzero(made.are_among(Lsns([(3, 9)]))).tolist() == [1, 2]
+    assert not made.are_among(Lsns()).any()
