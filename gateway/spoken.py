@@ -41,6 +41,17 @@ def moment(seconds: float) -> str:
         return f"{seconds:.0f} s after 1970"
 
 
+def stamp(seconds: float) -> str:
+    """A time of the epoch, as each line of a log begins: `2026-03-01T12:00:00.524Z`."""
+    when = datetime.fromtimestamp(seconds, UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def log_line(seconds: float, level: str, logger: str, text: str) -> str:
+    """A line of a log, as daemon, job and `gateway run` write them."""
+    return f"{stamp(seconds)} {level:<5} {logger}: {text}"
+
+
 def many(count: int, noun: str) -> str:
     """`1 file`, `2,340 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -16,7 +16,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -38,6 +37,7 @@ from zope.interface import implementer, provider
 
 from gateway.config.model import Logging
 from gateway.daemon.terminal import leave
+from gateway.spoken import log_line, stamp
 
 _MAX_MESSAGE = 4000
 _MAX_TRACEBACK_LINES = 60
@@ -193,8 +193,14 @@ def escape(text: str) -> str:
 
 
 def _as_text(event: LogEvent) -> str:
-    head = f"{_when(event)} {_level(event):<5} {escape(_logger(event))}"
-    lines = [f"{head}: {escape(_message(event))}"]
+    lines = [
+        log_line(
+            event.get("log_time", time.time()),
+            _level(event),
+            escape(_logger(event)),
+            escape(_message(event)),
+        )
+    ]
     if "log_failure" in event:
         lines += [f"    {escape(line)}" for line in _traceback(event["log_failure"])]
     return "\n".join(lines)
@@ -202,7 +208,7 @@ def _as_text(event: LogEvent) -> str:
 
 def _as_json(event: LogEvent) -> str:
     record: dict[str, object] = {
-        "ts": _when(event),
+        "ts": stamp(event.get("log_time", time.time())),
         "level": _level(event),
         "logger": _logger(event),
         "msg": _message(event),
@@ -215,18 +221,15 @@ def _as_json(event: LogEvent) -> str:
     return json.dumps(record)  # ASCII: U+2028 and its like are escapes
 
 
-def _when(event: LogEvent) -> str:
-    seconds = event.get("log_time", time.time())
-    when = datetime.fromtimestamp(seconds, UTC)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _level(event: LogEvent) -> str:
     return str(event["log_level"].name)
 
 
 def _logger(event: LogEvent) -> str:
-    return str(event.get("log_namespace", "-"))
+    """The module's name, without that of a class."""
+    name = str(event.get("log_namespace", "-"))
+    module, _, last = name.rpartition(".")
+    return module if module and last.lstrip("_")[:1].isupper() else name
 
 
 def _message(event: LogEvent) -> str:

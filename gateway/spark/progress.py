@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gateway.spoken import many
+from gateway.spoken import log_line, many, stamp
 
 #: Gets what there is to say: `{"state": …}`, or what was committed since the last.
 Report = Callable[[Mapping[str, Any]], None]
@@ -50,8 +50,7 @@ def start_logging(settings: Any) -> None:
     if settings.format == "json":
         stream.setFormatter(_JsonLines())
     else:
-        form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        stream.setFormatter(logging.Formatter(form))
+        stream.setFormatter(_Lines())
     # Names as the configuration has them: debug, info, warn or warning, error.
     level = logging.getLevelNamesMapping().get(str(settings.level).upper())
     # Ours only: what Py4J logs about a Java that stops is long and means nothing.
@@ -80,12 +79,26 @@ def _unless_of_py4j(hook: Callable[[Any], object]) -> Callable[[Any], None]:
     return told
 
 
+def _level(record: logging.LogRecord) -> str:
+    return record.levelname.lower().replace("warning", "warn")
+
+
+class _Lines(logging.Formatter):
+    """As the daemon's log, so that one reader understands both."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        return log_line(record.created, _level(record), record.name, text)
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         said = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
-            "level": record.levelname.lower(),
+            "ts": stamp(record.created),
+            "level": _level(record),
             "logger": record.name,
-            "message": record.getMessage(),
+            "msg": record.getMessage(),
         }
         return json.dumps(said)

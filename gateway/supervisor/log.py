@@ -2,7 +2,7 @@
 
     gateway | 2026-11-27T17:02:11.408Z info  gateway.daemon: Node gw-1 takes events: …
     spark   | spark: running
-    run     | the daemon ended (killed by SIGKILL); it is started again in 1 s
+    run     | 2026-11-27T17:02:14.001Z info  run: the daemon ended (killed by SIGKILL); …
 
 With `logging.format: json` each line is an object with the key `of`.  On a terminal a line
 below the last one says how all of them are, and changes.
@@ -18,11 +18,12 @@ import json
 import select
 import shutil
 import threading
+import time
 from collections import deque
-from datetime import UTC, datetime
 from typing import BinaryIO
 
 from gateway.sdk.command import printable
+from gateway.spoken import log_line, stamp
 
 OURS = "run"
 _WIDTH = len("gateway")
@@ -49,7 +50,7 @@ class Log:
         self._state = ""
 
     def line(self, text: str, whose: str = OURS) -> None:
-        """One line of somebody's."""
+        """One line of somebody's; ours is given its time."""
         clear = _CLEAR if self._state else ""
         left_out = ""
         if self._left_out:
@@ -79,6 +80,8 @@ class Log:
     def _as(self, text: str, whose: str) -> str:
         if self._as_json:
             return f"{json.dumps(_object(text, whose))}\n"
+        if whose == OURS:
+            text = log_line(time.time(), "info", OURS, text)
         return f"{whose:<{_WIDTH}} | {printable(text)}\n"
 
     def _fitting(self) -> str:
@@ -163,4 +166,4 @@ def _object(text: str, whose: str) -> dict[str, object]:
         said = None
     if isinstance(said, dict):
         return {"of": whose, **said}
-    return {"of": whose, "ts": datetime.now(UTC).isoformat(), "msg": text}
+    return {"of": whose, "ts": stamp(time.time()), "msg": text}

@@ -126,5 +126,5 @@ def test_five_minutes(walk: Walk, tmp_path: Path) -> None:
     assert left == {".venv", "wheels", "gateway.yaml", "gateway-data", "gateway.log"}
     walk.stop()
     said = (tmp_path / "gateway.log").read_text()
-    assert f"run     | {tmp_path}/gateway.yaml written, as there was none" in said
-    assert said.endswith("run     | stopped; gateway run goes on from here\n")
+    assert f"run: {tmp_path}/gateway.yaml written, as there was none" in said
+    assert said.endswith("run: stopped; gateway run goes on from here\n")

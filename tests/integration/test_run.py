@@ -144,7 +144,7 @@ def test_whichever_dies_is_started_again(running: Running) -> None:
     eventually(lambda: len(running.table()) == 300, "300 rows", seconds=240)
     assert not set(before.values()) & set(running.children().values())
     assert running.interrupt() == 0
-    assert running.said.endswith("run     | stopped; gateway run goes on from here\n")
+    assert running.said.endswith("run: stopped; gateway run goes on from here\n")
     assert "Traceback" not in running.said
     audit = run(*GATEWAY, "audit", cwd=running.home)
     assert "complete: 300 events, each exactly once" in audit.stdout
@@ -166,7 +166,7 @@ def test_interrupted_while_it_starts(tmp_path: Path, words: str) -> None:
         running.says(words)
         children = running.children()
         assert running.interrupt() == 0, running.said
-        assert running.said.endswith("| stopped; gateway run goes on from here\n")
+        assert running.said.endswith("run: stopped; gateway run goes on from here\n")
         assert "Traceback" not in running.said
         assert not any(map(alive, children.values()))
     finally:
@@ -197,7 +197,7 @@ def test_a_daemon_that_can_not_start(tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert f"127.0.0.1:{running.port}" in refused.stdout
     assert f"gateway table --config '{other}/gateway.yaml', " in refused.stdout
-    assert "run     | the daemon can not start, and said why\n" in refused.stdout
+    assert "run: the daemon can not start, and said why\n" in refused.stdout
     assert running.interrupt() == 0
 
 

@@ -167,7 +167,7 @@ def test_fields_are_stable(logged: Logged) -> None:
     del line["ts"]
     assert line == {
         "level": "info",
-        "logger": "gateway.net.connection_log.ConnectionLog",
+        "logger": "gateway.net.connection_log",
         "msg": "beats: 192.0.2.1:1 ended: peer; 0.123 s, 1 events, 2 bytes, CN=a",
         "listener": "beats",
         "protocol": "lumberjack",

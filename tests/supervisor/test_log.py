@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,9 @@ def test_each_line_says_whose_it_is() -> None:
     one.state("all is well")
     one.line("and there")
     one.close()
-    assert written(one, out) == "spark   | here\\u001b[2J\nrun     | and there\n"
+    assert timeless(written(one, out)) == (
+        "spark   | here\\u001b[2J\nrun     | info  run: and there\n"
+    )
 
 
 def test_as_json() -> None:
@@ -61,8 +64,14 @@ def test_as_json() -> None:
     assert (second["of"], second["msg"]) == ("spark", "b")
 
 
+def timeless(text: str) -> str:
+    """Without the times that lines begin with."""
+    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]{12}Z ", "", text)
+
+
 def screen(text: str) -> list[str]:
     """The lines that are seen of it."""
+    text = timeless(text)
     lines = [""]
     for part in text.split("\n"):
         lines[-1] += part
@@ -82,16 +91,16 @@ def test_on_a_terminal() -> None:
     written(one, out)
     one.state("a sentence that is too long")
     assert screen(written(one, out)) == [
-        "run     | a",
-        "run     | b",
+        "run     | info  run: a",
+        "run     | info  run: b",
         "a sentence that is…",
     ]
     one.line("c")
     one.close()
     assert screen(written(one, out)) == [
-        "run     | a",
-        "run     | b",
-        "run     | c",
+        "run     | info  run: a",
+        "run     | info  run: b",
+        "run     | info  run: c",
         "",
     ]
 
