@@ -142,7 +142,7 @@ def test_a_reader_who_does_not_read() -> None:
     for line in lines[:-1]:
         whose, _, said = line.split(maxsplit=2)
         if whose == "run":
-            number += int(said.split()[0])
+            number += int(said.partition("run: ")[2].split()[0])
         else:
             assert said.startswith(f"{number} xxx")
             number += 1
