@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14 p
 
 # Distributions of their own in this repository, beside the gateway's.
 BESIDE  = gateway-demo gateway-testkit rsio-check
+EXAMPLES = examples/syslog examples/otlp examples/bulk
 
 # Spark's tests run with these too, each the lowest that pyproject.toml allows.
 LOWEST  = pyspark pyarrow
@@ -37,7 +38,7 @@ $(PY):
 		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 
 # One stamp per set of packages; a changed pyproject.toml installs again.
-$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check $(VENV)/.release: pyproject.toml $(BESIDE:=/pyproject.toml) examples/syslog/pyproject.toml | $(PY)
+$(VENV)/.run $(VENV)/.cluster $(VENV)/.test $(VENV)/.check $(VENV)/.release: pyproject.toml $(BESIDE:=/pyproject.toml) $(EXAMPLES:=/pyproject.toml) | $(PY)
 	@echo "Installing what '$(patsubst .%,%,$(notdir $@))' needs (Spark is 450 MB; a few minutes the first time) …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --progress-bar on \
 		-e '.[$(EXTRAS)]' $(PACKAGES) || { echo "The installation failed; see above. It needs PyPI or a mirror of it."; exit 1; }
@@ -53,7 +54,7 @@ $(VENV)/.check:   MORE = run test release
 $(VENV)/.release: PACKAGES =
 PACKAGES = $(BESIDE:%=-e %)
 $(VENV)/.cluster: PACKAGES = -e 'gateway-demo[cluster]' -e gateway-testkit -e rsio-check
-$(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) -e examples/syslog
+$(VENV)/.test $(VENV)/.check: PACKAGES = $(BESIDE:%=-e %) $(EXAMPLES:%=-e '%[test]')
 
 # It takes a C compiler, and nothing else here needs it.
 $(VENV)/.native: gateway-native/pyproject.toml gateway-native/hatch_build.py gateway-native/gateway_native/kernel.c | $(PY)

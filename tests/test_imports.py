@@ -18,6 +18,7 @@ from gateway.net import twisted_internals
 
 ROOT = Path(__file__).parents[1] / "gateway"
 PROTOCOLS = ("lumberjack", "pomelo", "pravega", "rsio")
+EXAMPLES = ["syslog", "otlp", "bulk"]
 SHARED = {
     *("access", "conditions", "config", "event", "plugins", "sdk", "sink", "spoken"),
     "standard",
@@ -100,7 +101,7 @@ def parts_of_ours(path: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", [*PROTOCOLS, "forward", "syslog", "sdk"])
+@pytest.mark.parametrize("name", [*PROTOCOLS, "forward", *EXAMPLES, "sdk"])
 def test_protocols_see_the_surface_only(name: str) -> None:
     """A protocol, ours or anybody's, imports its own package, `gateway.event` and
     `gateway.sdk`; not even for its types anything else of the gateway.
@@ -109,8 +110,8 @@ def test_protocols_see_the_surface_only(name: str) -> None:
     folder, own = ROOT / "protocols" / name, f"gateway.protocols.{name}"
     if name == "sdk":
         folder, surface = ROOT / name, (*surface, "gateway.spoken")
-    if name == "syslog":
-        folder, own = ROOT.parent / "examples" / "syslog" / "gateway_syslog", ""
+    if name in EXAMPLES:
+        folder, own = ROOT.parent / "examples" / name / f"gateway_{name}", ""
     modules = sorted(folder.rglob("*.py"))
     assert modules
     for path in modules:

@@ -22,15 +22,19 @@ import gateway_syslog
 from gateway import cli, config, plugins, sdk
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.sdk import protocol
-from gateway.sdk.batches import BatchListener
+from gateway.sdk.batches import BatchListener, Ready
+from gateway.sdk.costs import BYTE
 from gateway.sdk.fields import ByteCount, Seconds, Secret
+from gateway.sdk.http_server import HttpListener, HttpOptions, HttpSession, Stores
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Answer
 from gateway.sdk.section import NEW_CONNECTIONS, Section, restart
+from gateway.testing import FakeConnection, ManualJournal
 from gateway.testing.plugins import lend
 from gateway_syslog.options import Options as SyslogOptions
 from gateway_syslog.session import Session
 from gateway_testkit.contract import ProtocolContract
+from gateway_testkit.settings import settings
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "syslog"
@@ -44,7 +48,11 @@ SNIPPETS = [b for kind, b in BLOCKS if kind == "python" and not NAMED.match(b)]
 KNOWN: dict[str, Any] = {
     **{name: getattr(protocol, name) for name in protocol.__all__},
     "Answer": Answer,
+    "BYTE": BYTE,
     "BatchListener": BatchListener,
+    "HttpSession": HttpSession,
+    "Ready": Ready,
+    "Stores": Stores,
     "ByteCount": ByteCount,
     "ClassVar": ClassVar,
     "Field": Field,
@@ -252,6 +260,20 @@ def test_what_is_remembered(page: dict[str, Any]) -> None:
         again.replay(stored)
     assert snapshot(again) == snapshot(whole)
     assert whole.events == 9
+
+
+def test_a_protocol_in_http(page: dict[str, Any]) -> None:
+    """Its lines are stored, and answered then; what has none is wrong."""
+    journal, connection = ManualJournal(), FakeConnection()
+    made = settings(HttpOptions)
+    listener = HttpListener(made, journal, Clock(), page["Lines"])
+    connection.serve(listener(connection))
+    for path, body in (("/lines", b"a\nb"), ("/lines", b""), ("/else", b"")):
+        head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.deliver(head.encode() + body)
+    journal.store_all()
+    assert re.findall(rb"HTTP/1.1 (\d+)", connection.sent) == [b"200", b"400", b"404"]
+    assert [stored.batch.count for stored in journal.stored] == [2]
 
 
 def test_no_block_is_overlooked() -> None:

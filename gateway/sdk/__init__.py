@@ -18,6 +18,8 @@ What a server of its own is made of:
     closing      the end of a connection
     deadlines    time-outs of many connections on one timer
     fair         a queue whose clients take turns
+    http_server  the ready server of protocols in HTTP/1.1: requests that bring events
+    http1        requests of bytes and answers, by h11
     http2        what a server of HTTP/2 needs beside the package h2
 
 Options and limits:

@@ -16,7 +16,15 @@ import pytest
 
 __all__ = ["misfit"]
 
-_OURS = {"gateway", "gateway_demo", "gateway_testkit", "gateway_syslog", "rsio_check"}
+_OURS = {
+    "gateway",
+    "gateway_demo",
+    "gateway_testkit",
+    "gateway_bulk",
+    "gateway_otlp",
+    "gateway_syslog",
+    "rsio_check",
+}
 _set = pytest.MonkeyPatch.setattr
 _Parameter = inspect.Parameter
 _BY_PLACE = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
