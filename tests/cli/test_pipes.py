@@ -46,6 +46,7 @@ WORDS = {
     "completion": "bash",
     "tap": "127.0.0.1:1",
     "rsio-check": "127.0.0.1:1",
+    "pravega": "cut shop/orders --at 2026-01-01 --controller 127.0.0.1:1",
 }
 
 

@@ -195,6 +195,7 @@ def test_what_is_set_aside(
     for batch in lots:
         writer.add(batch)
     link = Link(store, writer)
+    suspects = set()
     for stored, breaks in turns:
         writer.at_once = 1
         link.turn(store=stored)
@@ -202,6 +203,8 @@ def test_what_is_set_aside(
             alone = writer.in_flight == 1
             link.lose()
             if alone and breaks == "sets aside":
+                oldest = writer.batches[0]
+                suspects.add(oldest.events[oldest.acknowledged])
                 writer.set_aside()
             link = Link(store, writer)
     writer.at_once = None
@@ -214,5 +217,6 @@ def test_what_is_set_aside(
         if place not in batch.refused
     ]
     assert [payload for _, payload in store.rows] == kept
+    assert {each for batch in lots for each in batch.events} - {*kept} <= suspects
     assert all(batch.done for batch in lots)
     assert sum(batch.stored for batch in lots) == len(kept)
