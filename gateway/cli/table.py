@@ -52,6 +52,8 @@ _DEFAULT = {
 _ORDER = ("received_at", "window_start", "node", "lsn")
 _WIDTH = 120
 _NARROW = 80
+_LOOKED_AT, _NAMED = 1000, 5
+"""Events whose paths are looked at, and paths without a column that are named."""
 _LONGEST = 1000
 """Of a cell, in characters: nobody sees more of it."""
 Row = dict[str, Any]
@@ -120,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps({name: row.get(name) for name in columns}, default=_plain))
     elif rows:
         _print(_shown(args, rows))
+        if args.name == "events" and args.columns is None:
+            _tell_paths(args, lake)
     else:
         print(f"no rows in {lake / args.name}", file=sys.stderr)
     if args.name != "quarantine" and (more := _on_their_way(places)):
@@ -165,6 +169,26 @@ def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
     from gateway.store.lsns import Lsns
 
     return done.get(file.node, {}).get(file.incarnation, Lsns())
+
+
+def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
+    """Name paths that many events of late have, and that have no column."""
+    from gateway.spark import suggestion
+
+    config = _data_dir.config_of(args)
+    if config is None:
+        return
+    survey = suggestion.Survey(config.spark.columns)
+    for event in suggestion.newest(files(lake / "events"), _LOOKED_AT):
+        survey.add(event)
+    paths = [one.path for one in survey.suggestions() if survey.is_common(one)]
+    if paths:
+        more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+        print(
+            f"In many events, and in no column: {', '.join(paths[:_NAMED])}{more};"
+            " gateway spark columns --suggest says more of them.",
+            file=sys.stderr,
+        )
 
 
 def _check_sink(lake: Path, name: str) -> None:

@@ -250,6 +250,10 @@ class Survey:
                 self.left_out += 1
         return made
 
+    def is_common(self, one: Suggestion) -> bool:
+        """Whether half of the events of some listener have it."""
+        return any(2 * n >= self.events[of] for of, n in one.counts.items())
+
     def _one(
         self,
         path: str,
@@ -372,4 +376,4 @@ def _events(path: Path) -> Iterator[Sent]:
                 kind = row.get("content_type") or ""
                 if sent and "json" in kind and row.get("flaw") is None:
                     protocol = row.get("protocol") or parts.get("protocol", "")
-                    yield Sent(row["listener"], protocol, sent)
+                    yield Sent(row.get("listener") or "", protocol, sent)

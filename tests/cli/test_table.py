@@ -18,6 +18,7 @@ import pytest
 from gateway import cli
 from gateway.cli import table
 from gateway.store.lake import BEAT, FORM, health_path
+from gateway_testkit.daemon import listener
 
 Gateway = Callable[..., tuple[int, str, str]]
 
@@ -51,6 +52,23 @@ def test_the_newest_rows(system: Any, gateway: Gateway) -> None:
     rows = [json.loads(line) for line in out.splitlines()]
     assert [row["lsn"] for row in rows] == [6, 7, 8, 9]
     assert [row["date"][-2:] for row in rows] == ["01", "01", "02", "02"]
+
+
+def test_paths_without_a_column_are_named(system: Any, gateway: Gateway) -> None:
+    """Of those that half of the events have; programs are told nothing."""
+    path = write(system.root, "a.parquet", range(1, 5))
+    bodies = ['{"message": "m", "status": 1}'] * 2 + ['{"status": 2}', '{"odd": 1}']
+    rows = [
+        {**row, "listener": "in", "content_type": "application/json", "body": body}
+        for row, body in zip(pq.read_table(path).to_pylist(), bodies, strict=True)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    told = {"data_dir": str(system.root), "listeners": [listener("in", "lumberjack")]}
+    config = system.root / "gateway.yaml"
+    config.write_text(json.dumps(told))
+    _, _, err = gateway("table", "--config", config, where=False)
+    assert err.startswith("In many events, and in no column: status; gateway spark")
+    assert gateway("table", "--json", "--config", config, where=False)[2] == ""
 
 
 def test_for_people(system: Any, gateway: Gateway) -> None:
