@@ -26,11 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from attrs import define
 
-from gateway.event import DELETED, LOST, SCHEMA
+from gateway.event import DELETED, LOST
 from gateway.sdk.disk import replace_file
 from gateway.spark import footers
 from gateway.store import deleted, digests, incarnation
@@ -350,19 +349,19 @@ class Overlaps:
         there = self._sink.ledger.committed.of_life(file.life) - rows.other
         left = Lsns([(file.first, file.last)]) - there - rows.elsewhere
         parted = next(iter(rows.other), (file.last + 1, 0))[0]
+        # The daemon's: where the job runs alone nobody needs what it imports.
+        from gateway.store.spool.parts import derived_part, part_of
+
+        path = self._spool / file.name
         made = []
         own: dict[bytes, bytes] = {}
-        if left and incarnation.OF_KEY in digests.metadata_of(self._spool / file.name):
+        if left and incarnation.OF_KEY in digests.metadata_of(path):
             own = {incarnation.FIRST_KEY: str(next(iter(left))[0]).encode()}
         for first, last in left & Lsns([(1, parted - 1)]):
-            made.append(self._cut(file, file._replace(first=first, last=last), own))
-        for first, last in left & Lsns([(parted, file.last)]):
-            words = {
-                incarnation.FIRST_KEY: str(first).encode(),
-                incarnation.OF_KEY: file.incarnation.encode(),
-            }
             named = file._replace(first=first, last=last)
-            one, data = self._cut(file, named, words)
+            made.append((named, part_of(path, named, own)))
+        for first, last in left & Lsns([(parted, file.last)]):
+            one, data = derived_part(path, file._replace(first=first, last=last))
             self._delete_there(file, one)
             made.append((one, data))
             _log.error(
@@ -378,17 +377,6 @@ class Overlaps:
             self._inbox.drop(file.name)
         self._disk.unlink(self._spool / file.name)
         self._disk.sync_directory(self._spool)
-
-    def _cut(
-        self, file: SpoolFile, part: SpoolFile, words: dict[bytes, bytes]
-    ) -> tuple[SpoolFile, bytes]:
-        """A part of a file; of a derived incarnation, if it says so."""
-        path = self._spool / file.name
-        if incarnation.OF_KEY in words:
-            events = digests.events_said(_words(_cut(path, part, {})))
-            part = part._replace(incarnation=derived(file.incarnation, events))
-            words[incarnation.KEY] = part.incarnation.encode()
-        return part, _cut(path, part, words)
 
     def _delete_there(self, file: SpoolFile, other: SpoolFile) -> None:
         """What was deleted of a file is deleted of what is derived of it."""
@@ -412,48 +400,3 @@ class Overlaps:
         replace_file(self._disk, hidden, [data]).close()
         self._disk.rename(hidden, self._spool / file.name)
         self._disk.sync_directory(self._spool)
-
-
-def _words(data: bytes) -> Mapping[bytes, bytes]:
-    return digests.metadata_of(pa.BufferReader(data))
-
-
-def _cut(path: Path, file: SpoolFile, words: Mapping[bytes, bytes]) -> bytes:
-    """The rows of *file* out of a larger one, as a file that says *words*, too."""
-    # The daemon's: where the job runs alone nobody needs what it imports.
-    from gateway.store.spool.parquet import open_writer
-
-    digest = digests.EventsDigest(file.first)
-    sink = pa.BufferOutputStream()
-    with (
-        pq.ParquetFile(path, page_checksum_verification=True) as whole,
-        open_writer(sink, "zstd") as writer,
-    ):
-        said = dict(whole.metadata.metadata or {})
-        for number in range(whole.num_row_groups):
-            rows = whole.read_row_group(number).select(SCHEMA.names).cast(SCHEMA)
-            inside = pc.and_(
-                pc.greater_equal(rows["lsn"], file.first),
-                pc.less_equal(rows["lsn"], file.last),
-            )
-            rows = rows.filter(inside).combine_chunks()
-            if len(rows):
-                digest.add(rows["payload"], rows["received_at"])
-                writer.write_table(rows, row_group_size=len(rows))
-        kept = {
-            key: value
-            for key, value in said.items()
-            if key.startswith(b"gateway.") and key not in _OWN
-        }
-        kept[digests.EVENTS_KEY] = digest.hexdigest().encode()
-        writer.add_key_value_metadata({**kept, **words})
-    return bytes(sink.getvalue().to_pybytes())
-
-
-_OWN = (
-    digests.EVENTS_KEY,
-    digests.PREVIOUS_KEY,
-    digests.DELETED_KEY,
-    incarnation.CONTINUES_KEY,
-)
-"""What a part of a file does not say as the whole one did."""

@@ -6,6 +6,7 @@ catalog    which segments have become files; with `catalog_lines`
 writing    the file of one segment; with `decoding`, `columns`, `parquet`
 processes  where that happens; with `process`, which runs in one
 uploads    files on their way to a bucket
+parts      parts of them, where two pasts have one name
 levels     how full spool and disk are
 expiry     the end of archived files
 expired    how far they are gone, for the audit

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from attrs import define, field
 from twisted.logger import Logger
 
@@ -35,8 +36,10 @@ from gateway.store.bucket import (
     commit,
     probe,
 )
+from gateway.store.digests import are_same
 from gateway.store.names import SpoolFile, parse_file_name
 from gateway.store.shared import SharedDict
+from gateway.store.spool.parts import derived_part
 from gateway.store.threads import RealThreads, Threads
 
 _FIRST_PAUSE_SECONDS = 0.2
@@ -307,8 +310,27 @@ class Uploads:
         try:
             return data, commit(self.bucket, name, data)
         except Conflict as why:
+            if not isinstance(why, Unfit) and self._another_past(name, data, str(why)):
+                return data, True
             self._met[name] = there, str(why)
             raise
+
+    def _another_past(self, name: str, data: bytes, why: str) -> bool:
+        """Whether the events of a file whose name another one has are in the bucket, under an
+        incarnation of their own; not of what is no spool file, or where that one is none.
+        """
+        there = self.bucket.read(name)
+        if are_same(pa.BufferReader(there), pa.BufferReader(data)) is None:
+            return False
+        one, part = derived_part(pa.BufferReader(data), _parsed(name))
+        commit(self.bucket, one.name, part)
+        self._log.error(
+            "{why}.  Its events are there as incarnation {by}: {other}",
+            why=why,
+            by=one.incarnation,
+            other=one.name,
+        )
+        return True
 
     def _put_by_others(self, name: str, begun: float) -> Uploaded:
         """For a file that is no longer here."""

@@ -55,7 +55,9 @@ def test_a_ledger_that_is_gone_is_made_of_the_rows(
     events = world.events()
     with monkeypatch.context() as patch:
         patch.setattr(type(events), "_newest", lost)
-        assert opened(events).committed == Ranges({"gw": {A: [(1, 2 * SIZE)]}})
+        assert opened(
+            events, Closing(world.config.data_dir / "lake", Lake())
+        ).committed == Ranges({"gw": {A: [(1, 2 * SIZE)]}})
         sink = world.sink()
         sink.recover()
     world.run(1, files=3, sink=sink)

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
+from gateway.event import Rows
 from gateway.store.bucket import BucketError
 from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
@@ -19,6 +22,7 @@ from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import Uploaded, Uploads
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
+from spools import spool_file
 
 
 class Killed(BaseException):
@@ -277,6 +281,30 @@ def test_other_bytes_under_the_same_name_hold_senders_back(world: World) -> None
     assert "here it is 6 bytes, SHA-256 " in why
     assert "a machine was copied as it ran" in why
     assert world.here(world.spool) == [name]
+
+
+def test_another_past_is_in_the_bucket_under_a_name_of_its_own(world: World) -> None:
+    """Two machines of one snapshot have published other events under one name: both are
+    there, and the job compares them.  Nobody is held back; and once more it is the same."""
+    name = world.file(1, 3)
+    mine, theirs = (
+        [Rows([b"%d" % n for n in some])] for some in ((1, 2, 3), (1, 8, 9))
+    )
+    for _ in range(2):
+        (world.spool / name).write_bytes(spool_file("gw", 1, mine))
+        world.bucket.objects[name] = spool_file("gw", 1, theirs)
+        uploads = world.uploads(1)
+        uploads._upload(name)
+        assert (uploads.uploaded, uploads.problem) == (1, None)
+        [other] = world.files.keys() - {name}
+        data = pa.BufferReader(world.files[other])
+        assert pq.read_table(data)["payload"].to_pylist() == [b"1", b"2", b"3"]
+        words = pq.read_metadata(data).metadata
+        assert (words[b"gateway.of"], words[b"gateway.first"]) == (A.encode(), b"1")
+        assert f"_{words[b'gateway.incarnation'].decode()}-" in other
+        assert world.files[name] == spool_file("gw", 1, theirs)
+        assert world.here(world.spool) == []
+        (world.archive / name).unlink()
 
 
 def test_senders_are_held_back_without_a_gap(
