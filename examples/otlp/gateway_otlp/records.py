@@ -13,6 +13,7 @@ import base64
 import math
 from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,13 +73,14 @@ def decode(body: bytes) -> Rows:
         data = isal_zlib.decompress(data, wbits=_WBITS[coding])
     raw, parse = _OF[FORMS[kind]]
     rows = Rows([])
-    known: dict[Any, Any] = {}
+    known: dict[Any, _Shared] = {}
+    encode = msgspec.json.Encoder().encode
     for row, one in enumerate(filter(None, raw(data))):
         record = one.record
         try:
             event = parse(*one, known)
-            payload = msgspec.json.encode(event)
-            channel = event.get("service")
+            payload = encode(event)
+            channel = event.service
         except (ValueError, TypeError, RecursionError, OverflowError):
             payload, channel = record, None
             rows.flaws[row] = "no-log-record"
@@ -157,28 +159,25 @@ _thing = msgspec.json.Decoder(_Thing | None).decode
 
 
 def _from_json(
-    resource: bytes, scope: bytes, record: bytes, known: dict[Any, Any]
-) -> dict[str, Any]:
+    resource: bytes, scope: bytes, record: bytes, known: dict[Any, _Shared]
+) -> _Event:
     for each in (resource, scope):
         if each not in known:
             thing = _thing(each) or _Thing()
-            named = {"name": thing.name, "version": thing.version}
             pairs = {p.key: _json_value(p.value) for p in thing.attributes or ()}
-            known[each] = {key: text for key, text in named.items() if text}, pairs
+            known[each] = _shared(pairs, thing.name, thing.version)
     one = _record(record)
     record.decode()  # strings are not looked at before
     return _event(
-        known[resource][1],
+        known[resource],
         known[scope],
         int(one.time_unix_nano) or int(one.observed_time_unix_nano),
         one.severity_text or _severity(one.severity_number),
         None if one.body is None else _json_value(one.body),
         {pair.key: _json_value(pair.value) for pair in one.attributes or ()},
-        {
-            "trace_id": one.trace_id,
-            "span_id": one.span_id,
-            "event_name": one.event_name,
-        },
+        one.trace_id,
+        one.span_id,
+        one.event_name,
     )
 
 
@@ -267,8 +266,8 @@ def _split(
 
 
 def _from_protobuf(
-    resource: bytes, scope: bytes, record: bytes, known: dict[Any, Any]
-) -> dict[str, Any]:
+    resource: bytes, scope: bytes, record: bytes, known: dict[Any, _Shared]
+) -> _Event:
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
     from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -277,12 +276,10 @@ def _from_protobuf(
     try:
         if ("r", resource) not in known:
             of = Resource.FromString(resource)
-            known["r", resource] = _pairs(of.attributes)
+            known["r", resource] = _shared(_pairs(of.attributes))
         if ("s", scope) not in known:
             by = InstrumentationScope.FromString(scope)
-            named = {"name": by.name, "version": by.version}
-            named = {key: text for key, text in named.items() if text}
-            known["s", scope] = named, _pairs(by.attributes)
+            known["s", scope] = _shared(_pairs(by.attributes), by.name, by.version)
         one = LogRecord.FromString(record)
     except DecodeError as why:
         raise ValueError(str(why)) from None
@@ -293,11 +290,9 @@ def _from_protobuf(
         one.severity_text or _severity(one.severity_number),
         _value(one.body) if one.HasField("body") else None,
         _pairs(one.attributes),
-        {
-            "trace_id": one.trace_id.hex(),
-            "span_id": one.span_id.hex(),
-            "event_name": getattr(one, "event_name", ""),
-        },
+        one.trace_id.hex(),
+        one.span_id.hex(),
+        getattr(one, "event_name", ""),  # newer than 1.27 of the package
     )
 
 
@@ -324,40 +319,71 @@ def _value(value: Any) -> Any:
 # Events
 
 
+class _Event(msgspec.Struct, omit_defaults=True, gc=False):
+    timestamp: str = msgspec.field(default="", name="@timestamp")
+    host: Any = None
+    service: Any = None
+    severity: str = ""
+    message: str = ""
+    body: Any = None
+    trace_id: str = ""
+    span_id: str = ""
+    event_name: str = ""
+    attributes: dict[str, Any] = {}
+    scope: msgspec.Raw | None = None
+    resource: msgspec.Raw | None = None
+
+
+class _Shared(NamedTuple):
+    """What many events say of their resource, or of their scope."""
+
+    host: Any
+    service: Any
+    text: msgspec.Raw | None
+
+
+def _shared(pairs: dict[str, Any], name: str = "", version: str = "") -> _Shared:
+    """A resource's attributes; a scope's beside its name."""
+    said: dict[str, Any] = pairs
+    if name or version:
+        said = {"name": name, "version": version, "attributes": pairs}
+        said = {key: value for key, value in said.items() if value}
+    text = msgspec.Raw(msgspec.json.encode(said)) if said else None
+    return _Shared(pairs.get("host.name"), pairs.get("service.name"), text)
+
+
 def _event(
-    resource: dict[str, Any],
-    scope: tuple[dict[str, Any], dict[str, Any]],
+    resource: _Shared,
+    scope: _Shared,
     nanoseconds: int,
     severity: str,
     body: Any,
     attributes: dict[str, Any],
-    texts: dict[str, str],
-) -> dict[str, Any]:
-    named, of_scope = scope
-    if of_scope:
-        named = {**named, "attributes": of_scope}
-    event = {
-        "@timestamp": _time(nanoseconds) if nanoseconds else None,
-        "host": resource.get("host.name"),
-        "service": resource.get("service.name"),
-        "severity": severity,
-        "message": body if isinstance(body, str) else None,
-        "body": None if isinstance(body, str) else body,
-        **texts,
-        "attributes": attributes,
-        "scope": named,
-        "resource": resource,
-    }
-    said = {key: value for key, value in event.items() if value not in (None, "", {})}
-    return (
-        said if isinstance(body, str) or body is not None else {**said, "message": ""}
+    *ids: str,
+) -> _Event:
+    is_text = isinstance(body, str)
+    return _Event(
+        _time(nanoseconds) if nanoseconds else "",
+        resource.host,
+        resource.service,
+        severity,
+        body if is_text else "",
+        None if is_text else body,
+        *ids,
+        attributes,
+        scope.text,
+        resource.text,
     )
 
 
 def _time(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 10**9)
-    text = datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
-    return f"{text}.{rest:09}Z"
+    return f"{_second(seconds)}.{rest:09}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 _SEVERITIES = ("trace", "debug", "info", "warn", "error", "fatal")
@@ -376,7 +402,7 @@ def _number(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-_Parse = Callable[[bytes, bytes, bytes, dict[Any, Any]], dict[str, Any]]
+_Parse = Callable[[bytes, bytes, bytes, dict[Any, _Shared]], _Event]
 _OF: dict[str, tuple[Callable[[bytes], Iterator[Raw | None]], _Parse]] = {
     JSON: (raw_json, _from_json),
     PROTOBUF: (raw_protobuf, _from_protobuf),

@@ -88,7 +88,7 @@ EVENTS = [
         "body": {"many": [1, None]},
         **SHARED,
     },
-    {"message": "", **SHARED},
+    SHARED,
 ]
 
 
