@@ -13,9 +13,8 @@ There is no access log: a scrape every few seconds would bury the lines that mat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -24,6 +23,7 @@ from twisted.python.failure import Failure
 from gateway.access import Access
 from gateway.admin.stream import EventStream
 from gateway.plugins import RAISED
+from gateway.sdk import http1
 from gateway.sdk.interfaces import Connection
 from gateway.sdk.protocol import Answer, Get, Post
 
@@ -35,39 +35,11 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Request(http1.Request):
     """What is asked, without its body."""
 
-    method: str
-    target: str
-    """As sent: the path, and maybe a query."""
-    headers: Sequence[tuple[bytes, bytes]]
-    """Names in small letters."""
     trusted: bool = False
     """Whether who asks may change things, and see payloads."""
-
-    @property
-    def path(self) -> str:
-        """As sent, to the query."""
-        return self.target.partition("?")[0]
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The last value of each name."""
-        text = self.target.partition("?")[2]
-        return dict(parse_qsl(text, keep_blank_values=True))
-
-    def fields(self, name: bytes) -> list[str]:
-        """The values of a header field; bytes beyond ASCII survive as latin-1."""
-        return [
-            value.decode("latin-1") for known, value in self.headers if known == name
-        ]
-
-    @property
-    def has_body(self) -> bool:
-        """Something comes behind the header."""
-        lengths = self.fields(b"content-length")
-        return bool(self.fields(b"transfer-encoding")) or any(map(int, lengths))
 
 
 #: What a page makes of a request, now or later.

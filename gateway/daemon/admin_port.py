@@ -22,7 +22,7 @@ from gateway import config
 from gateway.access import Access
 from gateway.admin.feed import Feed
 from gateway.admin.history import History
-from gateway.admin.http import METHODS, HttpServer
+from gateway.admin.http import HttpServer
 from gateway.admin.metrics import Metrics
 from gateway.admin.page import fixed_pages
 from gateway.admin.peers import Peers
@@ -37,6 +37,7 @@ from gateway.feeds.page import tap_page
 from gateway.net import Common, GivingWay, Listener, admin_connections
 from gateway.net.traffic import Traffic
 from gateway.sdk.endpoint import Tcp, Unix
+from gateway.sdk.http1 import METHODS
 from gateway.sdk.interfaces import Connection
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Port

@@ -135,13 +135,15 @@ class Requests:
         if self._http.their_state is not h11.SEND_BODY:
             size = _PIECE_BYTES
             if self._http.trailing_data[0].count(b"\n") > _MOST_FIELDS:
-                raise BadRequest(f"more than {_MOST_FIELDS} fields", 431)
+                raise BadRequest(
+                    f"no HTTP request: more than {_MOST_FIELDS} fields", 431
+                )
         self._http.receive_data(bytes(self._unread[:size]))
         del self._unread[:size]
 
     def _head(self, event: h11.Request) -> Request:
         if not event.http_version.startswith(b"1."):
-            raise BadRequest("not of version 1", 505)
+            raise BadRequest("no HTTP request: not of version 1", 505)
         target = event.target.decode()
         request = Request(event.method.decode(), target, list(event.headers))
         if request.length is None and (
@@ -159,23 +161,44 @@ class Requests:
         """Tells the peer to send the body."""
         return self._send(h11.InformationalResponse(status_code=100, headers=[]))
 
-    def answer(self, answer: Answer, request: Request) -> tuple[bytes, bool]:
-        """A whole response, and whether the connection ends with it, as it does where the
-        request is not read to its end.
+    @property
+    def unanswered(self) -> bool:
+        """No answer has begun to the request that comes, or would come next."""
+        return self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    def answer(
+        self, answer: Answer, request: Request, *, close: bool = False
+    ) -> tuple[bytes, bool]:
+        """A whole response, and whether the connection ends with it, as it does with
+        *close*, and where the request is not read to its end.
+
+        Raises whatever says that an answer's fields are none.
         """
-        early = self._http.their_state is h11.SEND_BODY
-        fields = _fields(answer, close=early)
-        sent = self._send(
+        sent = self.begin(answer.code, _framed(answer), close=close)
+        if answer.body and request.method != "HEAD" and answer.code not in (204, 304):
+            sent += self.more(answer.body)
+        last, ends = self.end()
+        return sent + last, ends
+
+    def begin(self, code: int, fields: Mapping[str, str], *, close: bool) -> bytes:
+        """The header of a response whose body is sent by `more`, up to `end`."""
+        close = close or self._http.their_state is h11.SEND_BODY
+        return self._send(
             h11.Response(
-                status_code=answer.code,
-                reason=responses.get(answer.code, ""),
-                headers=[*fields.items()],
+                status_code=code,
+                reason=responses.get(code, ""),
+                headers=[*_header(fields, close=close).items()],
             )
         )
-        if answer.body and request.method != "HEAD" and answer.code not in (204, 304):
-            sent += self._send(h11.Data(data=answer.body))
-        sent += self._send(h11.EndOfMessage())
-        if early or self._http.our_state is not h11.DONE:
+
+    def more(self, data: bytes) -> bytes:
+        """A piece of the body."""
+        return self._send(h11.Data(data=data))
+
+    def end(self) -> tuple[bytes, bool]:
+        """The end of a response, and whether the connection ends with it."""
+        sent = self._send(h11.EndOfMessage())
+        if self._http.our_state is not h11.DONE:
             return sent, True
         self._http.start_next_cycle()
         return sent, False
@@ -187,16 +210,20 @@ class Requests:
 def answer_bytes(answer: Answer, *, close: bool = True) -> bytes:
     """A response beside the order of requests: to what is none, or instead of another."""
     lines = [f"HTTP/1.1 {answer.code} {responses.get(answer.code, '')}"]
-    lines += [f"{name}: {text}" for name, text in _fields(answer, close=close).items()]
+    fields = _header(_framed(answer), close=close)
+    lines += [f"{name}: {text}" for name, text in fields.items()]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + answer.body
 
 
-def _fields(answer: Answer, *, close: bool) -> dict[str, str]:
+def _framed(answer: Answer) -> dict[str, str]:
     more = answer.headers.items()
     return {
-        "Date": formatdate(usegmt=True),
         "Content-Type": answer.content_type,
         "Content-Length": str(len(answer.body)),
         **{name: text for name, text in more if name.lower() not in _FRAMING},
-        **({"Connection": "close"} if close else {}),
     }
+
+
+def _header(fields: Mapping[str, str], *, close: bool) -> dict[str, str]:
+    end = {"Connection": "close"} if close else {}
+    return {"Date": formatdate(usegmt=True), **fields, **end}

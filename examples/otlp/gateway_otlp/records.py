@@ -359,7 +359,9 @@ def _event(
     severity: str,
     body: Any,
     attributes: dict[str, Any],
-    *ids: str,
+    trace_id: str,
+    span_id: str,
+    event_name: str,
 ) -> _Event:
     is_text = isinstance(body, str)
     return _Event(
@@ -369,7 +371,9 @@ def _event(
         severity,
         body if is_text else "",
         None if is_text else body,
-        *ids,
+        trace_id,
+        span_id,
+        event_name,
         attributes,
         scope.text,
         resource.text,
