@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from attrs import define
@@ -27,8 +27,10 @@ from attrs import define
 from gateway.sdk.disk import Disk, replace_file
 from gateway.store.bucket import Bucket, BucketError, StoredObject
 from gateway.store.lake import End, Lsn
-from gateway.store.lineage import Lineage
 from gateway.store.names import INCARNATION, parse_file_name
+
+if TYPE_CHECKING:
+    from gateway.store.lineage import Lineage
 
 EVERY_SECONDS = 60.0
 """So often a word is written."""

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from gateway.audit.incarnations import Known, Lives, Reason
-from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
 from gateway.store.word import Speaker
 from incarnations import A
@@ -60,11 +59,6 @@ def say_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Speaker, "say", lambda self, *, exact=False: None)
 
 
-def bring_one_past_twice(patch: pytest.MonkeyPatch) -> None:
-    """The job gets files of two copies of a directory together, whose lsns are the same."""
-    patch.setattr(Lsns, "touches", lambda *_: False)
-
-
 def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """The audit takes it for granted that who has ended had told all."""
     patch.setattr(Lives, "reason", lambda *_: Reason.HERE)
@@ -76,7 +70,6 @@ def vouch_for_everybody(patch: pytest.MonkeyPatch) -> None:
         (name_events_by_node_and_lsn, (18, 19, 26)),
         (say_that_it_is_all, (1, 2)),
         (say_nothing, (25, 58)),
-        (bring_one_past_twice, (76, 275)),
         (vouch_for_everybody, (1, 2)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
