@@ -1,6 +1,6 @@
 // The live page: listens to the daemon's feed and gives each part what it shows.
 
-import { ago, at, count, duration, made, put, size } from "./words.js";
+import { ago, at, count, duration, made, many, put, size } from "./words.js";
 import { Gateways } from "./gateways.js";
 import { Hour } from "./plots.js";
 import { Peers } from "./peers.js";
@@ -35,7 +35,7 @@ function show({ status, sample }) {
   hour.add(sample);
   batches.show(status.batches);
   const last = status.batches.at(-1);
-  put(at("batches-about"), last ? `the last ${ago(Date.now() / 1000 - last.at)}, ${count(last.rows)} rows in ${duration(last.seconds)}` : "none yet");
+  put(at("batches-about"), last ? `the last ${ago(Date.now() / 1000 - last.at)}, ${many(last.rows, "row")} in ${duration(last.seconds)}` : "none yet");
   tap.show(status);
   cards(status.cards);
   put(at("seen"), "updated " + new Date().toLocaleTimeString());
@@ -59,10 +59,12 @@ function each({ name, value, unit }) {
 }
 
 function cards(all) {
-  at("cards").replaceChildren(...all.map(({ title, rows }) => {
+  // What is not used here has nothing but zeros.
+  const used = all.map(({ title, rows }) => ({ title, rows: rows.flatMap(each) })).filter(({ rows }) => rows.some(({ value }) => value));
+  at("cards").replaceChildren(...used.map(({ title, rows }) => {
     const section = made("div", undefined, "card"), list = made("dl");
     section.append(made("h3", title), list);
-    for (const { name, value, unit } of rows.flatMap(each)) list.append(made("dt", name), made("dd", written(value, unit)));
+    for (const { name, value, unit } of rows) list.append(made("dt", name), made("dd", written(value, unit)));
     return section;
   }));
 }

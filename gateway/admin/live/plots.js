@@ -22,6 +22,7 @@ class Plot {
     this.figure = made("figure");
     const caption = this.figure.appendChild(made("figcaption"));
     caption.append(made("span", about.title));
+    this.most = caption.appendChild(made("small"));
     this.value = caption.appendChild(made("b", "–"));
     this.svg = this.figure.appendChild(svg("svg"));
     this.svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
@@ -51,7 +52,8 @@ class Plot {
     this.about.columns.forEach((column, index) => {
       const parts = this.parts(samples.filter(sample => x(sample) >= 0), column);
       this.lines[index].setAttribute("d", parts.map(part =>
-        "M" + part.map(sample => x(sample).toFixed(1) + "," + y(sample[column]).toFixed(1)).join("L")).join(""));
+        "M" + part.map(sample => x(sample).toFixed(1) + "," + y(sample[column]).toFixed(1)).join("L")
+        + (part.length > 1 ? "" : "h.01")).join(""));  // one by itself is a dot
       if (!index) this.area.setAttribute("d", parts.map(part =>
         `M${x(part[0]).toFixed(1)},${HEIGHT}L` + part.map(sample => x(sample).toFixed(1) + "," + y(sample[column]).toFixed(1)).join("L")
         + `L${x(part.at(-1)).toFixed(1)},${HEIGHT}Z`).join(""));
@@ -79,6 +81,7 @@ class Plot {
     const [first] = this.about.columns, last = this.samples?.at(-1);
     const peak = Math.max(0, ...(this.samples || []).map(sample => sample[first] ?? 0));
     put(this.value, last ? this.about.show(last[first]) : "–");
+    put(this.most, peak ? `at most ${this.about.show(peak)}` : "");
     this.svg.setAttribute("aria-label", last
       ? `${this.about.title}, the last hour: now ${this.about.show(last[first])}, at most ${this.about.show(peak)}`
       : `${this.about.title}: nothing yet`);
@@ -91,7 +94,7 @@ class Plot {
     const near = this.samples.reduce((one, other) => Math.abs(other.at - wanted) < Math.abs(one.at - wanted) ? other : one);
     const where = (WIDTH * (1 - (this.now - near.at) / this.span)).toFixed(1);
     this.cursor.setAttribute("d", `M${where},0V${HEIGHT}`);
-    const when = new Date(near.at * 1000).toLocaleTimeString();
+    const when = new Date(near.at * 1000).toLocaleTimeString(undefined, { timeZoneName: "short" });
     put(this.value, this.about.columns.map(column => this.about.show(near[column])).join(" · ") + " at " + when);
   }
 }

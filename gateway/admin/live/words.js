@@ -16,6 +16,8 @@ export function count(n) {
   return n < 100000 ? whole.format(Math.round(n)) : short.format(n);
 }
 
+export const many = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+
 export const exact = n => whole.format(n);
 
 export function size(n) {
