@@ -38,6 +38,9 @@ def short(incarnation: str) -> str:
 class Reason(Enum):
     """Why an end is vouched for, or not."""
 
+    DERIVED = (
+        "its events are another past of an incarnation, which is asked for them all"
+    )
     HERE = "its journal is seen here"
     HEARD = "it has said something of itself lately"
     CONTINUED = "another incarnation of its directory goes on from there"
@@ -59,6 +62,7 @@ class Reason(Enum):
 
 _VOUCHING = frozenset(
     (
+        Reason.DERIVED,
         Reason.HERE,
         Reason.HEARD,
         Reason.CONTINUED,
@@ -151,6 +155,8 @@ class Known:
     began: float = 0.0
     """… and then, when its daemon had begun, by the clock of `heard`."""
     decommissioned: bool = False
+    derived: bool = False
+    """The job has made it of events that have the names of others."""
     published: int = 0
     """Up to this one all of its directory is in files, it said."""
     copied: bool = False
@@ -220,7 +226,8 @@ class Lives:
         """What files said of theirs."""
         for each, record in records.items():
             self._begins(each, record.first)
-            if record.continues:
+            self.of(each).derived = bool(record.of)
+            if record.continues and not record.of:
                 self.of(record.continues).following[each] = record.first
                 self._gave(record.continues, record.first - 1)
 
@@ -297,6 +304,8 @@ class Lives:
     def reason(self, incarnation: str, last: int) -> Reason:
         """Whether anybody knows where it ended, which gave lsns up to *last*."""
         known, follows = self.of(incarnation), self.follows(incarnation)
+        if known.derived:
+            return Reason.DERIVED
         if known.here:
             return Reason.HERE
         if follows and last < max(follows.values()):

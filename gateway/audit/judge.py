@@ -138,6 +138,10 @@ class _Judge:
             each: Lsns([(max(begin, self._since(each)), last)])
             for each, last in self._until.items()
         }
+        for each, lsns in found.items():
+            if self._lives.of(each).derived:  # it has what differs, and no other lsns
+                there = self._present(each) | Lsns(self._files.spans(each))
+                found[each] = lsns & there
         everything = Lsns.joined(found.values())
         nobodys = Lsns([(begin, everything.last)]) - everything
         by_first = {first: each for each in found for first, _ in found[each]}

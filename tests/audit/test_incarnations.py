@@ -778,3 +778,18 @@ def test_a_beginning_that_nobody_vouches_for_is_asked_for(tmp_path: Path) -> Non
     ledger(tmp_path, records={"gw": {"aaaa": [5, ""]}})
     [hole] = look(tmp_path).holes["gw"]
     assert (hole.first, hole.last, hole.incarnation) == (1, 4, "aaaa")
+
+
+def test_a_derived_incarnation_accounts_for_what_it_has(tmp_path: Path) -> None:
+    """Two copies gave other events under one name: what differs the job has taken under an
+    incarnation of its own, and the first one is asked for all."""
+    table(tmp_path, "a", ("aaaa", range(1, 11)), ("dddd", [5, 9]))
+    journal(tmp_path, Incarnation("aaaa", 1, 0))
+    ledger(tmp_path, records={"gw": {"aaaa": [1, ""], "dddd": [1, "", "aaaa"]}})
+    report = look(tmp_path)
+    assert (report.complete, report.events) == (True, 12)
+    table(tmp_path, "b", ("dddd", [5]))
+    assert [list(life.doubles) for life in look(tmp_path).nodes[0].lives] == [
+        [],
+        [(5, 5)],
+    ]

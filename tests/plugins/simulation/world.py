@@ -449,7 +449,8 @@ class World:
         """What a power cut would leave of the mark."""
         if str(path.parent) not in self.disk.directories:
             return mark.Mark()
-        return statefile.decode(self.disk.durable(path), mark.Mark) or mark.Mark()
+        data = self.disk.durable(path)
+        return statefile.decode(path, data, mark.Mark) or mark.Mark()
 
     def _kill(self) -> None:
         self.tell("kill -9")
