@@ -336,27 +336,22 @@ class HttpServer(BatchServer):
 
     def waited(self) -> None:
         """Nothing was answered for some seconds."""
-        session = self._session
-        journal = self._listener.journal
+        journal, session = self._listener.journal, self._session
+        answered = False
         for pending in self._pending or ():
-            batch = pending.batch
-            if batch is not None and journal.withdraw(batch):
+            if pending.batch is not None and journal.withdraw(pending.batch):
                 pending.ack, pending.batch = pending.not_stored, None
+                answered = True
         self._acknowledge()
-        comes = self._unread or self._connection.unread_input
-        if (
-            self._not_read
-            and not self._pending
-            and isinstance(session, HttpSession)
-            and (comes or session.held_bytes)
-        ):
+        self._regulate()
+        comes = self.held_bytes or self._connection.unread_input
+        if comes and self._not_read and not (answered or self._pending):
+            assert isinstance(session, HttpSession)
             own = not journal.full and journal.over_share(self._connection.origin)
             code, text = (429, "more than its share") if own else (503, "no room")
             why = f"answered {code}, it was not read for {_PATIENCE:g} s: {text}"
             self.give_up(Refusal(why, reply=session.later(code, text)))
-            return
-        self._settle()
-        if self._busy:
+        elif self._busy:
             self._listener.waiting.watch(self)
 
     @property

@@ -350,6 +350,27 @@ def test_a_disk_that_hangs() -> None:
     assert port.codes() == [200]
 
 
+def test_a_disk_that_hangs_at_the_limit() -> None:
+    """What was withdrawn makes room, so its connection goes on."""
+    port = Port(unacknowledged_bytes=1)
+    port.connection.deliver(post(b"a"))
+    assert port.connection.paused
+    port.clock.advance(5)
+    assert port.codes(post(b"b")) == [503, 200]
+    assert port.bodies == [b"b"]
+
+
+@pytest.mark.parametrize("part", [20, -1], ids=["header", "body"])
+def test_a_request_that_does_not_come_on(part: int) -> None:
+    """It is held, and so must make progress: `limits.minimum_rate`."""
+    port = Port()
+    port.connection.deliver(post(b"x" * 100)[:part])
+    assert port.connection.held_bytes >= 20
+    assert not port.connection.waiting
+    port.connection.deliver(post(b"x" * 100)[part:])
+    assert port.connection.held_bytes == 0
+
+
 @pytest.mark.parametrize(("own", "code"), [(False, b"503"), (True, b"429")])
 def test_no_room(own: bool, code: bytes) -> None:
     """A request that is not read is answered all the same; 429 if others' would be."""
