@@ -1,12 +1,17 @@
-"""The published client `elasticsearch`, as people use it.
+"""Published clients, as people use them, and a gateway that is killed meanwhile.
 
-It needs the plug-in and that package to be installed: `pip install -e .[test]`.
+They need the plug-in and PyPI's `elasticsearch` to be installed: `pip install -e .[test]`.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
+import shutil
+import subprocess
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,3 +68,78 @@ def test_python(daemon: Daemon, *, compress: bool) -> None:
         {**({"_id": str(n)} if n % 3 else {}), "message": f"it is late: {n}"}
         for n in range(2000)
     ]
+
+
+_OMELASTICSEARCH = [*Path("/usr/lib").glob("*/rsyslog/omelasticsearch.so")]
+
+
+@pytest.mark.needs_apt
+@pytest.mark.skipif(
+    not (_OMELASTICSEARCH and shutil.which("rsyslogd")),
+    reason="there is no rsyslogd with rsyslog-elasticsearch here",
+)
+def test_rsyslog(daemon: Daemon, tmp_path: Path) -> None:
+    """Its omelasticsearch, with a password, sends the lines of a file."""
+    before = daemon.status()["journal"]["durable_lsn"]
+    host, port = daemon.address("bulk")
+    source, config = tmp_path / "shop.log", tmp_path / "rsyslog.conf"
+    source.write_text("".join(f"it is late: {number}\n" for number in range(1000)))
+    config.write_text(
+        f"""
+        global(workDirectory="{tmp_path}")
+        module(load="imfile")
+        module(load="omelasticsearch")
+        input(type="imfile" File="{source}" Tag="shop:" Severity="notice")
+        template(name="document" type="list" option.jsonf="on") {{
+            property(outname="message" name="msg" format="jsonf")
+        }}
+        action(type="omelasticsearch" server="{host}" serverport="{port}" uid="shop"
+               pwd="s3cret" searchIndex="logs" searchType="" bulkmode="on"
+               template="document" queue.type="linkedlist")
+        """
+    )
+    arguments = ["-n", "-f", str(config), "-i", str(tmp_path / "pid")]
+    process = subprocess.Popen(["rsyslogd", *arguments])
+    try:
+        daemon.settled(before + 1000)
+    finally:
+        process.terminate()
+        process.wait()
+    rows = daemon.rows()[before:]
+    assert {(row["channel"], row["principal"]) for row in rows} == {("logs", "shop")}
+    assert [json.loads(row["payload"])["message"].strip() for row in rows] == [
+        f"it is late: {number}" for number in range(1000)
+    ]
+
+
+def test_killed(tmp_path: Path) -> None:
+    """What has its items before a kill -9 is there afterwards, once."""
+    heard: list[str] = []
+    with Daemon(tmp_path, {"listeners": [listener("bulk", "bulk")]}) as daemon:
+        address = daemon.address("bulk")
+
+        def send(who: int) -> None:
+            client = http.client.HTTPConnection(*address, timeout=30)
+            for number in range(10**6):
+                names = [f"{who}-{number}-{each}" for each in range(10)]
+                body = "".join(f'{{"create":{{"_id":"{n}"}}}}\n{{}}\n' for n in names)
+                try:
+                    client.request("POST", "/shop/_bulk", body)
+                    answer = json.loads(client.getresponse().read())
+                except (OSError, http.client.HTTPException):
+                    return
+                heard.extend(each["create"]["_id"] for each in answer["items"])
+
+        threads = [threading.Thread(target=send, args=[who]) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        daemon.eventually(lambda: len(heard) > 2000, "2000 items")
+        daemon.kill()
+        for thread in threads:
+            thread.join()
+        daemon.start()
+        daemon.settled(len(heard))
+        rows = [json.loads(row["payload"])["_id"] for row in daemon.rows()]
+    assert len(rows) == len(set(rows))
+    assert set(heard) <= set(rows)
+    assert len(rows) <= len(heard) + 10 * len(threads)

@@ -87,9 +87,7 @@ def test_killed(tmp_path: Path) -> None:
                     client.request("POST", "/v1/logs", json.dumps(body), kind)
                     if client.getresponse().read() == b"{}":
                         heard.append(f"{who}-{number}")
-                except OSError:
-                    return
-                except http.client.HTTPException:
+                except (OSError, http.client.HTTPException):
                     return
 
         threads = [threading.Thread(target=send, args=[who]) for who in range(4)]
