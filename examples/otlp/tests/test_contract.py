@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from importlib.util import find_spec
+
+import pytest
 
 from gateway_otlp import protocol
 from gateway_testkit.contract import ProtocolContract
@@ -61,6 +64,9 @@ class TestJson(ProtocolContract):
         return [part.partition(b"\r\nDate:")[0] for part in sent.split(b"HTTP/1.1 ")]
 
 
+@pytest.mark.skipif(
+    find_spec("opentelemetry") is None, reason="opentelemetry-proto is not installed"
+)
 class TestProtobuf(TestJson):
     batches = [
         (post(data, kind="application/x-protobuf"), count)
