@@ -30,7 +30,7 @@ def post(body: bytes, *fields: str, length: int | None = None) -> bytes:
 
 
 def packed(body: bytes) -> bytes:
-    return post(gzip.compress(body), "Content-Encoding: gzip")
+    return post(gzip.compress(body, mtime=0), "Content-Encoding: gzip")
 
 
 def tables(size: int) -> bytes:
