@@ -121,7 +121,8 @@ def examples() -> tuple[str, str]:
     known = installed()
     shipped = [name for name, one in known.protocols.items() if one.spoken_by]
     sent = [name for name, sender in known.each("sender") if sender is not None]
-    named = dict.fromkeys([*shipped, *sent, *known.protocols])
+    both = [name for name in sent if name in shipped]
+    named = dict.fromkeys([*both, *sent, *known.protocols])
     first, *more = named or ["PROTOCOL"]
     return first, more[0] if more else first
 

@@ -141,7 +141,7 @@ def rules() -> Iterator[tuple[str, Reload]]:
     """Every key, options of the gateway's own protocols included."""
     yield from _rules(Config, "", AT_ONCE)
     for name, kind in options_of_all():
-        if kind.__module__.startswith("gateway."):
+        if kind.__module__.startswith("gateway.protocols."):
             yield from _rules(kind, f"{name}: options.", _UNSAID)
 
 

@@ -24,7 +24,7 @@ from gateway.store.digests import (
 )
 from gateway.store.disk import RealDisk
 from gateway.store.mark import Mark, Marker
-from gateway.store.names import file_name
+from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool.catalog_lines import Entry, entries
 from gateway.store.spool.expired import ExpiredRecord
 from incarnations import A, rows_of
@@ -395,8 +395,11 @@ def test_the_job_may_delete_what_it_has_committed(
     """With `spool.after: delete`; what no table has may not be gone."""
     ledger = system.root / "lake/.gateway/events.json"
     ledger.parent.mkdir()
+    named = parse_file_name(files[0].name)
+    assert named is not None
+    incarnation = named.incarnation
     ledger.write_text(
-        json.dumps({"form": 1, "committed": {"gw-1": {"a" * 10: [[1, 30]]}}})
+        json.dumps({"form": 1, "committed": {"gw-1": {incarnation: [[1, 30]]}}})
     )
     config = tmp_path / "gateway.yaml"
     config.write_text(
