@@ -171,7 +171,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """
     conf = {"spark.sql.shuffle.partitions": "4"}
     settings = SimpleNamespace(
-        master="local[2]", driver_memory="1g", ui=False, conf=conf
+        master="local[2]", driver_memory="1536m", ui=False, conf=conf
     )
     none = tmp_path_factory.mktemp("bin") / "python3"
     none.write_text("#!/bin/sh\nexit 9\n")
