@@ -70,7 +70,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, server: SmallS3) -> Iterator
     )
     more = merged(more, s3a.settings(spool, pyspark.__version__))
     asked = SimpleNamespace(
-        master="local[2]", driver_memory="1g", ui=False, conf=INTERPRETED
+        master="local[2]", driver_memory="1536m", ui=False, conf=INTERPRETED
     )
     try:
         running = session.start(asked, home / "warehouse", more)
