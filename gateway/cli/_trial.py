@@ -176,7 +176,7 @@ class _Reactor:
         return getattr(self._clock, name)
 
 
-class _Transport(StringTransport):
+class ClientTransport(StringTransport):
     """A client's end; `gone` once it has hung up."""
 
     protocol: Any = None
@@ -196,11 +196,11 @@ class _Endpoint:
 
     def __init__(self, daemon: _Daemon) -> None:
         self._daemon = daemon
-        self._open: list[tuple[_Transport, FakeConnection]] = []
+        self._open: list[tuple[ClientTransport, FakeConnection]] = []
 
     def connect(self, factory: Any) -> Deferred[Any]:
         """See `IStreamClientEndpoint`."""
-        protocol, transport = factory.buildProtocol(None), _Transport()
+        protocol, transport = factory.buildProtocol(None), ClientTransport()
         transport.protocol = protocol
         self._open.append((transport, self._daemon.connect()))
         protocol.makeConnection(transport)
@@ -211,7 +211,7 @@ class _Endpoint:
         while sum(self._carry(*each) for each in tuple(self._open)):
             self._daemon.fake.store()
 
-    def _carry(self, transport: _Transport, connection: FakeConnection) -> bool:
+    def _carry(self, transport: ClientTransport, connection: FakeConnection) -> bool:
         said, answer = transport.value(), connection.sent
         transport.clear()
         connection.clear()

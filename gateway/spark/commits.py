@@ -93,8 +93,8 @@ class Table(Protocol):
     ) -> None:
         """Commit *rows* and *ledger*; makes the table and its new columns.
 
-        *count* is how many rows there must be; *few*: they came on few days.  Raises `Broken` if a commit with this
-        ledger's `sequence` is there already.
+        *count* is how many rows there must be; *few*: they came on few days.  Raises
+        `Broken` if a commit with this ledger's `sequence` is there already.
         """
 
     def rows(self) -> DataFrame:

@@ -145,3 +145,17 @@ def _holder(path: Path) -> str:
         return path.read_text("utf-8", "replace")[:200].strip() or "another process"
     except OSError:
         return "another process"
+
+
+@contextlib.contextmanager
+def alone_with(path: Path) -> Iterator[bool]:
+    """Lock a directory for a while; False where somebody else has it.  Raises OSError."""
+    try:
+        held = lock_directory(path)
+    except Locked:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        held.release()

@@ -12,11 +12,9 @@ Whoever reads there knows the events by name, so it may be done again, after a c
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from gateway.event import Decode
 from gateway.sdk.disk import Disk
@@ -24,7 +22,7 @@ from gateway.store.archiving import to_archive
 from gateway.store.arrivals import Record
 from gateway.store.bucket import Bucket, commit
 from gateway.store.directories import Directories
-from gateway.store.lock import Locked, lock, lock_directory
+from gateway.store.lock import alone_with, lock
 from gateway.store.names import SpoolFile, is_node_name, parse_file_name
 from gateway.store.orphans import Orphan, publish_orphans, say_that_it_is_all
 from gateway.store.statefile import StateFile
@@ -40,19 +38,6 @@ class Offered:
     """By node."""
     orphans: list[Orphan] = field(default_factory=list)
     """Journals with something to tell."""
-
-
-@contextlib.contextmanager
-def _alone_with(path: Path) -> Iterator[bool]:
-    try:
-        held = lock_directory(path)
-    except Locked:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        held.release()
 
 
 def offer(
@@ -71,7 +56,7 @@ def offer(
     try:
         found = Offered()
         found.orphans = publish_orphans(
-            "", source, disk, decoders, by=node, alone_with=_alone_with
+            "", source, disk, decoders, by=node, alone_with=alone_with
         )
         failed = {one.node for one in found.orphans if one.problem is not None}
         for name in disk.names(source.journal) if disk.exists(source.journal) else ():

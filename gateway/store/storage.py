@@ -41,7 +41,7 @@ from gateway.store.digests import Link
 from gateway.store.directories import Directories
 from gateway.store.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.lock import Locked, is_locked, lock, lock_directory
+from gateway.store.lock import alone_with, is_locked, lock, lock_directory
 from gateway.store.lsns import Lsns
 from gateway.store.machine import Machine
 from gateway.store.opening import Opened, Start, open_node
@@ -91,20 +91,6 @@ class Settings:
 
 _MOST_RANGES = 20
 """Of lsns of an incarnation that a word names."""
-
-
-@contextlib.contextmanager
-def _alone_with(path: Path) -> Iterator[bool]:
-    """Lock a directory for a while, unless somebody else has it."""
-    try:
-        held = lock_directory(path)
-    except Locked:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        held.release()
 
 
 def _processes(
@@ -323,7 +309,7 @@ class OpenedStorage:
             self.decoders,
             compression=self.settings.spool.compression,
             clock=self.machine.clock,
-            alone_with=_alone_with,
+            alone_with=alone_with,
             tell=self.callbacks.damaged,
         )
 

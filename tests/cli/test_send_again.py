@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
-from twisted.python.failure import Failure
 
 from gateway.cli import send
+from gateway.cli._trial import ClientTransport
 from gateway.plugins import installed
 from gateway.sdk.sending import Totals
 from gateway.testing import FakeConnection
@@ -47,21 +45,6 @@ EVENTS_COME = {"lumberjack": 1, "pomelo": 2, "pravega": 2, "rsio": 2}
 Fault = Callable[["Link", bytes], bool]
 
 
-class Transport(StringTransport):
-    """A client's end; `gone` once it has hung up."""
-
-    protocol: Any = None
-    gone = False
-
-    def loseConnection(self) -> None:
-        if not self.gone:
-            self.gone = True
-            self.protocol.connectionLost(Failure(ConnectionDone()))
-
-    def abortConnection(self) -> None:
-        self.loseConnection()
-
-
 class Link:
     """One connection of a sender to the gateway."""
 
@@ -72,7 +55,7 @@ class Link:
         )
         self.connection.serve(gateway.port.accept(self.connection))
         self.client = factory.buildProtocol(None)
-        self.transport = Transport()
+        self.transport = ClientTransport()
         self.transport.protocol = self.client
         self.reads = 0
 

@@ -45,7 +45,7 @@ Error: A fatal exception has occurred. Program will exit.
 """
 PACKAGE = """\
 :: loading settings :: url = jar:file:/spark/jars/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml
-Ivy Default Cache set to: /root/ivy/cache
+Ivy Default Cache set to: /var/cache/ivy
 You probably access the destination server through a proxy server that is not well configured.
 \t\t:: no.such#thing;1.0: not found
 :: USE VERBOSE OR DEBUG MESSAGE LEVEL FOR MORE DETAILS
