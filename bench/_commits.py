@@ -22,7 +22,7 @@ from _history import NODE, many_names
 
 from gateway.sinks.delta import DeltaTable
 from gateway.sinks.iceberg import LEDGER, IcebergTable
-from gateway.spark.ledger import Ledger
+from gateway.spark.commit.ledger import Ledger
 from gateway.store.names import Life
 
 __all__ = ["of_table", "pasts"]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Ranges
-from gateway.store.lake import INTERNAL
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Hole, Ledger, Ranges
 from gateway.store.names import Life, file_name
+from gateway.store.readers.lake import INTERNAL
 
 __all__ = ["many_names", "year"]
 

@@ -16,7 +16,7 @@ from _report import Broken
 
 from gateway.event import SCHEMA
 from gateway.sink import kind_of
-from gateway.spark.formats import Format
+from gateway.spark.commit.formats import Format
 from gateway.store.names import file_name
 
 __all__ = ["costs_of", "spread"]

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA
-from gateway.spark.suggestion import Survey, newest
+from gateway.spark.rows.suggestion import Survey, newest
 from gateway.store.names import file_name
 
 _Made = dict[str, Any]

@@ -5,7 +5,7 @@
 
 An event is sent as soon as somebody takes it; the row is there when `gateway table` would
 show it.  The first start of all is told apart: Spark's classes are not recorded yet (`python -m
-gateway.spark.recording`), which this does next, in a cache of its own.  Beside them, in the
+gateway.spark.jvm.recording`), which this does next, in a cache of its own.  Beside them, in the
 same run, what any program of Spark spends: a bare session that writes one row as Parquet.
 """
 
@@ -97,7 +97,7 @@ def bench() -> int:
             env.pop(name, None)
         first = first_row(home / "first", env)
         subprocess.run(
-            [sys.executable, "-m", "gateway.spark.recording"], env=env, check=True
+            [sys.executable, "-m", "gateway.spark.jvm.recording"], env=env, check=True
         )
         later = [first_row(home / f"later-{n}", env) for n in range(options.times)]
         alone = [bare(home / f"bare-{n}", env) for n in range(options.times)]

@@ -41,9 +41,9 @@ from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
 
 from gateway.event import SCHEMA
-from gateway.spark.inbox import REQUESTS, AtOnce, Inbox, by_threads
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.files.inbox import REQUESTS, AtOnce, Inbox, by_threads
 from gateway.store.names import Life, file_name, parse_file_name
 from gateway.store.spool.parquet import open_writer
 from gateway_testkit.bucket import MemoryBucket

@@ -55,14 +55,18 @@ from pyspark.sql.streaming import StreamingQueryListener
 from gateway.config import Config
 from gateway.event import SCHEMA
 from gateway.sink import kind_of
-from gateway.spark import footers, job, query, session, stats, tables
-from gateway.spark.columns import Columns
-from gateway.spark.compact import compact, compact_open
-from gateway.spark.fields import function
-from gateway.spark.formats import Format
-from gateway.spark.lakedisk import Lake
-from gateway.spark.partition import visible
-from gateway.spark.sink import Plan
+from gateway.spark import job
+from gateway.spark.commit.formats import Format
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.partition import visible
+from gateway.spark.commit.sink import Plan
+from gateway.spark.files import footers
+from gateway.spark.jvm import session
+from gateway.spark.later.compact import compact, compact_open
+from gateway.spark.rows import stats, tables
+from gateway.spark.rows.columns import Columns
+from gateway.spark.rows.fields import function
+from gateway.spark.run import query
 from gateway.spark.source import SCHEMA_DDL
 from gateway.store.names import parse_file_name
 

@@ -16,14 +16,14 @@ from _machine import machine
 from _report import Claim, Report, arguments, main, workplace
 
 from gateway.audit import audit
-from gateway.spark.closing import Closing
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.store.directories import Directories
-from gateway.store.incarnation import Incarnation, Record, derived
-from gateway.store.lake import INTERNAL
-from gateway.store.mark import Mark
 from gateway.store.names import Life
+from gateway.store.node.incarnation import Incarnation, Record, derived
+from gateway.store.node.mark import Mark
+from gateway.store.readers.lake import INTERNAL
 
 
 def bench() -> int:

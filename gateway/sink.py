@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gateway.audit.remote import Access
     from gateway.config.model import Spark
     from gateway.sdk.section import Place
-    from gateway.spark.lakedisk import LakeDisk
-    from gateway.spark.sink import Parts, Sink
+    from gateway.spark.commit.lakedisk import LakeDisk
+    from gateway.spark.commit.sink import Parts, Sink
 
 __all__ = ["NAMES", "PARTITIONS", "Ability", "Kind", "able", "kind_of"]
 
@@ -88,21 +88,21 @@ class Kind(ABC):
     def settings(self, spark: Any, data_dir: Path, version: str) -> dict[str, str]:
         """What a session of Spark *version* needs; may be nothing.
 
-        *spark* is the configuration's section.  Raises `gateway.spark.ledger.Broken` where
+        *spark* is the configuration's section.  Raises `gateway.spark.commit.ledger.Broken` where
         it can not be.
         """
         del spark, data_dir, version
         return {}
 
     def check_spark(self, version: str) -> None:
-        """Raise `gateway.spark.ledger.Broken` where Spark *version* can not have it."""
+        """Raise `gateway.spark.commit.ledger.Broken` where Spark *version* can not have it."""
         del version
 
     @abstractmethod
     def make(self, parts: Parts) -> Sink:
         """What puts the job's batches into the tables.
 
-        Raises `gateway.spark.ledger.Broken` where it can not be.
+        Raises `gateway.spark.commit.ledger.Broken` where it can not be.
         """
 
     def maintain(
@@ -119,7 +119,7 @@ class Kind(ABC):
         names.
 
         May run beside the job.  Says what was done, step by step.  Raises
-        `gateway.spark.ledger.Broken`, and what Spark raises.
+        `gateway.spark.commit.ledger.Broken`, and what Spark raises.
         """
         raise NotImplementedError(self.name)
 
@@ -129,8 +129,8 @@ class Kind(ABC):
         """Make columns of rows that are in the tables: those of *names*, or those that the
         tables lack.
 
-        Says what was done, step by step.  Raises `gateway.spark.partition.Busy`,
-        `gateway.spark.ledger.Broken`, OSError, and what Spark raises.
+        Says what was done, step by step.  Raises `gateway.spark.commit.partition.Busy`,
+        `gateway.spark.commit.ledger.Broken`, OSError, and what Spark raises.
         """
         raise NotImplementedError(self.name)
 
@@ -139,7 +139,7 @@ class Kind(ABC):
     ) -> Iterator[str]:
         """Begin the tables with the rows of the lake of Parquet folders *old*.
 
-        Says what was done.  Raises `gateway.spark.ledger.Broken`, OSError, and what Spark
+        Says what was done.  Raises `gateway.spark.commit.ledger.Broken`, OSError, and what Spark
         raises.
         """
         raise NotImplementedError(self.name)

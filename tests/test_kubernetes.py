@@ -14,7 +14,7 @@ import yaml
 from gateway import config
 from gateway.sdk.endpoint import Tcp
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark import s3a
+from gateway.spark.files import s3a
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "kubernetes"
 AUTOSCALE = FOLDER.parent / "autoscale"

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gateway.spark import beside, progress
+from gateway.spark import beside
+from gateway.spark.run import progress
 from rules import HEIGHT, NAME, REACH, ROOMS, WIDTH
 
 if TYPE_CHECKING:

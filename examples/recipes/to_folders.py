@@ -11,9 +11,9 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 from gateway import config
-from gateway.spark import s3a
 from gateway.spark.consumer import consume
-from gateway.spark.session import SAFETY
+from gateway.spark.files import s3a
+from gateway.spark.jvm.session import SAFETY
 
 
 def main(file: str, name: str, target: str) -> None:

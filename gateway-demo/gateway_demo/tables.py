@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gateway.store.lake import committed
+from gateway.store.readers.lake import committed
 
 __all__ = ["event_rows", "events_by_node", "files", "rows_by_listener", "sample"]
 

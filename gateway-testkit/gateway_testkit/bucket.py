@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from gateway.store.bucket import (
+from gateway.store.objects.bucket import (
     AlreadyThere,
     BucketError,
     Changed,
@@ -21,7 +21,7 @@ _PAGE_OBJECTS = 1000
 
 
 class MemoryBucket:
-    """A `gateway.store.bucket.Bucket`.
+    """A `gateway.store.objects.bucket.Bucket`.
 
     *fault* is asked before each request, by its name and the object's: it may raise.
     *after* is asked when it was carried out: what it raises is what a time-out is.

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.store.bucket import BucketError
-from gateway.store.s3 import S3
+from gateway.store.objects.bucket import BucketError
+from gateway.store.objects.s3 import S3
 from gateway_testkit.settings import options_of
 
 if TYPE_CHECKING:

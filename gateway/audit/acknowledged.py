@@ -29,11 +29,11 @@ from gateway.audit.sinks import table_files
 from gateway.audit.sites import Site, Spools, distinct
 from gateway.audit.variant import look_up
 from gateway.event import Decode
-from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import scans, spool_files
 from gateway.store.journal import segment
 from gateway.store.names import parse_file_name
+from gateway.store.objects.bucket import Bucket
 from gateway.store.spool.decoding import Decoder
 
 _BATCH_ROWS = 1 << 14

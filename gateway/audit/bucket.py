@@ -1,7 +1,7 @@
 """The spool's files in a bucket, and what the bucket says of nodes, for the audit.
 
 A file is read as a copy that is removed again, one at a time; what is said of nodes is in
-their words (`gateway.store.word`).
+their words (`gateway.store.objects.word`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.store import word
-from gateway.store.bucket import ARCHIVE, Bucket, NotThere, StoredObject
 from gateway.store.finder import SpoolFile
 from gateway.store.names import parse_file_name
+from gateway.store.objects import word
+from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere, StoredObject
 
 
 class BucketFiles:

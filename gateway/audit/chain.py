@@ -26,16 +26,17 @@ from pathlib import Path
 
 from gateway.audit.incarnations import short
 from gateway.audit.lake import Problem
-from gateway.store import digests, mark
-from gateway.store.deleted import deletions, digests_before, stamps
+from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.incarnation import INCARNATION, Incarnation
-from gateway.store.lake import committed
 from gateway.store.lsns import Lsns
+from gateway.store.node import mark
+from gateway.store.node.incarnation import INCARNATION, Incarnation
+from gateway.store.readers.deleted import deletions, digests_before, stamps
+from gateway.store.readers.lake import committed
 from gateway.store.spool import expired
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
-from gateway.store.statefile import of_nodes
+from gateway.store.system.statefile import of_nodes
 
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3
@@ -211,7 +212,7 @@ class _Reader:
                     break
 
     def _before(self) -> dict[str, str]:
-        """Digests of files in which events were blotted out, before that was done."""
+        """Digests of files in which events were redacted, before that was done."""
         lake = self.directories.lake
         if self._links[0] != (now := stamps(lake)):
             try:

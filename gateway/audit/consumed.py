@@ -1,6 +1,6 @@
 """What has left archive or bucket where no job of ours takes files (`spool.after: keep`).
 
-What consumers have read, their marks say (`gateway.store.consumers`); what has left an archive
+What consumers have read, their marks say (`gateway.store.readers.consumers`); what has left an archive
 for its age, or for want of room, is known by its lsns.  Both by incarnation.
 """
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gateway.audit.lake import Problem
-from gateway.store.consumers import OBJECT, Mark, marks_at
-from gateway.store.disk import RealDisk
 from gateway.store.lsns import Lsns
+from gateway.store.readers.consumers import OBJECT, Mark, marks_at
 from gateway.store.spool import expired
-from gateway.store.statefile import of_nodes
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.statefile import of_nodes
 
 if TYPE_CHECKING:
     from gateway.audit.sites import Site

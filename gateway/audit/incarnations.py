@@ -5,7 +5,7 @@ Of its end it is asked whether anybody vouches for it (`REASONS`).  Who says som
 
     journals     that is seen here: of itself, and those before it in its directory
     gateways     that are asked, and answer
-    words        in buckets and at hubs (`gateway.store.word`)
+    words        in buckets and at hubs (`gateway.store.objects.word`)
     ledgers      of jobs: how some ended, and what files have said of theirs
     arrivals     at hubs: what has come of each
 
@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
-from gateway.store.incarnation import Incarnation, Record
-from gateway.store.lake import End
-from gateway.store.word import Word
+from gateway.store.node.incarnation import Incarnation, Record
+from gateway.store.objects.word import Word
+from gateway.store.readers.lake import End
 
 _SHORT = 8
 

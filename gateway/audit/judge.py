@@ -16,8 +16,8 @@ from gateway.audit.incarnations import Reason, Unknown
 from gateway.audit.lake import Problem
 from gateway.audit.look import View
 from gateway.audit.report import TABLES, Fork, Life, Node, Report
-from gateway.store.deleted import EXPIRED, lsns_of
 from gateway.store.lsns import Lsns
+from gateway.store.readers.deleted import EXPIRED, lsns_of
 
 _Spans = dict[str, list[tuple[int, int]]]
 

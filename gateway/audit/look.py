@@ -26,9 +26,9 @@ from gateway.audit.sites import (
     lives_of,
 )
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.lock import is_locked
 from gateway.store.lsns import Lsns
 from gateway.store.spool.catalog_lines import Entry
+from gateway.store.system.lock import is_locked
 
 
 @dataclass(slots=True)

@@ -35,12 +35,12 @@ from gateway.audit.lake import Problem, Unusable, check_columns, reading
 from gateway.audit.remote import Access, Place, opened
 from gateway.audit.sinks import table_files
 from gateway.store import digests
-from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
 from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile as SpoolName
 from gateway.store.names import parse_file_name
+from gateway.store.objects.bucket import Bucket
 from gateway.store.spool.catalog import CATALOG, Entry, entries_in
 
 _CACHE_BYTES = 256 * 2**20

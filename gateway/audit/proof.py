@@ -29,10 +29,10 @@ from gateway.audit.look import View
 from gateway.audit.remote import Access
 from gateway.audit.report import Double, Hole, Report
 from gateway.audit.sites import Ask, Site, distinct
-from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile
-from gateway.store.word import SILENT_SECONDS
+from gateway.store.objects.bucket import Bucket
+from gateway.store.objects.word import SILENT_SECONDS
 
 _LOOKS = 4
 _PAUSE_SECONDS = 0.3

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from gateway.audit.incarnations import Unknown
 from gateway.audit.lake import Problem
-from gateway.store.deleted import Deletion
-from gateway.store.lake import Accepted
 from gateway.store.lsns import Lsns
+from gateway.store.readers.deleted import Deletion
+from gateway.store.readers.lake import Accepted
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from gateway.audit.counts import CHUNK, Counts
 from gateway.audit.lake import Identity, Lake, Problem, identity_of
 from gateway.audit.remote import Access, Place, Remote, path_of
 from gateway.sink import Kind, kind_of
-from gateway.store.lake import committed, sink_of
+from gateway.store.readers.lake import committed, sink_of
 
 
 def lake_of(

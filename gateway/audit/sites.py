@@ -27,13 +27,16 @@ from gateway.audit.incarnations import Heard, Lives
 from gateway.audit.lake import Lake, Problem
 from gateway.audit.remote import Access, Place
 from gateway.audit.sinks import lake_of
-from gateway.store import arrivals, incarnation, mark, word
-from gateway.store.bucket import Bucket
-from gateway.store.deleted import Deletion, deletions
 from gateway.store.directories import Directories
 from gateway.store.finder import SpoolFile, spool_files
-from gateway.store.incarnation import Incarnation, Record
-from gateway.store.lake import (
+from gateway.store.hub import arrivals
+from gateway.store.lsns import Lsns
+from gateway.store.node import incarnation, mark
+from gateway.store.node.incarnation import Incarnation, Record
+from gateway.store.objects import word
+from gateway.store.objects.bucket import Bucket
+from gateway.store.readers.deleted import Deletion, deletions
+from gateway.store.readers.lake import (
     Accepted,
     End,
     KnownHole,
@@ -42,8 +45,7 @@ from gateway.store.lake import (
     known_holes,
     records,
 )
-from gateway.store.lsns import Lsns
-from gateway.store.statefile import of_nodes
+from gateway.store.system.statefile import of_nodes
 
 
 @dataclass(frozen=True, slots=True)

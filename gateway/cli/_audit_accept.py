@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from gateway.cli import _data_dir
 from gateway.sdk.command import WrongUse, printable
 from gateway.sdk.disk import replace_file
-from gateway.store.disk import RealDisk
+from gateway.store.system.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.audit import Node, Report
     from gateway.audit.sites import Site
-    from gateway.store.lake import Accepted
+    from gateway.store.readers.lake import Accepted
 
 HELP = """\
 Say that acknowledged events which are missing are lost for good, and why.
@@ -66,7 +66,7 @@ def run(
     report_of: Callable[[argparse.Namespace, Site, Sequence[Site]], Report],
 ) -> int:
     """Write it down; 0.  Raises `WrongUse`, OSError."""
-    from gateway.store.lake import accepted_folder
+    from gateway.store.readers.lake import accepted_folder
 
     site, *others = [_data_dir.site(each) for each in _data_dir.each(args)]
     sites = [
@@ -168,7 +168,7 @@ def _shown(first: int, last: int | None) -> str:
 def _accepted(
     node: str, incarnation: str, first: int, last: int | None, reason: str
 ) -> Accepted:
-    from gateway.store.lake import Accepted, somebody
+    from gateway.store.readers.lake import Accepted, somebody
 
     return Accepted(node, incarnation, first, last, reason, somebody(), time.time())
 

@@ -1,6 +1,6 @@
 """`gateway audit --note`: an audit that nobody waits for.  It gives way to everything else,
 ends itself at its limits (`spark.audit`), and leaves what it found beside the tables, from
-where metrics and page have it (`gateway.store.audited`).
+where metrics and page have it (`gateway.store.readers.audited`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from gateway import default_config
 from gateway.sdk.command import WrongUse
 from gateway.spoken import duration, size
-from gateway.store.audited import Audited
+from gateway.store.readers.audited import Audited
 
 if TYPE_CHECKING:
     from gateway.audit import Report

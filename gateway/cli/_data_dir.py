@@ -58,7 +58,7 @@ def site(args: argparse.Namespace) -> Site:
     """All that an audit needs to know of it.  Raises `WrongUse`, OSError."""
     from gateway.audit.remote import access_of
     from gateway.audit.sites import Site
-    from gateway.store.s3 import bucket_of
+    from gateway.store.objects.s3 import bucket_of
 
     found, config = places(args), config_of(args)
     if config is None:

@@ -386,7 +386,7 @@ def _counts(lives: Sequence[Life]) -> Sequence[int]:
 
 def _deleted(report: Report) -> str:
     """What of it was taken away on purpose, and why."""
-    from gateway.store.deleted import expired_days
+    from gateway.store.readers.deleted import expired_days
 
     told = []
     if report.read:

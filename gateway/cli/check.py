@@ -17,11 +17,11 @@ from gateway.config.problems import spell
 from gateway.plugins import RAISED, failure, installed
 from gateway.sdk.units import format_size
 from gateway.sink import kind_of
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.ledger import Broken
 from gateway.spoken import duration
 from gateway.store.directories import Directories
-from gateway.store.lake import sink_of
 from gateway.store.names import odd_for_spark
+from gateway.store.readers.lake import sink_of
 
 HELP = """\
 Read a configuration as the daemon would and say everything that is wrong with it.  What

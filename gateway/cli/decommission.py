@@ -15,7 +15,7 @@ from gateway.sdk.command import WrongUse, printable
 if TYPE_CHECKING:
     from gateway.audit.incarnations import Unknown
     from gateway.audit.sites import Site
-    from gateway.store.word import Word
+    from gateway.store.objects.word import Word
 
 HELP = """\
 Say that nothing follows what a node's gateway has acknowledged, as it is gone for good.
@@ -87,11 +87,11 @@ def _own(site: Site, node: str, reason: str) -> Word | None:
 
     Raises `WrongUse` where it runs, or has not published all.
     """
-    from gateway.store import incarnation, mark
     from gateway.store.finder import spool_files
-    from gateway.store.lock import is_locked
-    from gateway.store.statefile import look
-    from gateway.store.word import MOST_EARLIER, Word
+    from gateway.store.node import incarnation, mark
+    from gateway.store.objects.word import MOST_EARLIER, Word
+    from gateway.store.system.lock import is_locked
+    from gateway.store.system.statefile import look
 
     places = site.directories
     journal = places.journal_of(node)
@@ -148,7 +148,7 @@ def _word(site: Site, end: Unknown, reason: str) -> Word:
     """The last word of an incarnation, and that nothing follows."""
     import msgspec
 
-    from gateway.store import word
+    from gateway.store.objects import word
 
     heard = [*word.at_hub(site.directories.arrivals, end.node)]
     if site.bucket is not None:
@@ -169,9 +169,9 @@ def _keep(site: Site, node: str, word: Word) -> None:
     """Here, durably, and in the bucket, if that is there now."""
     import msgspec
 
-    from gateway.store.bucket import BucketError
-    from gateway.store.disk import RealDisk
-    from gateway.store.word import hear, name_of
+    from gateway.store.objects.bucket import BucketError
+    from gateway.store.objects.word import hear, name_of
+    from gateway.store.system.disk import RealDisk
 
     hear(site.directories.arrivals, node, word, time.time(), RealDisk())
     if site.bucket is not None:

@@ -16,7 +16,7 @@ from typing import Any
 from gateway import config, default_config
 from gateway.cli._admin import AdminPort, Unreachable, add_certificates, port_of
 from gateway.cli._config import add_config
-from gateway.store.lock import is_locked
+from gateway.store.system.lock import is_locked
 
 HELP = """\
 Have the running daemon read its configuration, certificates and definitions again.

@@ -131,8 +131,8 @@ def _archived(site: Site, holes: Mapping[tuple[str, str], Lsns]) -> Iterator[Spo
 def _fill(site: Site, names: Iterable[str]) -> Iterator[str]:
     """Have these files in the spool again, or in the bucket."""
     from gateway.sdk.disk import replace_file
-    from gateway.store.bucket import ARCHIVE, commit
-    from gateway.store.disk import RealDisk
+    from gateway.store.objects.bucket import ARCHIVE, commit
+    from gateway.store.system.disk import RealDisk
 
     places, bucket, disk = site.directories, site.bucket, RealDisk()
     for name in names:

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """See `gateway.cli`."""
     from gateway import config
-    from gateway.store.lock import Locked, holder, lock
+    from gateway.store.system.lock import Locked, holder, lock
     from gateway.supervisor.log import Log
 
     installed().check(args.protocols)
@@ -133,7 +133,7 @@ def _check_spark(loaded: Config) -> None:
             "the tables need Spark, which is not installed: pip install"
             f" 'gateway[{extra}]'{alone}"
         )
-    from gateway.spark import java
+    from gateway.spark.jvm import java
 
     try:
         java.find(os.environ)

@@ -15,26 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.sdk.command import WrongUse, positive
 from gateway.sink import Ability, Kind, able, kind_of
-from gateway.spark import job, orders, requeue, session
-from gateway.spark.compact import compact
-from gateway.spark.deletion import Asked, delete
-from gateway.spark.failure import Failed, lacking
+from gateway.spark import job
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.commit.partition import Busy, without_job
 from gateway.spark.handover import settle
-from gateway.spark.java import NoJava
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
-from gateway.spark.partition import Busy, without_job
+from gateway.spark.jvm import session
+from gateway.spark.jvm.java import NoJava
+from gateway.spark.later import requeue
+from gateway.spark.later.compact import compact
+from gateway.spark.later.deletion import Asked, delete
+from gateway.spark.run import orders
+from gateway.spark.run.failure import Failed, lacking
 from gateway.spark.source import spool_of
-from gateway.store import s3
-from gateway.store.bucket import BucketError
-from gateway.store.lake import INTERNAL
-from gateway.store.lock import Locked
+from gateway.store.objects import s3
+from gateway.store.objects.bucket import BucketError
+from gateway.store.readers.lake import INTERNAL
+from gateway.store.system.lock import Locked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gateway.config import Config
-    from gateway.spark.nodes import NodeState
+    from gateway.spark.run.nodes import NodeState
 
 HELP = """\
 Turn the files of the spool into tables, each event exactly once.
@@ -195,7 +198,7 @@ def _backfill(args: argparse.Namespace) -> int:
 
 
 def _columns(args: argparse.Namespace) -> int:
-    from gateway.spark import suggestion
+    from gateway.spark.rows import suggestion
 
     if not args.suggest:
         raise WrongUse("columns needs --suggest")
@@ -352,7 +355,8 @@ def _nodes(args: argparse.Namespace) -> int:
     if args.action == "forget" and len(args.names) != 1:
         raise WrongUse("forget needs the name of one NODE")
     # They log by Twisted, which no job needs.
-    from gateway.spark import closing, nodes
+    from gateway.spark.commit import closing
+    from gateway.spark.run import nodes
 
     config = _config(args)
     bucket = s3.bucket_of(config.spool)

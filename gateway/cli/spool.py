@@ -343,7 +343,7 @@ def _show(done: Verified) -> None:
 
 def _done(args: argparse.Namespace) -> int:
     from gateway.config import load
-    from gateway.store.consumers import marks_of
+    from gateway.store.readers.consumers import marks_of
 
     names = [
         Path(line.strip()).name
@@ -367,9 +367,9 @@ def _done(args: argparse.Namespace) -> int:
 
 def _committed(checkpoint: Path) -> list[str]:
     """The files of the batches that a query has committed."""
-    from gateway.spark.checkpoint import Checkpoint
-    from gateway.spark.lakedisk import Lake
-    from gateway.spark.ledger import Broken
+    from gateway.spark.commit.lakedisk import Lake
+    from gateway.spark.commit.ledger import Broken
+    from gateway.spark.run.checkpoint import Checkpoint
 
     found = Checkpoint(_there(checkpoint), Lake())
     try:
@@ -391,10 +391,10 @@ def _offer(args: argparse.Namespace) -> int:
     from gateway.config import load
     from gateway.plugins import decoders
     from gateway.store.directories import Directories
-    from gateway.store.disk import RealDisk
-    from gateway.store.lock import Locked
-    from gateway.store.offering import offer
-    from gateway.store.s3 import bucket_of
+    from gateway.store.node.offering import offer
+    from gateway.store.objects.s3 import bucket_of
+    from gateway.store.system.disk import RealDisk
+    from gateway.store.system.lock import Locked
 
     config = load(args.config or default_config())
     source, target = Directories.under(args.directory), Directories.of(config)

@@ -144,8 +144,8 @@ def _check_job(args: argparse.Namespace, folder: Path) -> None:
 def _on_their_way(places: Directories) -> int:
     """How many acknowledged events are in journal and spool, and in no table yet."""
     from gateway.store.finder import list_names, spool_files, waiting
-    from gateway.store.lake import committed
     from gateway.store.lsns import Lsns
+    from gateway.store.readers.lake import committed
 
     try:
         done = committed(places.lake)
@@ -173,7 +173,7 @@ def _of(done: Mapping[str, Mapping[str, Lsns]], file: SpoolFile) -> Lsns:
 
 def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
     """Name paths that many events of late have, and that have no column."""
-    from gateway.spark import suggestion
+    from gateway.spark.rows import suggestion
 
     config = _data_dir.config_of(args)
     if config is None:
@@ -194,7 +194,7 @@ def _tell_paths(args: argparse.Namespace, lake: Path) -> None:
 def _check_sink(lake: Path, name: str) -> None:
     """Raise `WrongUse` unless its tables are folders of Parquet."""
     from gateway.sink import kind_of
-    from gateway.store.lake import sink_of
+    from gateway.store.readers.lake import sink_of
 
     try:
         sink = sink_of(lake)
@@ -321,7 +321,7 @@ def _telling() -> Iterator[Callable[[Missing], None]]:
 
 def missing(lake: Path, name: str, now: float) -> Missing:
     """What the table's first rows wait for.  *now* is in seconds since the epoch."""
-    from gateway.store.lake import BEAT, health_path
+    from gateway.store.readers.lake import BEAT, health_path
 
     empty = f"nothing in {lake / name} yet"
     silent = now - _written(health_path(lake))

@@ -185,7 +185,7 @@ def _tables(
     """The rows that Spark makes of each outcome, or why it makes none; a case that asks
     for no tables has none.
     """
-    from gateway.spark import trial
+    from gateway.spark.files import trial
 
     made: list[list[Row] | str] = [[] for _ in cases]
     with tempfile.TemporaryDirectory() as folder:

@@ -22,10 +22,10 @@ from gateway.feeds.live import Live, Tap
 from gateway.feeds.replay import Replay
 from gateway.net.tls import ServerTls, UnusableCertificate
 from gateway.sdk.protocol import Context, Unusable
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
+from gateway.store.hub.arrivals import Arrivals
+from gateway.store.system.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.event import Batch, Origin

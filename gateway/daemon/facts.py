@@ -23,11 +23,11 @@ from gateway.net.rejection_log import Recent
 from gateway.net.traffic import Traffic
 from gateway.sdk.protocol import Statistics
 from gateway.spoken import duration
-from gateway.store.audited import Audited
-from gateway.store.consumers import Behind
-from gateway.store.shared import SharedDeque
+from gateway.store.readers.audited import Audited
+from gateway.store.readers.consumers import Behind
 from gateway.store.spool import Published
 from gateway.store.storage import Storage
+from gateway.store.system.shared import SharedDeque
 
 _WINDOW_SECONDS = 60.0
 _LATELY_SECONDS = 300.0

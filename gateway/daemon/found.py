@@ -8,7 +8,7 @@ from twisted.logger import Logger
 
 from gateway.store.directories import Directories
 from gateway.store.journal import Loss
-from gateway.store.orphans import Orphan
+from gateway.store.node.orphans import Orphan
 from gateway.store.storage import OpenedStorage
 
 

@@ -1,6 +1,6 @@
 """What the daemon knows of the Spark job and of how far behind the tables are.
 
-The job reports in a file beside the tables (`gateway.spark.health`); the times of
+The job reports in a file beside the tables (`gateway.spark.run.health`); the times of
 our own events are noted here as they become durable.  Both together say how old the
 oldest event is that is in no table yet, whether the job runs or not.
 """
@@ -22,9 +22,9 @@ from gateway.admin.freshness import Job
 from gateway.daemon.marks import Marks
 from gateway.event import Stored
 from gateway.sdk.protocol import Statistic, Statistics
-from gateway.store.audited import Audited
 from gateway.store.finder import spool_files
-from gateway.store.lake import BEAT, health_path
+from gateway.store.readers.audited import Audited
+from gateway.store.readers.lake import BEAT, health_path
 
 #: A job that has left no word for so long is taken for dead.
 SILENT = 6 * BEAT

@@ -37,7 +37,7 @@ from gateway.net import CannotListen, raise_descriptor_limit
 from gateway.net.loops import Loops
 from gateway.sdk import native
 from gateway.sdk.protocol import Post, Statistics, Unusable
-from gateway.store.bursts import Bursts
+from gateway.store.system.bursts import Bursts
 
 _CHECK_SECONDS = 1.0
 _STOPPING = "stopping"

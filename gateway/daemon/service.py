@@ -30,9 +30,9 @@ from gateway.sdk.disk import Disk
 from gateway.sdk.protocol import Unusable
 from gateway.sdk.summed import OtherForm
 from gateway.store.checkpoint import Unreadable
-from gateway.store.disk import what_to_do
 from gateway.store.journal import segment
-from gateway.store.lock import Locked, wait_for
+from gateway.store.system.disk import what_to_do
+from gateway.store.system.lock import Locked, wait_for
 
 
 class Gateway(MultiService):

@@ -18,8 +18,8 @@ from gateway.daemon import logs
 from gateway.daemon.terminal import Terminal, leave
 from gateway.standard import hold_descriptors
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal.ahead import begin
+from gateway.store.system.disk import RealDisk
 
 _SWITCH_SECONDS = 0.0005
 _STOPPING = "Stopping already: what was taken is answered and published first"

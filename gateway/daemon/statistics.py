@@ -22,11 +22,11 @@ from gateway.forward import Forwarder
 from gateway.net import Listener, MemoryBudget
 from gateway.sdk.protocol import Statistic, Statistics
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.consumers import Behind
+from gateway.store.objects.word import MOST_EARLIER
+from gateway.store.readers.consumers import Behind
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
 from gateway.store.storage import Storage
-from gateway.store.word import MOST_EARLIER
 
 
 class Stores(NamedTuple):

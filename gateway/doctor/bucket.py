@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from gateway.config import Config, model
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.spoken import milliseconds
-from gateway.store.bucket import Bucket, BucketError, Unfit, probe
-from gateway.store.s3 import Missing, bucket_of
+from gateway.store.objects.bucket import Bucket, BucketError, Unfit, probe
+from gateway.store.objects.s3 import Missing, bucket_of
 
 _SLOW_SECONDS = 1.0
 _REQUESTS = 8

@@ -15,16 +15,17 @@ import pyarrow.parquet as pq
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.plugins import installed
-from gateway.store import mark, statefile
 from gateway.store.checkpoint import Unreadable, decode_state, saved_names
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import SegmentFile, list_names, segment_files
 from gateway.store.journal import segment
 from gateway.store.journal.recovery import DAMAGED
 from gateway.store.names import parse_file_name
+from gateway.store.node import mark
 from gateway.store.spool import catalog_lines, expired
 from gateway.store.spool.catalog import CATALOG
+from gateway.store.system import statefile
+from gateway.store.system.disk import RealDisk
 
 _SHOWN = 20
 _AUDIT = "`gateway audit` tells which events are concerned"

@@ -18,8 +18,8 @@ from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.spoken import milliseconds, size
 from gateway.store.directories import Directories
-from gateway.store.disk import NO_ROOM
 from gateway.store.journal.spares import is_spare
+from gateway.store.system.disk import NO_ROOM
 
 SLOW_SECONDS = 0.1
 """A sync that takes longer is told: each acknowledgement waits for one."""

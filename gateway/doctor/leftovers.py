@@ -1,7 +1,7 @@
 """Looks for journals of nodes that nobody serves: the host was renamed, or `node` was.
 
 A start publishes what such a node left, if it ran on this data directory
-(`gateway.store.orphans`); what another machine left in a shared journal it does not.
+(`gateway.store.node.orphans`); what another machine left in a shared journal it does not.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.store.directories import Directories
 from gateway.store.finder import segment_files, waiting
-from gateway.store.lock import is_locked
 from gateway.store.names import is_node_name
+from gateway.store.system.lock import is_locked
 
 
 def examine(config: Config) -> Iterator[Look]:

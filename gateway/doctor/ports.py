@@ -22,8 +22,8 @@ from gateway.config.problems import spell
 from gateway.doctor.look import Look, fail, ok
 from gateway.sdk.endpoint import Endpoint, Systemd, Tcp, Unix
 from gateway.sdk.section import Place
-from gateway.store.lake import INTERNAL
-from gateway.store.lock import is_locked
+from gateway.store.readers.lake import INTERNAL
+from gateway.store.system.lock import is_locked
 
 _PID = re.compile(r"pid (\d+)")
 _LISTENS = "0A"

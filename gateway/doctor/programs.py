@@ -14,7 +14,7 @@ from pathlib import Path
 from gateway.config import Config
 from gateway.doctor.look import Look, fail, ok, warn
 from gateway.sdk import native
-from gateway.spark import java
+from gateway.spark.jvm import java
 
 _SPARK = (4, 1), (5, 0)
 _INSTALL = "pip install 'gateway[spark]' brings both"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gateway.event import DELETED, SCHEMA
-from gateway.store.incarnation import KEY
+from gateway.store.node.incarnation import KEY
 
 _ELEMENT_BYTES = 1 << 18
 _ROW_BYTES = 64  # of an event beside its payload, roughly

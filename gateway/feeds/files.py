@@ -24,7 +24,7 @@ from gateway.sdk.files import Gone
 from gateway.store import digests
 from gateway.store.directories import Directories
 from gateway.store.finder import Finder, SegmentFile
-from gateway.store.incarnation import KEY
+from gateway.store.node.incarnation import KEY
 from gateway.store.spool.decoding import Decoder, fill_gaps
 
 #: Journal segments, and large batches decoded, that are kept for all readers.

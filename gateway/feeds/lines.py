@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from gateway.event import Rows, Stored
-from gateway.store.incarnation import KEY
+from gateway.store.node.incarnation import KEY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.json.encode

@@ -30,7 +30,7 @@ from gateway.feeds.query import Query, parse, reject_unknown_keys
 from gateway.feeds.ring import Chunk, Follower, Lagged, Ring
 from gateway.feeds.shares import Shares
 from gateway.sdk.publisher import Elements, Fault, Request
-from gateway.store.lineage import Lineage
+from gateway.store.node.lineage import Lineage
 from gateway.store.spool.decoding import Decoder
 
 _MiB = 2**20

@@ -50,7 +50,7 @@ from gateway.sdk.forwarding import (
 from gateway.sdk.interfaces import Refusal
 from gateway.sdk.outgoing import Stream, why_lost
 from gateway.store.names import SpoolFile
-from gateway.store.word import EVERY_SECONDS
+from gateway.store.objects.word import EVERY_SECONDS
 
 _AHEAD_FILES = 8
 """So many are sent before the first of them is told to be there, …"""

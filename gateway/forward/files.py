@@ -25,13 +25,13 @@ from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.forwarding import File, Life
-from gateway.store.archiving import to_archive
-from gateway.store.arrivals import why_no_spool_file
 from gateway.store.directories import Directories
-from gateway.store.incarnation import Incarnation
-from gateway.store.lineage import Lineage
+from gateway.store.hub.archiving import to_archive
+from gateway.store.hub.arrivals import why_no_spool_file
 from gateway.store.lsns import Lsns
 from gateway.store.names import SpoolFile, last_lsn, parse_file_name
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.lineage import Lineage
 
 _CHUNK_BYTES = 1 << 20
 _MOST_EARLIER = 50

@@ -2,7 +2,7 @@
 
 Delta knows writers by `txnAppId` and skips what comes with a `txnVersion` that this
 writer has committed already.  Spark's own names are those of a query, which dies with
-its checkpoint; ours is the same for ever, that of the job (`gateway.spark.shared`), and the
+its checkpoint; ours is the same for ever, that of the job (`gateway.spark.commit.shared`), and the
 version is the ledger's `sequence`.  So a repeated batch adds nothing whatever was lost, and
 of two jobs that begin at one ledger one gets through.
 
@@ -28,9 +28,9 @@ from urllib.parse import unquote
 
 from gateway.sink import PARTITIONS
 from gateway.sinks.words import ledgers_in
-from gateway.spark.formats import Format, stats_of
-from gateway.spark.ledger import Broken, Ledger
-from gateway.spark.shared import (
+from gateway.spark.commit.formats import Format, stats_of
+from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.shared import (
     SharedTable,
     Words,
     fitted,
@@ -106,7 +106,7 @@ class DeltaTable(SharedTable):
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
-        from gateway.spark.commits import Lost
+        from gateway.spark.commit.commits import Lost
 
         self._seen, number = self._state()
         found = self._newest()
@@ -135,7 +135,7 @@ class DeltaTable(SharedTable):
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        from gateway.spark.commits import taken
+        from gateway.spark.commit.commits import taken
 
         version, _ = self._state()
         self._check_set_back(version)

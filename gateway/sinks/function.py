@@ -9,7 +9,7 @@ from gateway.sink import Kind
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gateway.spark.sink import Parts, Sink
+    from gateway.spark.commit.sink import Parts, Sink
 
 
 class _Function(Kind):

@@ -5,7 +5,7 @@ write-audit-publish: a batch is written as a snapshot that nobody sees, with the
 `gateway-<number>`, and published by a step of metadata, which is refused for an id that
 was published before.  The number is the ledger's `sequence`, so the fence outlives
 checkpoints, and of two jobs that begin at one ledger only one gets through.  A job with a
-name (`gateway.spark.shared`) has `gateway/<name>/<number>`.
+name (`gateway.spark.commit.shared`) has `gateway/<name>/<number>`.
 
 The ledger is in the words of the snapshot.  Where somebody compacted the table between
 staging and publishing, Iceberg publishes a copy without our words; it names the staged
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gateway.sink import PARTITIONS
 from gateway.sinks.words import ledgers_in, numbered
-from gateway.spark.formats import Format, stats_of
-from gateway.spark.ledger import Broken, Ledger, Ranges
-from gateway.spark.shared import (
+from gateway.spark.commit.formats import Format, stats_of
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.shared import (
     SharedTable,
     Words,
     fitted,
@@ -66,7 +66,7 @@ _PROPERTIES = {
     # One task writes few partitions; no batch is sorted or shuffled for it.
     "write.distribution-mode": "none",
     "write.parquet.compression-codec": "zstd",
-    # Several files are open at once, and an event may be large: `gateway.spark.heap`.
+    # Several files are open at once, and an event may be large: `gateway.spark.files.heap`.
     "write.parquet.row-group-size-bytes": str(32 << 20),
     "write.parquet.row-group-check-min-record-count": "4",
     "write.parquet.row-group-check-max-record-count": "100",
@@ -112,7 +112,7 @@ class IcebergTable(SharedTable):
 
     def open(self) -> Ledger:
         """See `commits.Table`."""
-        from gateway.spark.commits import Lost
+        from gateway.spark.commit.commits import Lost
 
         self._fields = None
         self._last = None
@@ -171,7 +171,7 @@ class IcebergTable(SharedTable):
     def _append(
         self, rows: DataFrame, ledger: Ledger, count: int | None, *, few: bool
     ) -> None:
-        from gateway.spark.commits import taken
+        from gateway.spark.commit.commits import taken
 
         rows = self._fitting(rows)
         table = self._table()
@@ -242,7 +242,7 @@ class IcebergTable(SharedTable):
         """Let everybody see a staged snapshot.  Raises `Broken` if that was done."""
         from py4j.protocol import Py4JJavaError
 
-        from gateway.spark.commits import taken
+        from gateway.spark.commit.commits import taken
 
         table = self._table()
         self._check_set_back(table)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway.audit.remote import Access
-    from gateway.spark.lakedisk import LakeDisk
-    from gateway.spark.sink import Parts, Sink
+    from gateway.spark.commit.lakedisk import LakeDisk
+    from gateway.spark.commit.sink import Parts, Sink
 
 #: An event is in one of these; stats has no lsn.
 _TABLES = ("events", "quarantine")
@@ -35,8 +35,10 @@ class _Parquet(Kind):
 
     def make(self, parts: Parts) -> Sink:
         """See `Kind`."""
-        from gateway.spark import one_sink, parquet, query, stats
-        from gateway.spark.columns import Columns
+        from gateway.spark.commit import one_sink, parquet
+        from gateway.spark.rows import stats
+        from gateway.spark.rows.columns import Columns
+        from gateway.spark.run import query
         from gateway.spark.source import spool_of
 
         config, spark = parts.config, parts.spark
@@ -61,8 +63,8 @@ class _Parquet(Kind):
         self, config: Any, spark: Any, disk: LakeDisk, names: Collection[str]
     ) -> Iterator[str]:
         """See `Kind`."""
-        from gateway.spark import one_sink
-        from gateway.spark.backfill import Folders
+        from gateway.spark.commit import one_sink
+        from gateway.spark.later.backfill import Folders
 
         one_sink.claim(config.data_dir / "lake", disk, {"sink": self.name})
         folders = Folders(spark, config, disk, names)

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config import Invalid, load
-from gateway.spark import java, job, progress, session
-from gateway.spark.failure import Failed
-from gateway.spark.ledger import Broken
+from gateway.spark import job
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.jvm import java, session
+from gateway.spark.run import progress
+from gateway.spark.run.failure import Failed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@
     query = consume(spark, "gateway.yaml", "mine", work).option("checkpointLocation", "/lake/mine-checkpoint").start()
 
 `mine` is one of `spool.consumers`: files stay in the archive, or in the bucket, until its
-mark has them (`gateway.store.consumers`).  Nothing here asks Java, so it runs over Spark
+mark has them (`gateway.store.readers.consumers`).  Nothing here asks Java, so it runs over Spark
 Connect, too.
 """
 
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.config import Config, load
 from gateway.spark.source import gateway_stream
-from gateway.store.consumers import Marks, marks_of
 from gateway.store.directories import Directories
+from gateway.store.readers.consumers import Marks, marks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

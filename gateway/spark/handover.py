@@ -30,16 +30,24 @@ from typing import Any
 
 from attrs import define
 
-from gateway.spark import footers, one_sink
-from gateway.spark.closing import Closing
-from gateway.spark.lakedisk import LakeDisk
-from gateway.spark.ledger import Broken, Ledger, Ranges, write_json
-from gateway.spark.sink import Committed, Parts, Plan, Sink, check_behind, shortfall
+from gateway.spark.commit import one_sink
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.lakedisk import LakeDisk
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges, write_json
+from gateway.spark.commit.sink import (
+    Committed,
+    Parts,
+    Plan,
+    Sink,
+    check_behind,
+    shortfall,
+)
+from gateway.spark.commit.taken import Taken
+from gateway.spark.files import footers
 from gateway.spark.source import spool_of
-from gateway.spark.taken import Taken
-from gateway.store.incarnation import Record
-from gateway.store.lake import INTERNAL
 from gateway.store.names import Life, SpoolFile, parse_file_name
+from gateway.store.node.incarnation import Record
+from gateway.store.readers.lake import INTERNAL
 
 _log = logging.getLogger("gateway.spark")
 
@@ -230,7 +238,7 @@ class HandOver(Sink):
 
 def made(parts: Parts, name: str, function: Callable[[Any, Context], None]) -> HandOver:
     """What gives a job's batches to *function*, for the kind of tables called *name*."""
-    from gateway.spark import query
+    from gateway.spark.run import query
 
     lake = parts.config.data_dir / "lake"
     read = query.whole_reader(parts.config, parts.spark)

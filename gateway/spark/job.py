@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway import DEFAULT_CONFIGS, default_config
-from gateway.spark import admin, auditing, java, progress, session
-from gateway.spark.failure import Failed, in_words, lacking, reason
+from gateway.spark.commit.ledger import Broken
 from gateway.spark.handover import HandOverFailed
-from gateway.spark.health import Health
-from gateway.spark.ledger import Broken
-from gateway.spark.running import Job
+from gateway.spark.jvm import java, session
+from gateway.spark.run import admin, auditing, progress
+from gateway.spark.run.failure import Failed, in_words, lacking, reason
+from gateway.spark.run.health import Health
+from gateway.spark.run.running import Job
 from gateway.spark.source import spool_of
-from gateway.store.lake import INTERNAL
-from gateway.store.lock import Lock, Locked, lock, lock_directory
+from gateway.store.readers.lake import INTERNAL
+from gateway.store.system.lock import Lock, Locked, lock, lock_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

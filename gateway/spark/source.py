@@ -4,7 +4,7 @@
     events = gateway_stream(spark, "/var/lib/gateway/archive")
 
 A job of yours is a consumer (`gateway.spark.consumer`), for which files stay until it has
-them.  The session should have the settings of `gateway.spark.session`, page checksums above all.
+them.  The session should have the settings of `gateway.spark.jvm.session`, page checksums above all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.config.bucket import SCHEME, parse_bucket_url
-from gateway.spark import footers
+from gateway.spark.files import footers
 from gateway.store.names import odd_for_spark
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def gateway_stream(
 ) -> DataFrame:
     """The events that arrive in *spool*, with the columns of `gateway.event.SCHEMA`.
 
-    That is a directory, or `s3://bucket/prefix` (see `gateway.spark.s3a`).
+    That is a directory, or `s3://bucket/prefix` (see `gateway.spark.files.s3a`).
     A micro-batch takes at most *max_files* files or *max_bytes* bytes (one of them;
     Spark knows no both).  Raises ValueError for a path that Spark can not read.
     """

@@ -61,9 +61,9 @@ from gateway.event import Stored
 from gateway.plugins import RAISED, failure
 from gateway.sdk.disk import Disk, replace_file
 from gateway.sdk.interfaces import Memory, Rebuilding
-from gateway.store.disk import read_patiently
 from gateway.store.journal import Segment, segment
-from gateway.store.room import Room
+from gateway.store.system.disk import read_patiently
+from gateway.store.system.room import Room
 
 _MAGIC = b"gwstate\n"
 _VERSION = 1

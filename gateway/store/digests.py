@@ -7,7 +7,7 @@
                        lsn, and how many rows there are
     gateway.previous   the link of the node's file before this one; 64 zeros in the first
                        file of a node; not there if the gateway did not know it
-    gateway.deleted    in a file in which events were blotted out: `gateway.events` as it is
+    gateway.deleted    in a file in which events were redacted: `gateway.events` as it is
                        of the rows now; that itself stays what it was
 
 They stand in the file's own key-value metadata, as hex digits.  Two files with the same

@@ -273,7 +273,7 @@ class Finder:
 
 def _is_footer_of(metadata: pq.FileMetaData | None, path: Path) -> bool:
     """Whether it still is: a file of the archive has another one, of another length, once
-    events were blotted out of it (`gateway.spark.blot`).  Raises FileNotFoundError.
+    events were redacted of it (`gateway.spark.later.redact`).  Raises FileNotFoundError.
     """
     if metadata is None:
         return False

@@ -46,7 +46,7 @@ def file_name(node: str, incarnation: str, first: int, last: int) -> str:
 
 
 class Life(NamedTuple):
-    """Who gave an lsn: one incarnation of a node (`gateway.store.incarnation`)."""
+    """Who gave an lsn: one incarnation of a node (`gateway.store.node.incarnation`)."""
 
     node: str
     incarnation: str

@@ -31,25 +31,26 @@ import pyarrow as pa
 
 from gateway.event import Decode
 from gateway.sdk.disk import Disk
-from gateway.store import digests, incarnation, lineage
-from gateway.store.bucket import Bucket, BucketError
+from gateway.store import digests
 from gateway.store.checkpoint import Unreadable, saved_names
 from gateway.store.digests import NOTHING, Link
 from gateway.store.directories import Directories
-from gateway.store.disk import read_patiently
-from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log, Loss, Segment, Synced
 from gateway.store.journal.recovery import DAMAGED, examine, name_aside
 from gateway.store.journal.segment import parse_name
 from gateway.store.journal.spares import is_spare
-from gateway.store.machine import Machine
-from gateway.store.mark import Mark, Marker
 from gateway.store.names import last_lsn, parse_file_name, parse_hidden_name
-from gateway.store.room import Room
+from gateway.store.node import incarnation, lineage
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.mark import Mark, Marker
+from gateway.store.objects.bucket import Bucket, BucketError
 from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.spool.catalog_lines import Damaged, Entry, entries
 from gateway.store.spool.writing import Here, Writer
+from gateway.store.system.disk import read_patiently
+from gateway.store.system.machine import Machine
+from gateway.store.system.room import Room
 
 _POISON = "poison"
 """Where the Spark job puts files that it can not read."""

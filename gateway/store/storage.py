@@ -31,25 +31,24 @@ from gateway.event import Decode, Stored
 from gateway.sdk.disk import Disk
 from gateway.sdk.forwarding import Said
 from gateway.sdk.interfaces import Memory, Retaining
-from gateway.store import removal_clock
-from gateway.store.arrivals import Arrivals
-from gateway.store.bucket import Bucket, BucketError
-from gateway.store.bucket_looks import BucketLooks
 from gateway.store.checkpoint import Checkpoint
-from gateway.store.consumers import Consumers, marks_at
 from gateway.store.digests import Link
 from gateway.store.directories import Directories
-from gateway.store.job_word import EVERY_SECONDS, JobBacklog
+from gateway.store.hub.arrivals import Arrivals
 from gateway.store.journal import Commit, Journal, Loss, Segment
-from gateway.store.lock import alone_with, is_locked, lock, lock_directory
 from gateway.store.lsns import Lsns
-from gateway.store.machine import Machine
+from gateway.store.node import removal_clock
+from gateway.store.node.orphans import Orphan, publish_orphans
+from gateway.store.node.owners import Owners
+from gateway.store.node.removal_clock import RemovalClock, Seen
+from gateway.store.objects.bucket import Bucket, BucketError
+from gateway.store.objects.bucket_looks import BucketLooks
+from gateway.store.objects.s3 import bucket_of
+from gateway.store.objects.word import EVERY_SECONDS as EVERY_WORD_SECONDS
+from gateway.store.objects.word import Relay, Speaker
 from gateway.store.opening import Opened, Start, open_node
-from gateway.store.orphans import Orphan, publish_orphans
-from gateway.store.owners import Owners
-from gateway.store.removal_clock import RemovalClock, Seen
-from gateway.store.room import SPARE_BYTES, Room
-from gateway.store.s3 import bucket_of
+from gateway.store.readers.consumers import Consumers, marks_at
+from gateway.store.readers.job_word import EVERY_SECONDS, JobBacklog
 from gateway.store.spool import Published, Spool
 from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.consumed import LOOK_SECONDS, BucketExpiry
@@ -59,9 +58,10 @@ from gateway.store.spool.kept import kept_until
 from gateway.store.spool.processes import Processes, usual_number
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploaded, Uploads
-from gateway.store.statefile import StateFile
-from gateway.store.word import EVERY_SECONDS as EVERY_WORD_SECONDS
-from gateway.store.word import Relay, Speaker
+from gateway.store.system.lock import alone_with, is_locked, lock, lock_directory
+from gateway.store.system.machine import Machine
+from gateway.store.system.room import SPARE_BYTES, Room
+from gateway.store.system.statefile import StateFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ def main() -> None:
 
         sys.exit(job(more))
     else:
-        from gateway.spark.recording import main as record
+        from gateway.spark.jvm.recording import main as record
 
         os.nice(19)  # nobody waits for it
         sys.exit(record())

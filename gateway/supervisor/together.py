@@ -20,9 +20,9 @@ from twisted.python.failure import Failure
 
 from gateway.config import Config
 from gateway.sdk.command import INTERRUPTED, PIPE_CLOSED, nobody_reads
-from gateway.spark import progress
-from gateway.spark.admin import Told
-from gateway.spark.classes import Archive
+from gateway.spark.jvm.classes import Archive
+from gateway.spark.run import progress
+from gateway.spark.run.admin import Told
 from gateway.supervisor import child
 from gateway.supervisor.kept import Kept, State
 from gateway.supervisor.log import Log

@@ -25,10 +25,10 @@ from gateway.feeds.replay import Replay
 from gateway.sdk.endpoint import Tcp
 from gateway.sdk.limits import Limits
 from gateway.sdk.protocol import Context, Protocol
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
+from gateway.store.hub.arrivals import Arrivals
+from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection, ManualJournal
 
 __all__ = ["FakeDaemon", "Row", "lend", "listener_of", "rows_of", "rows_together"]

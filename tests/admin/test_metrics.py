@@ -28,10 +28,10 @@ from gateway.net import MemoryBudget
 from gateway.plugins import installed
 from gateway.protocols import forward
 from gateway.sdk.protocol import Statistic, Statistics
-from gateway.spark.admin import Numbers, Told
-from gateway.store.audited import Audited
-from gateway.store.consumers import Behind
-from gateway.store.lake import health_path
+from gateway.spark.run.admin import Numbers, Told
+from gateway.store.readers.audited import Audited
+from gateway.store.readers.consumers import Behind
+from gateway.store.readers.lake import health_path
 from gateway.testing.plugins import lend
 from gateway_testkit.settings import settings
 

@@ -11,11 +11,11 @@ import pytest
 from gateway.audit.acknowledged import event_id, read_ids, search
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation
 from gateway.store.journal import Log
+from gateway.store.node.incarnation import Incarnation
 from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 
 

@@ -18,11 +18,12 @@ from gateway.audit import audit
 from gateway.audit.chain import verify_chains
 from gateway.audit.content import find_resent
 from gateway.audit.payloads import compare_payloads
-from gateway.store import incarnation, statefile
-from gateway.store.bucket import ARCHIVE
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import INCARNATION
+from gateway.store.node import incarnation
+from gateway.store.node.incarnation import INCARNATION
+from gateway.store.objects.bucket import ARCHIVE
+from gateway.store.system import statefile
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 

@@ -12,12 +12,12 @@ import pytest
 from gateway.audit import audit
 from gateway.audit.report import Report
 from gateway.cli import main
-from gateway.store.bucket import Bucket
-from gateway.store.consumers import Marks, marks_at
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.lake import accepted
+from gateway.store.objects.bucket import Bucket
+from gateway.store.readers.consumers import Marks, marks_at
+from gateway.store.readers.lake import accepted
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.daemon import listener
 from incarnations import A, B

@@ -21,11 +21,11 @@ import pytest
 from gateway.audit import Report, audit
 from gateway.audit.sites import Site
 from gateway.cli import main
-from gateway.store import word
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation
-from gateway.store.lake import INTERNAL, accepted_folder
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.objects import word
+from gateway.store.readers.lake import INTERNAL, accepted_folder
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from lives import current, publish
 

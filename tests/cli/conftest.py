@@ -23,15 +23,15 @@ from gateway import cli
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.plugins import installed
 from gateway.sdk.protocol import Context
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
+from gateway.store.hub.arrivals import Arrivals
 from gateway.store.journal import Segment
-from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 from gateway.store.spool import file_name, parquet
 from gateway.store.spool.decoding import Decoder
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.settings import settings
 from incarnations import A, rows_of

@@ -14,9 +14,9 @@ import pytest
 from gateway.audit import audit
 from gateway.audit.lake import Lake
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.names import parse_file_name
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.system.disk import RealDisk
 from incarnations import A, segment_name
 
 Run = Callable[..., tuple[int, str, str]]

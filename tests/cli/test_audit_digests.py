@@ -22,11 +22,11 @@ from gateway.store.digests import (
     of_file,
     said,
 )
-from gateway.store.disk import RealDisk
-from gateway.store.mark import Mark, Marker
 from gateway.store.names import file_name, parse_file_name
+from gateway.store.node.mark import Mark, Marker
 from gateway.store.spool.catalog_lines import Entry, entries
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.system.disk import RealDisk
 from incarnations import A, rows_of
 
 Run = Callable[..., tuple[int, str, str]]

@@ -16,7 +16,7 @@ import pytest
 from deadlines import run
 from gateway.cli import _audit_note
 from gateway.sdk.command import WrongUse
-from gateway.store.audited import Audited
+from gateway.store.readers.audited import Audited
 
 
 @pytest.fixture

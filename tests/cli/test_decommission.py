@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.store.disk import RealDisk
-from gateway.store.mark import Mark, Marker
-from gateway.store.word import Word, at_hub, hear
+from gateway.store.node.mark import Mark, Marker
+from gateway.store.objects.word import Word, at_hub, hear
+from gateway.store.system.disk import RealDisk
 from incarnations import A, B
 
 Run = Callable[..., tuple[int, str, str]]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gateway import cli
-from gateway.store.arrivals import come
-from gateway.store.lock import lock
+from gateway.store.hub.arrivals import come
 from gateway.store.names import parse_file_name
-from gateway.store.word import at_hub
+from gateway.store.objects.word import at_hub
+from gateway.store.system.lock import lock
 from gateway_testkit.daemon import listener
 from small_s3 import small_s3
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gateway import cli
-from gateway.store.lock import lock
+from gateway.store.system.lock import lock
 from small_http import Asked, SmallHttp
 
 FINE = {"applied": True, "problems": [], "changed": [], "restart": [], "job": []}

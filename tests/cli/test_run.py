@@ -15,7 +15,7 @@ from gateway.cli import run
 from gateway.config import Config
 from gateway.plugins import installed
 from gateway.sdk.command import WrongUse
-from gateway.store.lock import lock
+from gateway.store.system.lock import lock
 from gateway.supervisor.log import Log
 from gateway.supervisor.together import Together
 

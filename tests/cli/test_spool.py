@@ -16,9 +16,9 @@ import pytest
 
 from gateway import cli
 from gateway.event import SCHEMA
-from gateway.store.consumers import FileMarks
-from gateway.store.disk import RealDisk
 from gateway.store.lsns import Lsns
+from gateway.store.readers.consumers import FileMarks
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 from spools import SpoolFolder
 

@@ -27,7 +27,7 @@ from gateway.admin.status import (
 from gateway.cli import _admin, status
 from gateway.daemon.statistics import of_consumers
 from gateway.sdk.protocol import Statistics
-from gateway.store.consumers import Behind
+from gateway.store.readers.consumers import Behind
 from gateway_testkit.certificates import Authority, Pair
 
 Shown = pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ import pytest
 
 from gateway import cli
 from gateway.cli import table
-from gateway.store.lake import BEAT, FORM, health_path
+from gateway.store.readers.lake import BEAT, FORM, health_path
 from gateway_testkit.daemon import listener
 
 Gateway = Callable[..., tuple[int, str, str]]

@@ -20,7 +20,7 @@ from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Rows, Stored
-from gateway.store import incarnation, opening
+from gateway.store import opening
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import (
     NOTHING,
@@ -32,10 +32,11 @@ from gateway.store.digests import (
 )
 from gateway.store.directories import Directories
 from gateway.store.journal import log
-from gateway.store.machine import Machine
+from gateway.store.node import incarnation
 from gateway.store.opening import Start, open_node
 from gateway.store.spool import parquet, parse_file_name
 from gateway.store.spool.catalog_lines import Entry
+from gateway.store.system.machine import Machine
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 from samples import some_of

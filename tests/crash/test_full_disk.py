@@ -18,12 +18,12 @@ from gateway.config import model
 from gateway.event import Batch, Origin, Rows, Stored
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log
 from gateway.store.journal import journal as journal_module
-from gateway.store.machine import Machine
 from gateway.store.spool import spool as spool_module
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway_testkit.reactor import QueuedReactor
 from incarnations import A
 

@@ -19,9 +19,9 @@ from gateway.protocols.pravega.records import decode
 from gateway.protocols.pravega.segments import Change
 from gateway.store.checkpoint import Checkpoint
 from gateway.store.digests import NOTHING
-from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 from gateway.store.spool import parse_file_name
+from gateway.store.system.machine import Machine
 
 W = b"w" * 16
 OPEN = "#transaction.0000000000000000000000000000000a"

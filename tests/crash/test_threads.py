@@ -15,8 +15,8 @@ from twisted.internet.defer import Deferred
 
 from gateway.sdk.interfaces import NotStored
 from gateway.store import checkpoint
-from gateway.store.machine import Machine
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
+from gateway.store.system.machine import Machine
 from gateway_testkit.disk import RecordingDisk
 from gateway_testkit.reactor import QueuedReactor
 from sections import journal_settings

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from gateway import config
 from gateway.daemon.service import Gateway
 from gateway.net import bind
-from gateway.store.disk import RealDisk
+from gateway.store.system.disk import RealDisk
 from memory_daemon import Daemon, Reactor, Terminal
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from deadlines import ROOT
 from gateway.admin.metrics import Metrics
-from gateway.spark.health import Health, Waiting
-from gateway.spark.ledger import Ledger
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.run.health import Health, Waiting
 from gateway.store.journal.log import Log
 from gateway.store.names import Life
 from memory_daemon import Daemon, listener

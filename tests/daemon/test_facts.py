@@ -18,9 +18,9 @@ from gateway.daemon.lake import LakeWatch
 from gateway.event import Batch, Origin, Stored
 from gateway.net.rejection_log import Recent
 from gateway.sdk.protocol import Statistics
-from gateway.store.audited import Audited
-from gateway.store.consumers import Behind
-from gateway.store.orphans import Orphan
+from gateway.store.node.orphans import Orphan
+from gateway.store.readers.audited import Audited
+from gateway.store.readers.consumers import Behind
 from gateway.store.spool import Published
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ import pytest
 from gateway.admin.freshness import Job
 from gateway.daemon.lake import SILENT, LakeWatch
 from gateway.event import SCHEMA, Batch, Origin, Stored
-from gateway.store.lake import health_path
+from gateway.store.readers.lake import health_path
 
 
 class World:

@@ -12,8 +12,8 @@ from gateway.doctor.look import Look
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
 from gateway.store.journal import Segment
-from gateway.store.machine import Machine
 from gateway.store.opening import Opened, Start, open_node
+from gateway.store.system.machine import Machine
 
 Make = Callable[..., Config]
 

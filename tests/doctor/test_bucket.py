@@ -10,8 +10,8 @@ import pytest
 
 from gateway.config import Config
 from gateway.doctor.bucket import examine
-from gateway.store.bucket import BucketError
-from gateway.store.s3 import Missing
+from gateway.store.objects.bucket import BucketError
+from gateway.store.objects.s3 import Missing
 from gateway_testkit.bucket import MemoryBucket
 
 Make = Callable[..., Config]

@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.doctor import ports
 from gateway.doctor.look import Look
 from gateway.doctor.ports import examine
-from gateway.store.lock import Lock, lock
+from gateway.store.system.lock import Lock, lock
 
 Make = Callable[..., Config]
 

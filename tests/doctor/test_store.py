@@ -16,12 +16,12 @@ from gateway.doctor import damage, examine, leftovers
 from gateway.doctor.look import Look
 from gateway.plugins import Installed
 from gateway.sdk.protocol import Protocol
-from gateway.store.disk import RealDisk
 from gateway.store.journal import segment
-from gateway.store.lock import lock_directory
-from gateway.store.mark import Mark, Marker
+from gateway.store.node.mark import Mark, Marker
 from gateway.store.opening import Opened
 from gateway.store.spool.expired import ExpiredRecord
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.lock import lock_directory
 
 from .conftest import publish, states, store, the
 

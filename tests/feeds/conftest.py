@@ -21,8 +21,8 @@ from gateway.feeds.replay import Replay
 from gateway.sdk.publisher import Finished, Request
 from gateway.store.directories import Directories
 from gateway.store.journal import log
-from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
+from gateway.store.system.machine import Machine
 
 ORIGINS = [
     Origin("good", "one", f"s-{n}", "192.0.2.1:1", attributes={"n": str(n)})

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from gateway.event import Origin
 from gateway.feeds import columns
 from gateway.sdk.publisher import Fault
-from gateway.store.incarnation import KEY, Incarnation
 from gateway.store.journal import segment
+from gateway.store.node.incarnation import KEY, Incarnation
 from incarnations import A, B
 
 UNBOUNDED = 2**63 - 1

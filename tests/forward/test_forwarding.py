@@ -18,10 +18,10 @@ from edges import ALL, FILES, Pair
 from forwarded import Sent
 from gateway.config.model import Forward
 from gateway.sdk.forwarding import Life, Said
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation
 from gateway.store.lsns import Lsns
-from gateway.store.word import Relay, Word, at_hub, hear
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.objects.word import Relay, Word, at_hub, hear
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.settings import options_of
 from incarnations import A, B
 
@@ -419,7 +419,7 @@ def test_a_file_that_is_refused_is_not_sent_without_end(
 
     pair.publish(*FILES)
     with monkeypatch.context() as patched:
-        patched.setattr("gateway.store.arrivals.why_no_spool_file", older)
+        patched.setattr("gateway.store.hub.arrivals.why_no_spool_file", older)
         pair.forwarder.start(0)
         pair.run(60)
     assert pair.forwarder.hub.refused == 422

@@ -24,15 +24,15 @@ from daemons import Daemon, listener
 from deadlines import eventually, finish, run
 from gateway.audit.acknowledged import read_ids, search
 from gateway.plugins import decoders
-from gateway.spark.inbox import Inbox
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.store.bucket import AlreadyThere, Changed, commit, probe
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.files.inbox import Inbox
 from gateway.store.directories import Directories
-from gateway.store.incarnation import KEY
 from gateway.store.names import Life, file_name, parse_file_name
+from gateway.store.node.incarnation import KEY
+from gateway.store.objects.bucket import AlreadyThere, Changed, commit, probe
+from gateway.store.objects.word import Word, name_of
 from gateway.store.spool.consumed import objects_of
-from gateway.store.word import Word, name_of
 from gateway_testkit.seaweed import Seaweed
 from incarnations import A
 from programs import running

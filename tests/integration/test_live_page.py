@@ -15,7 +15,7 @@ import pytest
 from chromium import Chromium
 from daemons import Daemon, full_spool, listener, send
 from disks import SmallDisk
-from gateway.store.lake import health_path
+from gateway.store.readers.lake import health_path
 
 _AXE = """
 process.stdout.write(require("fs").readFileSync(

@@ -18,8 +18,8 @@ from gateway.sdk.batches import BatchListener, Ready
 from gateway.sdk.interfaces import Refusal, Yielding
 from gateway.sdk.pressure import Valve
 from gateway.sdk.section import Section
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
+from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection, ManualJournal
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import settings

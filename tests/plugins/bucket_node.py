@@ -14,13 +14,13 @@ from twisted.internet.defer import Deferred
 from gateway.config import model
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.interfaces import Memory
-from gateway.store.bucket import Bucket
 from gateway.store.directories import Directories
-from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
+from gateway.store.objects.bucket import Bucket
+from gateway.store.objects.word import Word, read_all
 from gateway.store.spool import uploads
 from gateway.store.storage import OpenedStorage, Settings, StorageCallbacks
-from gateway.store.word import Word, read_all
+from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import options_of

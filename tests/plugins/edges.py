@@ -23,11 +23,11 @@ from gateway.protocols.forward.options import Options
 from gateway.protocols.forward.server import ForwardListener
 from gateway.protocols.forward.turns import Turns
 from gateway.sdk.forwarding import Life, Said
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation
+from gateway.store.hub.arrivals import Arrivals
 from gateway.store.lsns import Lsns
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
 from gateway_testkit.settings import options_of, settings
 from incarnations import A

@@ -15,10 +15,10 @@ from gateway.audit import audit
 from gateway.config import model
 from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark.commits import CommitSink
-from gateway.spark.formats import Format
-from gateway.spark.lakedisk import Lake
-from gateway.spark.sink import Committed, Parts
+from gateway.spark.commit.commits import CommitSink
+from gateway.spark.commit.formats import Format
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.sink import Committed, Parts
 from gateway.store.directories import Directories
 from gateway_testkit.settings import options_of
 from played_spark import Stream

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gateway.spark.gone import Gone
-from gateway.spark.inbox import Inbox, by_threads
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole, Ledger, Ranges
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Hole, Ledger, Ranges
+from gateway.spark.files.inbox import Inbox, by_threads
+from gateway.spark.later.gone import Gone
 from gateway.store.names import file_name, parse_file_name
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A

@@ -10,8 +10,8 @@ from twisted.python.failure import Failure
 
 from gateway.event import Batch, Stored
 from gateway.sdk.disk import File
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment, segment
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 from sections import journal_settings
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.event import Batch, Origin, Rows
-from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.machine import Machine
+from gateway.store.node import incarnation
 from gateway.store.opening import Start, open_node
+from gateway.store.system.machine import Machine
 
 __all__ = ["current", "publish"]
 

@@ -19,7 +19,7 @@ from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
 from gateway.sink import kind_of
-from gateway.spark import java, session
+from gateway.spark.jvm import java, session
 from programs import end
 
 _OF_ITS_START = ("spark.master", "spark.driver.", "spark.jars")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake
-from gateway.spark.overlaps import Overlap
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.files.overlaps import Overlap
+from gateway.spark.run.checkpoint import Checkpoint
 from spools import SpoolFolder
 
 __all__ = ["PowerCut", "SparkLogs", "Stream"]

@@ -13,7 +13,7 @@ import pytest
 from deadlines import eventually, excerpt
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.store.s3 import S3
+from gateway.store.objects.s3 import S3
 from gateway_testkit.seaweed import NoSeaweed, Seaweed
 from gateway_testkit.settings import options_of
 from programs import end

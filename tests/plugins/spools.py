@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, Batch, Origin, Rows, Stored
 from gateway.store.digests import EVENTS_KEY, EventsDigest
-from gateway.store.incarnation import KEY
 from gateway.store.names import file_name
+from gateway.store.node.incarnation import KEY
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder
 from incarnations import A

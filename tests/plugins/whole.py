@@ -33,19 +33,22 @@ from gateway.daemon.opened import Opened
 from gateway.daemon.running import Running
 from gateway.daemon.service import Gateway
 from gateway.sdk.forwarding import Life as Brought
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.store import deleted, disk, incarnation, mark, statefile, storage
-from gateway.store.arrivals import Arrivals
-from gateway.store.consumers import FileMarks
-from gateway.store.deleted import Deletion
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.store import storage
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.lake import INTERNAL
-from gateway.store.lineage import Lineage
+from gateway.store.hub.arrivals import Arrivals
 from gateway.store.names import Life, file_name, parse_file_name
+from gateway.store.node import incarnation, mark
+from gateway.store.node.lineage import Lineage
+from gateway.store.objects.word import Speaker
+from gateway.store.readers import deleted
+from gateway.store.readers.consumers import FileMarks
+from gateway.store.readers.deleted import Deletion
+from gateway.store.readers.lake import INTERNAL
 from gateway.store.spool.expired import ExpiredRecord
-from gateway.store.word import Speaker
+from gateway.store.system import disk, statefile
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.reactor import QueuedReactor
 from incarnations import rows_of

@@ -26,7 +26,6 @@ from gateway.protocols.pomelo.listener import Pomelo
 from gateway.sdk.pressure import Valve
 from gateway.store.digests import NOTHING, Link
 from gateway.store.journal import Journal, Log
-from gateway.store.shared import SharedDict
 from gateway.store.spool import Spool
 from gateway.store.spool.expired import ExpiredRecord
 from gateway.store.spool.expiry import Expiry
@@ -34,6 +33,7 @@ from gateway.store.spool.levels import Levels
 from gateway.store.spool.pace import Pace
 from gateway.store.spool.publisher import Publisher
 from gateway.store.storage import Storage, _Handing
+from gateway.store.system.shared import SharedDict
 from simulation import senders
 from simulation.settings import Settings
 from simulation.world import World, simulate

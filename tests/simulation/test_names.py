@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 import pytest
 
-from gateway.spark import overlaps
+from gateway.spark.files import overlaps
 from gateway.store.lsns import Lsns
 from simulation import names
 from simulation.names import KINDS, play

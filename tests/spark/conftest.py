@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from gateway.spark import job, session
+from gateway.spark import job
+from gateway.spark.jvm import session
 from gateway_testkit.daemon import listener
 from played_spark import SparkLogs
 from spools import SpoolFolder, envelope

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deadlines import eventually
 from gateway.config import Invalid, load
-from gateway.spark.admin import Admin, serving
-from gateway.spark.health import Health
-from gateway.store.audited import Audited
-from gateway.store.lake import health_path
+from gateway.spark.run.admin import Admin, serving
+from gateway.spark.run.health import Health
+from gateway.store.readers.audited import Audited
+from gateway.store.readers.lake import health_path
 
 Ask = Callable[..., tuple[int, str]]
 

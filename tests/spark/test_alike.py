@@ -12,8 +12,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import alike, query, tables
-from gateway.spark.sink import Plan
+from gateway.spark.commit.sink import Plan
+from gateway.spark.files import alike
+from gateway.spark.rows import tables
+from gateway.spark.run import query
 from gateway.spark.source import SCHEMA_DDL
 from gateway.store.names import SpoolFile, file_name, parse_file_name
 from incarnations import A

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from deadlines import eventually
-from gateway.spark.auditing import Auditor, running
-from gateway.store.audited import Audited
+from gateway.spark.run.auditing import Auditor, running
+from gateway.store.readers.audited import Audited
 
 DAY = 86400.0
 

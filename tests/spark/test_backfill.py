@@ -18,12 +18,12 @@ import pytest
 from deadlines import eventually
 from gateway.audit import audit
 from gateway.spark import job
-from gateway.spark.backfill import Folders, check_names
-from gateway.spark.columns import Columns
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.later.backfill import Folders, check_names
+from gateway.spark.rows.columns import Columns
 from gateway.store.finder import Directories
-from gateway.store.lock import lock
+from gateway.store.system.lock import lock
 from incarnations import A
 from played_spark import PowerCut
 from watched_lake import Steady

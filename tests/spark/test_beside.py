@@ -10,7 +10,8 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from gateway.spark import beside, job, session
+from gateway.spark import beside, job
+from gateway.spark.jvm import session
 
 
 class Query:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.spark.causes import cause
+from gateway.spark.run.causes import cause
 
 HOST = (
     "WARNING: Using incubator modules: jdk.incubator.vector\n"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.run.checkpoint import Checkpoint
 
 
 def name(number: int) -> str:

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from deadlines import environment, eventually, finish
-from gateway.spark import recording, session
-from gateway.spark.classes import Archive
-from gateway.spark.java import Java
+from gateway.spark.jvm import recording, session
+from gateway.spark.jvm.classes import Archive
+from gateway.spark.jvm.java import Java
 from quick_java import EVERY_JAVA
 
 
@@ -114,7 +114,7 @@ def test_one_that_is_made(tmp_path: Path, settings_file: Callable[..., Path]) ->
     The Java of a job maps it."""
     env = {**environment(), **EVERY_JAVA, "XDG_CACHE_HOME": str(tmp_path)}
     env.pop("SPARK_SUBMIT_OPTS", None)
-    words = [sys.executable, "-m", "gateway.spark.recording"]
+    words = [sys.executable, "-m", "gateway.spark.jvm.recording"]
 
     def record() -> str:
         process = subprocess.Popen(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.cleaner import Cleaner
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ranges
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ranges
+from gateway.spark.files.cleaner import Cleaner
+from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store.names import SpoolFile
 from incarnations import A
 
@@ -176,7 +176,7 @@ def test_a_file_published_again_goes_again(spool: Spool) -> None:
     assert spool.archived() == spool.files
 
 
-def test_what_is_blotted_out_in_the_archive_stays_so(spool: Spool) -> None:
+def test_what_is_redacted_in_the_archive_stays_so(spool: Spool) -> None:
     """A file that comes again has in clear what somebody has had deleted."""
     spool.commit(4)
     spool.cleaner().run()

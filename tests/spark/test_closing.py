@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import closing
-from gateway.spark.closing import MOST_OPEN, Closing
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Ledger, Ranges
-from gateway.store import lake as stored
-from gateway.store.incarnation import Record, derived
+from gateway.spark.commit import closing
+from gateway.spark.commit.closing import MOST_OPEN, Closing
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
+from gateway.store.node.incarnation import Record, derived
+from gateway.store.readers import lake as stored
 from gateway_testkit.bucket import MemoryBucket
 
 _ALL = 250_000

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from gateway.spark.closing import Closing
-from gateway.spark.commits import CommitSink, Lost, opened
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.commits import CommitSink, Lost, opened
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
 from incarnations import A
 from played_spark import PowerCut, Stream
 
@@ -115,10 +115,10 @@ def world(
     monkeypatch.setattr("os.fdatasync", lambda fd: None)
     monkeypatch.setattr("os.fsync", lambda fd: None)
     monkeypatch.setattr(
-        "gateway.spark.tables.within",
+        "gateway.spark.rows.tables.within",
         lambda rows, wanted: rows.common(wanted),
     )
-    monkeypatch.setattr("gateway.spark.tables.ranges", lambda rows: rows)
+    monkeypatch.setattr("gateway.spark.rows.tables.ranges", lambda rows: rows)
     for batch in range(3):
         spool.events("gw", 1 + batch * SIZE, SIZE)
     made = World(logs("events"), spool, tmp_path / "data")

@@ -19,12 +19,13 @@ import pytest
 
 from gateway.audit import audit
 from gateway.audit import lake as audited
-from gateway.spark import compact as compact_module
-from gateway.spark import reading, stats
-from gateway.spark.compact import Compactor, compact, compact_open
-from gateway.spark.lakedisk import Lake
-from gateway.spark.parquet import publishing
-from gateway.spark.partition import Busy, alone, finish
+from gateway.spark import reading
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.parquet import publishing
+from gateway.spark.commit.partition import Busy, alone, finish
+from gateway.spark.later import compact as compact_module
+from gateway.spark.later.compact import Compactor, compact, compact_open
+from gateway.spark.rows import stats
 from gateway.store.finder import Directories
 from played_spark import PowerCut
 from samples import some_of
@@ -141,7 +142,7 @@ def test_files_with_other_columns_stay_apart(lake: Path) -> None:
 def test_large_files_stay(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are not read again, only the small ones beside them."""
     large = put(lake, 30, pa.concat_tables([rows(n) for n in range(30, 90)]))
-    monkeypatch.setattr("gateway.spark.compact.LARGE", large.stat().st_size)
+    monkeypatch.setattr("gateway.spark.later.compact.LARGE", large.stat().st_size)
     inode = large.stat().st_ino
     before = seen(lake)
     list(compact(lake, Lake(), before=BEFORE))
@@ -169,7 +170,7 @@ def test_what_arrives_meanwhile_is_kept(
 ) -> None:
     """The last batch of a day, or one of a late gateway, lands in a day that is being
     rewritten: it stays beside what was made of the rest, which was not done in vain."""
-    from gateway.spark import compact as module
+    from gateway.spark.later import compact as module
 
     rewrite = module._rewrite
 
@@ -190,7 +191,7 @@ def test_what_is_taken_away_meanwhile_stays_away(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that were put through again are in another table by now."""
-    from gateway.spark import compact as module
+    from gateway.spark.later import compact as module
 
     rewrite = module._rewrite
 
@@ -231,8 +232,8 @@ def test_a_file_ends_once_it_is_large(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day of a terabyte is no one file; the large ones are not read again."""
-    monkeypatch.setattr("gateway.spark.compact._GROUP_BYTES", 1)
-    monkeypatch.setattr("gateway.spark.compact.LARGE", 5_000)
+    monkeypatch.setattr("gateway.spark.later.compact._GROUP_BYTES", 1)
+    monkeypatch.setattr("gateway.spark.later.compact.LARGE", 5_000)
     before = seen(lake)
     (done,) = compact(lake, Lake(), before=BEFORE)
     made = files(lake)
@@ -248,7 +249,7 @@ def test_counts_of_ten_thousand_channels(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More rows than are held at once: some windows get a few rows, and the sums stay."""
-    monkeypatch.setattr("gateway.spark.compact._COUNTS", 150)
+    monkeypatch.setattr("gateway.spark.later.compact._COUNTS", 150)
     folder = lake / "stats" / "protocol=lumberjack" / "date=2026-03-01"
     folder.mkdir(parents=True)
     for batch in range(40):
@@ -461,7 +462,7 @@ def test_the_audit_looks_at_the_current_day_first(
     enough, however long they take."""
     for batch in range(21, 26):
         put(lake, batch, rows(batch), day="2026-03-02")
-    monkeypatch.setattr("gateway.spark.compact.TIERS", (6, 3))
+    monkeypatch.setattr("gateway.spark.later.compact.TIERS", (6, 3))
     read, columns = list[str](), audited.columns
 
     def slow(path: Any, *more: Any) -> Any:
@@ -549,7 +550,7 @@ def test_the_current_day_has_few_files_at_any_hour() -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six files of a tier are enough, and then three."""
-    monkeypatch.setattr("gateway.spark.compact.TIERS", (6, 3))
+    monkeypatch.setattr("gateway.spark.later.compact.TIERS", (6, 3))
 
 
 @pytest.mark.usefixtures("few")

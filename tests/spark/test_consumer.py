@@ -17,9 +17,9 @@ from gateway import config
 from gateway.cli import main
 from gateway.spark.consumer import consume
 from gateway.spark.source import gateway_stream
-from gateway.store.consumers import Consumers, marks_of
-from gateway.store.disk import RealDisk
+from gateway.store.readers.consumers import Consumers, marks_of
 from gateway.store.spool.expiry import Expiry
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.daemon import listener
 from incarnations import A, B
 from programs import running

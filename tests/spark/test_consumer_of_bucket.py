@@ -23,7 +23,7 @@ import pytest
 from deadlines import ROOT, eventually
 from gateway import config
 from gateway.cli import main
-from gateway.store.consumers import Consumers, marks_of
+from gateway.store.readers.consumers import Consumers, marks_of
 from gateway.store.spool.consumed import BucketExpiry
 from gateway_testkit.daemon import listener
 from gateway_testkit.seaweed import Seaweed

@@ -32,30 +32,22 @@ from gateway.cli import main
 from gateway.config import load
 from gateway.event import SCHEMA
 from gateway.feeds import columns
-from gateway.spark import deletion, java
-from gateway.spark.blot import blotted
-from gateway.spark.compact import compact
-from gateway.spark.deletion import (
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.commit.partition import Busy, alone
+from gateway.spark.jvm import java
+from gateway.spark.later import deletion
+from gateway.spark.later.compact import compact
+from gateway.spark.later.deletion import (
     Asked,
     Found,
     delete,
     write_down,
 )
-from gateway.spark.erasure import Places, as_sql, carry_out
-from gateway.spark.gone import Gone
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.partition import Busy, alone
+from gateway.spark.later.erasure import Places, as_sql, carry_out
+from gateway.spark.later.gone import Gone
+from gateway.spark.later.redact import redacted
 from gateway.store import digests
-from gateway.store.bucket import StoredObject
-from gateway.store.deleted import (
-    Deletion,
-    Rewritten,
-    counts_of,
-    deletions,
-    digests_before,
-    unfinished,
-)
 from gateway.store.digests import (
     EVENTS_KEY,
     PREVIOUS_KEY,
@@ -65,6 +57,15 @@ from gateway.store.digests import (
 )
 from gateway.store.directories import Directories
 from gateway.store.names import Life, SpoolFile, file_name, kept_name
+from gateway.store.objects.bucket import StoredObject
+from gateway.store.readers.deleted import (
+    Deletion,
+    Rewritten,
+    counts_of,
+    deletions,
+    digests_before,
+    unfinished,
+)
 from gateway.store.spool.parquet import open_writer
 from incarnations import A, B
 from played_spark import PowerCut
@@ -290,7 +291,9 @@ def test_files_of_the_archive_keep_their_place(places: Places) -> None:
     assert columns.kept(batch)["lsn"].to_pylist() == [1, 2, *range(5, 11)]
     kept = [path.name for path in (places.retained / "gw").iterdir()]
     assert kept == [kept_name(1, SIZE, 1)]
-    assert blotted(path, lambda rows: [True] * 0 or rows["lsn"].to_numpy() == 3) is None
+    assert (
+        redacted(path, lambda rows: [True] * 0 or rows["lsn"].to_numpy() == 3) is None
+    )
 
 
 @pytest.mark.parametrize("gone", [2, 3, 4])
@@ -313,7 +316,7 @@ def test_offsets_of_a_stream_stay(tmp_path: Path, gone: int) -> None:
 
     before = segment()
     assert before[8:23] == b"firsthalf an ev"
-    done = blotted(tmp_path / name_of(1), lambda rows: rows["lsn"].to_numpy() == gone)
+    done = redacted(tmp_path / name_of(1), lambda rows: rows["lsn"].to_numpy() == gone)
     assert done is not None
     (tmp_path / name_of(1)).write_bytes(done[0])
     begin, text = {2: (13, texts[1]), 3: (31, texts[2]), 4: (44, b"")}[gone]
@@ -342,7 +345,7 @@ def test_a_footer_of_before_is_not_believed(places: Places, tmp_path: Path) -> N
 
 
 POINTS = (
-    *("staged", "replaced", "removed", "counted", "link written down", "blotted"),
+    *("staged", "replaced", "removed", "counted", "link written down", "redacted"),
     "done",
 )
 
@@ -416,7 +419,7 @@ def test_what_waits_in_the_spool_is_not_done(places: Places) -> None:
     assert b'"line 3"' not in bytes_below(places.archive).replace(b"\\", b"")
 
 
-def test_a_file_that_comes_again_is_blotted_out_again(
+def test_a_file_that_comes_again_is_redacted_again(
     places: Places, tmp_path: Path
 ) -> None:
     """A hub that has forgotten what it has is sent all of it once more, as it was.  The tables
@@ -486,7 +489,7 @@ def test_a_batch_that_is_decided_and_not_in_place_comes_first(
 
 
 def test_rows_that_hold_a_place_are_not_meant() -> None:
-    """What the journal lost stays a loss, and what is blotted out is not deleted again."""
+    """What the journal lost stays a loss, and what is redacted is not deleted again."""
     import sqlite3
 
     flaws = [None, "odd", "lost", "deleted", "deleted:unframed"]
@@ -601,7 +604,7 @@ def test_the_newest_object_of_a_node_is_not_done(places: Places) -> None:
 
 def test_what_goes_to_the_archive_at_the_last_look_is_not_done(places: Places) -> None:
     """A job's own thread moves objects meanwhile: whatever it does between two requests, what
-    is called done is blotted out."""
+    is called done is redacted."""
     name = name_of(31)
 
     class Moving(Bucket):
@@ -645,11 +648,11 @@ KILLED = """
 import os, signal, sys
 from datetime import timedelta
 from pathlib import Path
-from gateway.spark.deletion import Asked, Found, write_down
-from gateway.spark.erasure import Places, carry_out
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ranges
-from gateway.store.deleted import unfinished
+from gateway.spark.later.deletion import Asked, Found, write_down
+from gateway.spark.later.erasure import Places, carry_out
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ranges
+from gateway.store.readers.deleted import unfinished
 from gateway.store.names import Life
 
 root, lsn, deadly = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import admin, auditing, job, progress
-from gateway.spark.failure import Failed
-from gateway.spark.health import Health
-from gateway.store.lake import health_path
+from gateway.spark import job
+from gateway.spark.run import admin, auditing, progress
+from gateway.spark.run.failure import Failed
+from gateway.spark.run.health import Health
+from gateway.store.readers.lake import health_path
 
 
 @pytest.mark.parametrize(

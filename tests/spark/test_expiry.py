@@ -25,14 +25,14 @@ from deadlines import eventually, run
 from gateway.audit import audit
 from gateway.cli import main
 from gateway.spark import reading
-from gateway.spark.expiry import Expired, Expiry, expire, limits
-from gateway.spark.gone import Gone, add_lsns, events_in, mask_of
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.partition import Busy
-from gateway.store.deleted import deletions, folder_of
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.commit.partition import Busy
+from gateway.spark.later.expiry import Expired, Expiry, expire, limits
+from gateway.spark.later.gone import Gone, add_lsns, events_in, mask_of
 from gateway.store.directories import Directories
 from gateway.store.names import Life
+from gateway.store.readers.deleted import deletions, folder_of
 from played_spark import PowerCut
 from programs import Script
 
@@ -234,8 +234,8 @@ KILLED = """
 import os, signal, sys
 from datetime import date
 from pathlib import Path
-from gateway.spark.expiry import expire
-from gateway.spark.lakedisk import Lake
+from gateway.spark.later.expiry import expire
+from gateway.spark.commit.lakedisk import Lake
 
 lake, first, deadly = Path(sys.argv[1]), date.fromisoformat(sys.argv[2]), sys.argv[3]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.sdk.payload import DEPTH, flaw_of
-from gateway.spark import fields
+from gateway.spark.rows import fields
 
 pytestmark = pytest.mark.spark
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from gateway.spark import footers
+from gateway.spark.files import footers
 from gateway.store.names import parse_file_name
 
 _DAY = 86_400_000_000

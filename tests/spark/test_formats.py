@@ -11,8 +11,9 @@ import pytest
 from gateway.sink import kind_of
 from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark import job, session
-from gateway.spark.ledger import Broken
+from gateway.spark import job
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.jvm import session
 
 KINDS = {"delta": delta, "iceberg": iceberg}
 

@@ -19,6 +19,10 @@ import pytest
 
 from gateway.audit import audit
 from gateway.cli import main
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.commit.one_sink import claim
+from gateway.spark.commit.sink import Plan
 from gateway.spark.handover import (
     Context,
     HandOver,
@@ -26,13 +30,9 @@ from gateway.spark.handover import (
     function_of,
     settle,
 )
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
-from gateway.spark.one_sink import claim
-from gateway.spark.sink import Plan
 from gateway.store.directories import Directories
-from gateway.store.lock import lock
 from gateway.store.names import parse_file_name
+from gateway.store.system.lock import lock
 from incarnations import A
 from played_spark import PowerCut, Stream
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from deadlines import eventually
-from gateway.spark.health import Health, Waiting
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.sink import Committed
-from gateway.store.lake import health_path
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.commit.sink import Committed
+from gateway.spark.run.health import Health, Waiting
 from gateway.store.names import SpoolFile
+from gateway.store.readers.lake import health_path
 from incarnations import A
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_starts_is_not_silent(
 ) -> None:
     """It leaves word from the first second on, and of what it does, whatever it waits for;
     once it runs, its words come from its own loop, which may hang."""
-    monkeypatch.setattr("gateway.spark.health.BEAT", 0.01)
+    monkeypatch.setattr("gateway.spark.run.health.BEAT", 0.01)
     ticks = itertools.count()
     health = Health(tmp_path, clock=lambda: float(next(ticks)))
     health.begin()

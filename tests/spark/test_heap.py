@@ -17,11 +17,12 @@ import pytest
 
 from deadlines import environment, finish
 from gateway.audit import audit
-from gateway.spark import footers, heap, session
-from gateway.spark.failure import Failed
-from gateway.spark.heap import Suspects, fit
-from gateway.spark.lakedisk import Lake
-from gateway.spark.obstacles import Obstacles
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.files import footers, heap
+from gateway.spark.files.heap import Suspects, fit
+from gateway.spark.files.obstacles import Obstacles
+from gateway.spark.jvm import session
+from gateway.spark.run.failure import Failed
 from gateway.spark.source import limit_of
 from gateway.store.directories import Directories
 from gateway.store.names import parse_file_name

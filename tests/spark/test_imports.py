@@ -9,7 +9,7 @@ import sys
 def test_the_job_needs_no_twisted() -> None:
     """On a Spark cluster there is no daemon, and no reason to install one's parts."""
     code = (
-        "import sys, gateway.config, gateway.cli.spark, gateway.spark.query;"
+        "import sys, gateway.config, gateway.cli.spark, gateway.spark.run.query;"
         "print([name for name in sys.modules if name.split('.')[0] == 'twisted'])"
     )
     done = subprocess.run(

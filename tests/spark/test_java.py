@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.spark import java
+from gateway.spark.jvm import java
 
 ALL = "java.base java.sql jdk.incubator.vector"
 

@@ -25,18 +25,19 @@ from deadlines import PATIENCE, eventually
 from gateway.audit import audit
 from gateway.cli import spark as commands
 from gateway.sdk.command import WrongUse
-from gateway.spark import job, orders, query
-from gateway.spark.deletion import Asked, delete
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole
-from gateway.spark.obstacles import Obstacles
-from gateway.spark.orders import Answer, Order
-from gateway.spark.running import Job
-from gateway.store.bucket import BucketError
-from gateway.store.deleted import deletions, unfinished
+from gateway.spark import job
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Hole
+from gateway.spark.files.obstacles import Obstacles
+from gateway.spark.later.deletion import Asked, delete
+from gateway.spark.run import orders, query
+from gateway.spark.run.orders import Answer, Order
+from gateway.spark.run.running import Job
 from gateway.store.directories import Directories
-from gateway.store.lock import lock
 from gateway.store.names import file_name
+from gateway.store.objects.bucket import BucketError
+from gateway.store.readers.deleted import deletions, unfinished
+from gateway.store.system.lock import lock
 from incarnations import A
 from played_spark import PowerCut
 
@@ -243,8 +244,8 @@ def test_a_checkpoint_is_renewed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While the job runs, by itself, and nobody notices; its log stays short."""
-    monkeypatch.setattr("gateway.spark.query.LOG_BYTES", 100)
-    monkeypatch.setattr("gateway.spark.query.LEAST_BATCHES", 1)
+    monkeypatch.setattr("gateway.spark.run.query.LOG_BYTES", 100)
+    monkeypatch.setattr("gateway.spark.run.query.LEAST_BATCHES", 1)
     monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
     ledger = config.data_dir / "lake" / ".gateway" / "events.json"
     queries = set()
@@ -275,7 +276,7 @@ def test_a_clock_that_is_set_back_stops_nothing(
 ) -> None:
     """Spark would wait until it is as late as before; the query is started anew, once."""
     clock = Mock(wraps=time)
-    monkeypatch.setattr("gateway.spark.query.time", clock)
+    monkeypatch.setattr("gateway.spark.run.query.time", clock)
     monkeypatch.setattr("gateway.spark.job._TEND", 0.2)
 
     def run() -> list[str]:
@@ -447,7 +448,7 @@ def test_a_vanished_file_stops_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody has it: the job says so, and goes on once it is back."""
-    from gateway.spark import parquet
+    from gateway.spark.commit import parquet
 
     path = spool.events("gw", 1, 10)
     spool.events("gw", 11, 10)
@@ -658,7 +659,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
     spool.put("gw", 9, texts)
     list(delete(config, spark, Lake(), Asked("body LIKE '%bob%'", "case 2")))
     assert len(unfinished(config.data_dir / "lake")) == 1
-    monkeypatch.setattr("gateway.spark.running._FINISH", 0.5)
+    monkeypatch.setattr("gateway.spark.run.running._FINISH", 0.5)
     with Running(config, spark) as running:
         running.until(lambda: not unfinished(config.data_dir / "lake"), "an end")
         archived = config.data_dir / "archive" / file_name("gw", A, 1, 4)
@@ -667,7 +668,7 @@ def test_a_deletion_is_ordered_from_a_job_that_runs(
             "gw", 1, texts, received_at=1_772_366_400_000_000
         )  # as an edge does, whose hub has forgotten what it has
         running.until(lambda: not spool.names(), "it is dropped")
-        running.until(lambda: not says(archived, b"zoe"), "it is blotted out, too")
+        running.until(lambda: not says(archived, b"zoe"), "it is redacted, too")
     report = audit(Directories.under(config.data_dir))
     assert (report.complete, report.deleted) == (True, 5)
 
@@ -747,7 +748,7 @@ def test_deletions_that_take_long_leave_time_for_batches(
         return Answer([])
 
     monkeypatch.setattr(
-        "gateway.spark.running.time", SimpleNamespace(monotonic=lambda: now[0])
+        "gateway.spark.run.running.time", SimpleNamespace(monotonic=lambda: now[0])
     )
     monkeypatch.setattr(orders, "attempt", attempt)
     ends: Any = Job.__new__(Job)

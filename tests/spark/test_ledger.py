@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
-from gateway.store.disk import RealDisk
-from gateway.store.lake import FORM
+from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
 from gateway.store.names import Life, SpoolFile
+from gateway.store.readers.lake import FORM
+from gateway.store.system.disk import RealDisk
 from incarnations import A, B
 
 _spans = st.lists(

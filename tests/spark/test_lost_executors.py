@@ -19,7 +19,7 @@ from deadlines import environment, finish
 from gateway.audit import audit
 from gateway.sinks.delta import kind as delta
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark.formats import Format
+from gateway.spark.commit.formats import Format
 from gateway.store.directories import Directories
 from quick_java import OF_A_CLUSTER
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import job, parquet
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.store.lake import Accepted, End, accepted_folder, committed
+from gateway.spark import job
+from gateway.spark.commit import parquet
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life
+from gateway.store.readers.lake import Accepted, End, accepted_folder, committed
 from incarnations import A, B
 
 pytestmark = pytest.mark.spark

@@ -14,11 +14,11 @@ import yaml
 
 from gateway.cli import spark as command
 from gateway.sdk.command import WrongUse
-from gateway.spark.ledger import Hole, Ledger, Ranges
-from gateway.spark.nodes import NotDrained, Unknown, forget, states
-from gateway.store import s3
+from gateway.spark.commit.ledger import Hole, Ledger, Ranges
+from gateway.spark.run.nodes import NotDrained, Unknown, forget, states
 from gateway.store.names import file_name
-from gateway.store.word import SILENT_SECONDS, Word, name_of
+from gateway.store.objects import s3
+from gateway.store.objects.word import SILENT_SECONDS, Word, name_of
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A, B
 

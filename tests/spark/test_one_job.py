@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import load
 from gateway.spark import job
-from gateway.store.lock import lock_directory
+from gateway.store.system.lock import lock_directory
 
 
 def test_a_second_job_of_a_spool_directory_is_refused(tmp_path: Path) -> None:

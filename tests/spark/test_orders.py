@@ -20,11 +20,11 @@ from pyspark.errors import (
 
 from gateway.cli import spark
 from gateway.sdk.command import WrongUse
-from gateway.spark import orders
-from gateway.spark.deletion import Asked
-from gateway.spark.lakedisk import Lake
-from gateway.spark.orders import Order
-from gateway.store.lock import lock
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.later.deletion import Asked
+from gateway.spark.run import orders
+from gateway.spark.run.orders import Order
+from gateway.store.system.lock import lock
 
 ASKED = Asked("uid = 'ann'", "request 4711", ("events",), "officer@desk")
 ARGS = argparse.Namespace(action="delete", dry_run=False, json=False)

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.audit import audit
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger
-from gateway.spark.overlaps import Prints, compared
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.files.overlaps import Prints, compared
 from gateway.store.directories import Directories
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life

@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole, Ledger, Ranges
-from gateway.spark.overlaps import Overlap
-from gateway.spark.parquet import ParquetSink
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.commit.parquet import ParquetSink
+from gateway.spark.commit.sink import Committed, Plan
+from gateway.spark.files.overlaps import Overlap
 from gateway.spark.reading import files
-from gateway.spark.sink import Committed, Plan
-from gateway.store.lake import Accepted
+from gateway.spark.run.checkpoint import Checkpoint
+from gateway.store.readers.lake import Accepted
 from incarnations import A
 from played_spark import PowerCut
 from samples import some_of

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import places
-from gateway.spark.ledger import Ranges
-from gateway.spark.places import Places
+from gateway.spark.commit import places
+from gateway.spark.commit.ledger import Ranges
+from gateway.spark.commit.places import Places
 from incarnations import A
 
 NOON = "2026-11-27T12:00:00.000Z"

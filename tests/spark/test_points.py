@@ -35,10 +35,10 @@ import json, os, signal, sys
 from datetime import timedelta
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
-from gateway.spark import stats
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake
-from gateway.spark.parquet import ParquetSink
+from gateway.spark.rows import stats
+from gateway.spark.run.checkpoint import Checkpoint
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.parquet import ParquetSink
 
 data, batches, deadly, times = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 SIZE, log = 10, data / "checkpoint" / "events"
@@ -98,10 +98,10 @@ import os, signal, sys, time
 from datetime import date
 from itertools import chain
 from pathlib import Path
-from gateway.spark import compact as module
-from gateway.spark.compact import compact, compact_open
-from gateway.spark.lakedisk import Lake
-from gateway.spark.partition import Busy
+from gateway.spark.later import compact as module
+from gateway.spark.later.compact import compact, compact_open
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.partition import Busy
 
 module.TIERS = (2, 2)
 lake, deadly, home, swaps = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), 0

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from deadlines import environment, eventually, finish, run
-from gateway.spark import session
+from gateway.spark.jvm import session
 from programs import running
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import Py4JNetworkError
 
-from gateway.spark import progress
+from gateway.spark.run import progress
 
 
 class CutShort:

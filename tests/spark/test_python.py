@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as f
 
-from gateway.spark.session import pythons
+from gateway.spark.jvm.session import pythons
 
 _WORKERS, _DRIVER = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
 _OURS = sys.executable

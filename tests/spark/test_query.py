@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import query
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger
-from gateway.spark.sink import Plan
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger
+from gateway.spark.commit.sink import Plan
+from gateway.spark.run import query
+from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store.names import file_name, parse_file_name
 from incarnations import A
 

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.spark import job
-from gateway.spark.compact import compact
-from gateway.spark.lakedisk import Lake
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.later.compact import compact
 from gateway.spark.reading import files
 from incarnations import A
 

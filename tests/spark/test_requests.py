@@ -11,11 +11,11 @@ import pytest
 
 from bucket_node import Node
 from deadlines import ROOT
-from gateway.spark.inbox import Inbox, by_threads
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.files.inbox import Inbox, by_threads
 from gateway.store.names import file_name, parse_file_name
-from gateway.store.word import EVERY_SECONDS
+from gateway.store.objects.word import EVERY_SECONDS
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 

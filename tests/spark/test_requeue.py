@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from gateway.cli import main
-from gateway.spark import requeue
-from gateway.spark.compact import compact
-from gateway.spark.lakedisk import Lake
-from gateway.spark.partition import Busy
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.partition import Busy
+from gateway.spark.later import requeue
+from gateway.spark.later.compact import compact
 from gateway_testkit.bucket import MemoryBucket
 from played_spark import PowerCut
 

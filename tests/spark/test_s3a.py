@@ -10,8 +10,8 @@ import pytest
 
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.spark import s3a
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.files import s3a
 from gateway_testkit.settings import options_of
 
 _S3A = "spark.hadoop.fs.s3a."

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.sinks.delta import DeltaTable
 from gateway.sinks.words import ledgers_in
-from gateway.spark.ledger import Broken, Ledger, Ranges
-from gateway.spark.shared import SharedTable, persistently, take_newest
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.shared import SharedTable, persistently, take_newest
 from incarnations import A
 
 

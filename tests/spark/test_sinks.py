@@ -11,11 +11,11 @@ import pytest
 from deadlines import ROOT
 from gateway.sink import NAMES, Ability, kind_of
 from gateway.spark import job
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Ledger
-from gateway.spark.one_sink import claim
-from gateway.spark.parquet import check_shared
-from gateway.store.lake import INTERNAL, sink_of
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.one_sink import claim
+from gateway.spark.commit.parquet import check_shared
+from gateway.store.readers.lake import INTERNAL, sink_of
 
 
 def test_a_lake_keeps_its_sink(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from gateway.spark import known_files, session
+from gateway.spark.files import known_files
+from gateway.spark.jvm import session
 from gateway.spark.source import SCHEMA_DDL, gateway_stream, limit_of, url
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gateway.spark import stats
+from gateway.spark.rows import stats
 
 MINUTE = timedelta(minutes=1)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -13,7 +13,7 @@ import yaml
 from gateway.cli import main
 from gateway.config.columns import Column
 from gateway.config.model import Spark
-from gateway.spark.suggestion import Sent, Suggestion, Survey
+from gateway.spark.rows.suggestion import Sent, Suggestion, Survey
 from gateway_testkit.settings import options_of
 
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.sdk.payload import DEPTH
-from gateway.spark import stats, tables
-from gateway.spark.columns import Columns, Source
-from gateway.spark.ledger import Ranges
+from gateway.spark.commit.ledger import Ranges
+from gateway.spark.rows import stats, tables
+from gateway.spark.rows.columns import Columns, Source
 from gateway.spark.source import SCHEMA_DDL
 from gateway.store.names import Life
 

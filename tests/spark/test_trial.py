@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.cli import main
-from gateway.spark import session
+from gateway.spark.jvm import session
 
 pytestmark = pytest.mark.spark
 

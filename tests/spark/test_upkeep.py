@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.config import Config
-from gateway.spark.lakedisk import Lake
-from gateway.spark.upkeep import Upkeep
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.later.upkeep import Upkeep
 
 
 class World:

@@ -30,7 +30,9 @@ FIRST_DAY = 1_772_366_400_000_000
 JOB = """
 import functools, itertools, os, signal, sys
 from datetime import date
-from gateway.spark import housekeeping, job, lakedisk, parquet, running
+from gateway.spark.run import housekeeping, running
+from gateway.spark import job
+from gateway.spark.commit import lakedisk, parquet
 
 deadly, times = sys.argv.pop(1), int(sys.argv.pop(1))
 

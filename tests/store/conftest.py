@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch, Origin, Rows
-from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.machine import Machine
-from gateway.store.mark import Mark
+from gateway.store.node import incarnation
+from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.spool import uploads
+from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
 
 

@@ -22,14 +22,14 @@ from gateway.sdk.arrivals import Bringing, Unwelcome
 from gateway.sdk.disk import Disk
 from gateway.sdk.forwarding import File, Life
 from gateway.sdk.protocol import Unusable
-from gateway.store import arrivals
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import KEY
+from gateway.store.hub import arrivals
+from gateway.store.hub.arrivals import Arrivals
 from gateway.store.names import file_name
-from gateway.store.owners import Owners
+from gateway.store.node.incarnation import KEY
+from gateway.store.node.owners import Owners
 from gateway.store.spool.parquet import open_writer
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, B

@@ -15,8 +15,8 @@ import pytest
 from bucket_node import Node, uploads_of
 from forwarded import Sent
 from gateway.sdk.forwarding import Life
-from gateway.store.arrivals import Arrivals
-from gateway.store.disk import RealDisk
+from gateway.store.hub.arrivals import Arrivals
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 

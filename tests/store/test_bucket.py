@@ -10,7 +10,8 @@ import pytest
 
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.store.bucket import (
+from gateway.store.names import file_name
+from gateway.store.objects.bucket import (
     AlreadyThere,
     BucketError,
     Changed,
@@ -20,8 +21,7 @@ from gateway.store.bucket import (
     commit,
     probe,
 )
-from gateway.store.names import file_name
-from gateway.store.s3 import S3, Missing
+from gateway.store.objects.s3 import S3, Missing
 from gateway.store.spool.consumed import objects_of
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of

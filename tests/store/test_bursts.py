@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.bursts import Bursts, _trim, give_back
+from gateway.store.system.bursts import Bursts, _trim, give_back
 
 MIB = 1 << 20
 
@@ -59,7 +59,7 @@ def test_what_stands_still_holds_no_more_than_it_needs(
 
 def test_a_c_library_that_can_not_is_let_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """musl has no `malloc_trim`."""
-    monkeypatch.setattr("gateway.store.bursts._trim", None)
+    monkeypatch.setattr("gateway.store.system.bursts._trim", None)
     give_back()
 
 

@@ -15,9 +15,9 @@ from twisted.internet.task import Clock
 
 from gateway.event import Batch, Origin, Stored
 from gateway.store.checkpoint import Checkpoint, Unreadable, saved_names
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
-from gateway.store.room import Room
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.room import Room
 from incarnations import A, examine
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.sdk import summed
-from gateway.store.consumers import (
+from gateway.store.lsns import Lsns
+from gateway.store.names import file_name, parse_file_name
+from gateway.store.readers.consumers import (
     Behind,
     Consumers,
     FileMarks,
@@ -19,10 +21,8 @@ from gateway.store.consumers import (
     There,
     Unreadable,
 )
-from gateway.store.disk import RealDisk
-from gateway.store.lsns import Lsns
-from gateway.store.names import file_name, parse_file_name
 from gateway.store.spool.consumed import BucketExpiry
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A, B
 

@@ -14,7 +14,7 @@ from blake3 import blake3
 from gateway.event import Batch, Origin
 from gateway.store.digests import NOTHING, EventsDigest, are_same, of_file
 from gateway.store.directories import Directories
-from gateway.store.mark import Mark
+from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
 from gateway.store.spool.catalog_lines import entries
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store import disk
-from gateway.store.disk import RealDisk, read_patiently
+from gateway.store.system import disk
+from gateway.store.system.disk import RealDisk, read_patiently
 
 
 def test_rewriting_changes_nothing_and_appending_goes_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.store.directories import Directories
-from gateway.store.mark import Mark
+from gateway.store.node.mark import Mark
 from gateway.store.opening import Opened
 from gateway.store.spool import file_name
 from incarnations import A, segment_name

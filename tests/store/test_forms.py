@@ -14,17 +14,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger
-from gateway.store import incarnation, statefile
-from gateway.store.arrivals import Record
-from gateway.store.consumers import Mark as Read
-from gateway.store.deleted import deletions
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger
+from gateway.store.hub.arrivals import Record
 from gateway.store.lsns import Lsns
-from gateway.store.mark import Mark
 from gateway.store.names import Life
+from gateway.store.node import incarnation
+from gateway.store.node.mark import Mark
+from gateway.store.objects.word import Word
+from gateway.store.readers.consumers import Mark as Read
+from gateway.store.readers.deleted import deletions
 from gateway.store.spool.expired import Expired
-from gateway.store.word import Word
+from gateway.store.system import statefile
 from whole import EDGE, ITS, Place, starting
 
 FORMS = sorted((Path(__file__).parents[1] / "vectors").glob("forms-*"))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.store.lake import (
+from gateway.store.lsns import Lsns
+from gateway.store.readers.lake import (
     INTERNAL,
     Accepted,
     End,
@@ -19,7 +20,6 @@ from gateway.store.lake import (
     ends,
     known_holes,
 )
-from gateway.store.lsns import Lsns
 
 ACCEPTED = {
     "node": "gw-1",

@@ -15,22 +15,22 @@ import pytest
 from gateway.audit import audit
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.disk import Disk, File
-from gateway.store import incarnation
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import (
+from gateway.store.journal import Loss
+from gateway.store.names import file_name, parse_file_name
+from gateway.store.node import incarnation
+from gateway.store.node.incarnation import (
     CONTINUES_KEY,
     FIRST_KEY,
     INCARNATION,
     KEY,
     Incarnation,
 )
-from gateway.store.journal import Loss
-from gateway.store.machine import Machine
-from gateway.store.mark import Marker
-from gateway.store.names import file_name, parse_file_name
+from gateway.store.node.mark import Marker
 from gateway.store.opening import Opened, Start, open_node
 from gateway.store.spool.catalog_lines import entries
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from incarnations import B
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from gateway.store import lock as module
-from gateway.store.lock import lock, wait_for
+from gateway.store.system import lock as module
+from gateway.store.system.lock import lock, wait_for
 
 
 def test_nobody_has_it(tmp_path: Path) -> None:

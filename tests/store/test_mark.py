@@ -10,11 +10,11 @@ import pytest
 from gateway.event import Batch, Origin, Rows
 from gateway.sdk.disk import Disk
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Synced
-from gateway.store.machine import Machine
-from gateway.store.mark import Mark, Marker
+from gateway.store.node.mark import Mark, Marker
 from gateway.store.opening import Opened, Start, open_node
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, B, segment_name
 

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.event import Batch, Origin
 from gateway.store.directories import Directories
-from gateway.store.mark import Mark
+from gateway.store.node.mark import Mark
 from gateway.store.opening import MissingJournal, Opened
 from gateway.store.spool import file_name
 from incarnations import A, segment_name

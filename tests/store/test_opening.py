@@ -17,12 +17,9 @@ from gateway.config import Config
 from gateway.event import Batch, Origin
 from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
-from gateway.store.lock import Locked
-from gateway.store.machine import Machine
-from gateway.store.mark import Mark
+from gateway.store.node.mark import Mark
 from gateway.store.opening import (
     MissingJournal,
     MissingProtocol,
@@ -32,6 +29,9 @@ from gateway.store.opening import (
 )
 from gateway.store.spool import file_name
 from gateway.store.storage import OpenedStorage, StorageCallbacks
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.lock import Locked
+from gateway.store.system.machine import Machine
 from incarnations import A, segment_name
 from losses import damage, losses
 

@@ -11,15 +11,15 @@ import pytest
 
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.journal.segment import incarnation_of
-from gateway.store.machine import Machine
-from gateway.store.mark import Mark, Marker
 from gateway.store.names import file_name
+from gateway.store.node.mark import Mark, Marker
+from gateway.store.node.orphans import Orphan, publish_orphans
+from gateway.store.objects.word import at_hub
 from gateway.store.opening import Start, open_node
-from gateway.store.orphans import Orphan, publish_orphans
 from gateway.store.spool.expired import ExpiredRecord
-from gateway.store.word import at_hub
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from incarnations import A
 
 

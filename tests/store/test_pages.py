@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import Rows
-from gateway.store.pages import unpacked_sizes
+from gateway.store.hub.pages import unpacked_sizes
 from spools import spool_file
 
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA
+from gateway.store.hub.promised import why_not_those
 from gateway.store.names import SpoolFile
-from gateway.store.promised import why_not_those
 from incarnations import A
 from spools import envelope
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.disk import RealDisk
-from gateway.store.removal_clock import NAME, RemovalClock, Seen
-from gateway.store.statefile import StateFile
+from gateway.store.node.removal_clock import NAME, RemovalClock, Seen
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.statefile import StateFile
 
 DAY = 86400.0
 YEAR = 365 * DAY

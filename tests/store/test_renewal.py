@@ -15,14 +15,14 @@ import pytest
 
 from gateway.event import Batch, Origin, Rows
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation, look
 from gateway.store.journal import segment
-from gateway.store.lineage import Lineage
-from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
+from gateway.store.node.incarnation import Incarnation, look
+from gateway.store.node.lineage import Lineage
+from gateway.store.objects.word import Speaker, read_all
 from gateway.store.opening import Opened, Start, open_node
-from gateway.store.word import Speaker, read_all
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
 
 

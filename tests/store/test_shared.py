@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.store.shared import SharedDeque, SharedDict
+from gateway.store.system.shared import SharedDeque, SharedDict
 
 
 def test_a_snapshot_stays_as_it_was() -> None:

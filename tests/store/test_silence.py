@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deadlines import eventually, next_line, rest
-from gateway.store.silence import Silence
+from gateway.store.system.silence import Silence
 
 
 class Machine:

@@ -17,16 +17,16 @@ from gateway.audit.acknowledged import search
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
 from gateway.event import Batch, Origin, Stored
-from gateway.store.bucket import BucketError
-from gateway.store.consumers import ObjectMarks
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.job_word import JobBacklog, JobWriter
 from gateway.store.journal import Segment
 from gateway.store.names import file_name
-from gateway.store.removal_clock import Seen
-from gateway.store.s3 import S3
-from gateway.store.statefile import StateFile
+from gateway.store.node.removal_clock import Seen
+from gateway.store.objects.bucket import BucketError
+from gateway.store.objects.s3 import S3
+from gateway.store.readers.consumers import ObjectMarks
+from gateway.store.readers.job_word import JobBacklog, JobWriter
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.statefile import StateFile
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
 from incarnations import A

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.store.disk import RealDisk
-from gateway.store.statefile import StateFile
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.statefile import StateFile
 
 
 class Far(msgspec.Struct, frozen=True):

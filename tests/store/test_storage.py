@@ -12,14 +12,14 @@ from twisted.internet.defer import Deferred
 
 from bucket_node import Node
 from gateway.event import Batch, Origin, Rows
-from gateway.store import statefile
 from gateway.store.checkpoint import saved_names
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
-from gateway.store.machine import Machine
-from gateway.store.mark import NAME, Mark
-from gateway.store.owners import Owners
+from gateway.store.node.mark import NAME, Mark
+from gateway.store.node.owners import Owners
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
+from gateway.store.system import statefile
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway_testkit.reactor import QueuedReactor
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.store.thrift import STRUCT, Compact, TooMuch
+from gateway.store.hub.thrift import STRUCT, Compact, TooMuch
 
 
 def read(data: str, most: int = 100, longest: int = 10) -> Compact:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Incarnation
-from gateway.store.lineage import Lineage
 from gateway.store.names import file_name
-from gateway.store.word import Speaker, Word, at_hub, forget_some, hear, read_all
+from gateway.store.node.incarnation import Incarnation
+from gateway.store.node.lineage import Lineage
+from gateway.store.objects.word import (
+    Speaker,
+    Word,
+    at_hub,
+    forget_some,
+    hear,
+    read_all,
+)
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.bucket import MemoryBucket
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from gateway.sinks.iceberg import kind as iceberg
-from gateway.spark import java
+from gateway.spark.jvm import java
 from gateway_testkit import seaweed
 
 __all__ = ["Missing", "check"]

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gateway.config import load
-from gateway.spark import java
-from gateway.store.bucket import Bucket
-from gateway.store.lake import health_path
-from gateway.store.s3 import bucket_of
+from gateway.spark.jvm import java
+from gateway.store.objects.bucket import Bucket
+from gateway.store.objects.s3 import bucket_of
+from gateway.store.readers.lake import health_path
 from gateway_demo import tables
 from gateway_demo.cluster.setup import Setup
 from gateway_demo.nodes import Node, Nodes

@@ -37,7 +37,6 @@ from gateway import spoken
 from gateway.config import model
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored, Told
-from gateway.store.disk import NO_ROOM
 from gateway.store.journal.held_back import HoldingLog
 from gateway.store.journal.lead import Lead
 from gateway.store.journal.log import Log, Segment, SyncFailed
@@ -50,8 +49,9 @@ from gateway.store.journal.queues import (
     telling,
 )
 from gateway.store.journal.shares import Shares
-from gateway.store.shared import SharedDict
-from gateway.store.threads import RealThreads, Threads
+from gateway.store.system.disk import NO_ROOM
+from gateway.store.system.shared import SharedDict
+from gateway.store.system.threads import RealThreads, Threads
 
 _RETRY_SECONDS = 1.0
 _LONGEST_PACE_SECONDS = 0.1

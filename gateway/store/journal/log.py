@@ -38,11 +38,11 @@ from attrs import Factory, define
 
 from gateway.event import Batch
 from gateway.sdk.disk import Disk, File
-from gateway.store.disk import NO_ROOM
-from gateway.store.incarnation import new_id
 from gateway.store.journal import segment
 from gateway.store.journal.spares import Spares
-from gateway.store.room import Room
+from gateway.store.node.incarnation import new_id
+from gateway.store.system.disk import NO_ROOM
+from gateway.store.system.room import Room
 
 _CLOCKS_DIFFER_SECONDS = 1.0
 """So much may one clock get ahead of the other from group to group, …"""
@@ -132,7 +132,7 @@ class Log:
     next_lsn: int
     """The lsn of the next event; everything before it is durable."""
     incarnation: str
-    """Who gives the lsns from here on (`gateway.store.incarnation`)."""
+    """Who gives the lsns from here on (`gateway.store.node.incarnation`)."""
     _renew: Callable[[int], str] = lambda _: new_id()
     """Begins another incarnation at an lsn, and returns its id."""
     _room: Room = Factory(Room)

@@ -19,7 +19,7 @@ from attrs import define
 from gateway.event import Batch
 from gateway.sdk.interfaces import Told
 from gateway.store.journal.log import Synced
-from gateway.store.threads import Threads
+from gateway.store.system.threads import Threads
 
 GROUP_BYTES = 4 * 2**20
 GROUP_BATCHES = 512

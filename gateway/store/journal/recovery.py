@@ -6,7 +6,7 @@
     2. a segment's events from the next segment's first lsn on were written again
        there, after a failed sync: they do not count.  Batches without events at just
        that lsn do: some of them were acknowledged, and the others merely come twice
-    3. the mark (`gateway.store.mark`) says how far the journal reached at least, in lsns
+    3. the mark (`gateway.store.node.mark`) says how far the journal reached at least, in lsns
        and in bytes of the newest segment.  A segment says it of the one before: in lsns by
        its name, and in bytes by its first record.  What a segment without a seal lacks of
        that is no torn tail
@@ -44,11 +44,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gateway.sdk.disk import Disk, File
-from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.ahead import in_time
 from gateway.store.journal.log import Segment, Synced
 from gateway.store.journal.spares import is_spare
+from gateway.store.system.disk import read_patiently
 
 DAMAGED = ".damaged"
 """What the name of a file ends with that was set aside."""

@@ -191,7 +191,7 @@ class Name(NamedTuple):
     attempt: int
     """Later attempts with this lsn follow a failed sync of the earlier."""
     incarnation: str
-    """Who gives its lsns (`gateway.store.incarnation`)."""
+    """Who gives its lsns (`gateway.store.node.incarnation`)."""
 
 
 def name(first_lsn: int, incarnation: str, attempt: int = 0) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from gateway.sdk.disk import Disk, File
 from gateway.store.journal import segment
-from gateway.store.shared import SharedDeque
+from gateway.store.system.shared import SharedDeque
 
 _SUFFIX = ".spare"
 _MOST_BYTES = 128 << 20

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from itertools import islice
 
 from gateway.store.journal.log import Segment
-from gateway.store.room import Room
-from gateway.store.threads import Threads
+from gateway.store.system.room import Room
+from gateway.store.system.threads import Threads
 
 _UPCOMING = 16
 

@@ -23,11 +23,11 @@ import msgspec
 from gateway.sdk.disk import Disk, File, replace_file
 from gateway.sdk.summed import encode, of_file
 from gateway.store.digests import Link
-from gateway.store.disk import read_patiently
 from gateway.store.journal import segment
 from gateway.store.journal.log import Segment
 from gateway.store.names import file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, entries, mend, parse
+from gateway.store.system.disk import read_patiently
 
 __all__ = ["CATALOG", "Catalog", "Entry", "entries_in", "unpublished"]
 

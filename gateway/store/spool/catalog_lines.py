@@ -4,7 +4,7 @@ Each is an entry as `gateway.sdk.summed` writes it.  A last line without its new
 torn by a crash, and nobody relied on it.  Any other line that does not fit its checksum
 was synced, so something is published that it would name.  In between other lines that is
 all that lies between their lsns: files are published in order.  Of the last lines only
-names of files can tell, and the mark (`gateway.store.mark`).
+names of files can tell, and the mark (`gateway.store.node.mark`).
 
 A damaged or missing line does not say which of its events were published as lost.  Where
 its file is gone, too, all of them count as lost: a segment that has them, and is put back,
@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def incarnation(self) -> str:
-        """Who gave its lsns (`gateway.store.incarnation`); empty if nobody knows."""
+        """Who gave its lsns (`gateway.store.node.incarnation`); empty if nobody knows."""
         parsed = parse_file_name(self.name)
         return parsed.incarnation if parsed else ""
 

@@ -12,9 +12,9 @@ from itertools import chain
 
 from attrs import define
 
-from gateway.store.bucket import Bucket, StoredObject
-from gateway.store.consumers import Consumers, There
 from gateway.store.names import parse_file_name
+from gateway.store.objects.bucket import Bucket, StoredObject
+from gateway.store.readers.consumers import Consumers, There
 
 LOOK_SECONDS = 60.0
 _AT_ONCE = 1000

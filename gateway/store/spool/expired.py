@@ -17,7 +17,7 @@ from attrs import define
 from gateway.sdk.disk import Disk
 from gateway.store.lsns import Lsns
 from gateway.store.names import parse_file_name
-from gateway.store.statefile import StateFile
+from gateway.store.system.statefile import StateFile
 
 NAME = "expired"
 

@@ -4,7 +4,7 @@ while there are more than `spool.archive_bytes`, and when the disk has no room o
 What is in the archive is in the tables, so it goes before senders are held back.  What
 readers of streams still need of it is kept before that (`retained`).
 
-What a consumer has not read stays beyond its time (`gateway.store.consumers`).  Where there
+What a consumer has not read stays beyond its time (`gateway.store.readers.consumers`).  Where there
 is more than there may be, or no room, it goes after what all of them have read.
 """
 
@@ -20,10 +20,10 @@ from attrs import define
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.consumers import Consumers, There
-from gateway.store.disk import NO_ROOM
 from gateway.store.names import parse_file_name
+from gateway.store.readers.consumers import Consumers, There
 from gateway.store.spool.retained import Retained
+from gateway.store.system.disk import NO_ROOM
 
 _MOST_SECONDS = 60.0  # between two looks
 _AT_ONCE = 100

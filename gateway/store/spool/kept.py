@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.sdk.disk import Disk
-from gateway.store.statefile import StateFile
+from gateway.store.system.statefile import StateFile
 
 NAME = "kept"
 

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA, SCHEMA_VERSION, SCHEMA_VERSION_KEY, Stored
 from gateway.store.digests import EVENTS_KEY, PREVIOUS_KEY, EventsDigest
-from gateway.store.incarnation import CONTINUES_KEY, FIRST_KEY, Record
-from gateway.store.incarnation import KEY as INCARNATION_KEY
+from gateway.store.node.incarnation import CONTINUES_KEY, FIRST_KEY, Record
+from gateway.store.node.incarnation import KEY as INCARNATION_KEY
 from gateway.store.spool.columns import ENCODED, Columns
 from gateway.store.spool.decoding import Decoder
 
@@ -106,7 +106,7 @@ def write(
 
     *previous*, asked when all rows are written, gives the link of the file before it
     (`gateway.store.digests`), and *incarnation* is who publishes it
-    (`gateway.store.incarnation`); both are empty if that is not known, and so is its *record*.
+    (`gateway.store.node.incarnation`); both are empty if that is not known, and so is its *record*.
     *progress* is
     called after each group of rows, and *decoded* when the last one has its values.  With
     an *executor*, of one thread, a group is encoded and written to *sink* in that, and

@@ -1,5 +1,5 @@
 """Parts of a spool file, as files of their own: what the job, or a gateway, makes of another past
-of one incarnation (`gateway.spark.overlaps`).
+of one incarnation (`gateway.spark.files.overlaps`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gateway.event import SCHEMA
-from gateway.store import digests, incarnation
-from gateway.store.incarnation import derived
+from gateway.store import digests
 from gateway.store.names import SpoolFile
+from gateway.store.node import incarnation
+from gateway.store.node.incarnation import derived
 from gateway.store.spool.parquet import open_writer
 
 _OWN = (

@@ -26,10 +26,10 @@ from threading import Barrier, Lock
 from typing import TYPE_CHECKING, Any
 
 from gateway.plugins import installed
-from gateway.store.bursts import give_back
-from gateway.store.disk import RealDisk
 from gateway.store.spool.columns import leave_pandas_out
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile, write
+from gateway.store.system.bursts import give_back
+from gateway.store.system.disk import RealDisk
 
 if TYPE_CHECKING:
     from gateway.event import Decode

@@ -26,8 +26,8 @@ from typing import Any
 
 from gateway.sdk.disk import Disk
 from gateway.store.names import hidden_name
-from gateway.store.silence import Silence
 from gateway.store.spool.writing import AT_ONCE, Progress, Task, WrittenFile
+from gateway.store.system.silence import Silence
 
 _MODULE = "gateway.store.spool.process"
 _HUNG_SECONDS = 300.0

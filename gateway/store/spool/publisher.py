@@ -26,7 +26,6 @@ from twisted.logger import Logger
 from gateway.event import LOST, Batch
 from gateway.sdk.disk import Disk
 from gateway.store.digests import NOTHING, Link
-from gateway.store.incarnation import Record
 from gateway.store.journal.log import Segment
 from gateway.store.journal.recovery import set_aside
 from gateway.store.journal.spares import Spares
@@ -37,9 +36,10 @@ from gateway.store.names import (
     parse_file_name,
     parse_hidden_name,
 )
-from gateway.store.shared import SharedDict
+from gateway.store.node.incarnation import Record
 from gateway.store.spool.catalog import Catalog, Entry
 from gateway.store.spool.writing import Task, Writer, WrittenFile
+from gateway.store.system.shared import SharedDict
 
 _BESIDE_PAYLOAD = 5
 """Bytes that an event takes of a file beside its payload: above all four with its length."""

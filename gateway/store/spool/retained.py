@@ -35,10 +35,10 @@ from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk, replace_file
-from gateway.store.disk import RealDisk
 from gateway.store.names import kept_name, parse_file_name, parse_kept_name
 from gateway.store.spool import selection
 from gateway.store.spool.selection import Damaged, Needed
+from gateway.store.system.disk import RealDisk
 
 _FILE_BYTES = 128 << 20
 """Neighbours become one file as long as they have no more.  This, like `_MOVED_BYTES`,

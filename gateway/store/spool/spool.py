@@ -22,17 +22,13 @@ from twisted.logger import Logger
 
 from gateway.config import model
 from gateway.spoken import size as in_words
-from gateway.store.archiving import to_archive
-from gateway.store.consumers import Consumers
-from gateway.store.disk import NO_ROOM
-from gateway.store.job_word import JobBacklog
+from gateway.store.hub.archiving import to_archive
 from gateway.store.journal.log import Segment
-from gateway.store.machine import Machine
 from gateway.store.names import parse_file_name
-from gateway.store.owners import Owners
-from gateway.store.removal_clock import RemovalClock
-from gateway.store.room import Room
-from gateway.store.shared import SharedDict
+from gateway.store.node.owners import Owners
+from gateway.store.node.removal_clock import RemovalClock
+from gateway.store.readers.consumers import Consumers
+from gateway.store.readers.job_word import JobBacklog
 from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.levels import Levels
@@ -41,6 +37,10 @@ from gateway.store.spool.processes import Lost
 from gateway.store.spool.publisher import Published, Publisher
 from gateway.store.spool.retained import Retained
 from gateway.store.spool.uploads import Uploads
+from gateway.store.system.disk import NO_ROOM
+from gateway.store.system.machine import Machine
+from gateway.store.system.room import Room
+from gateway.store.system.shared import SharedDict
 
 _TICK_SECONDS = 1.0
 _HELD_TICK_SECONDS = 0.05

@@ -6,7 +6,7 @@
 So the spool on this machine has what is in the bucket not yet, and its limit holds
 senders back when that is too much; the archive has copies of what is, for readers of old
 events.  A crash between the two steps is finished by doing both again: an object that is
-there with the same bytes is the one that was wanted (`gateway.store.bucket.commit`).
+there with the same bytes is the one that was wanted (`gateway.store.objects.bucket.commit`).
 
 Requests block, so they are made in threads of their own.  What fails is tried again until
 it works, with pauses that double.  Meanwhile one thread alone uploads one file after the
@@ -27,7 +27,9 @@ from attrs import define, field
 from twisted.logger import Logger
 
 from gateway.sdk.disk import Disk
-from gateway.store.bucket import (
+from gateway.store.digests import are_same
+from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.objects.bucket import (
     Bucket,
     BucketError,
     Conflict,
@@ -36,11 +38,9 @@ from gateway.store.bucket import (
     commit,
     probe,
 )
-from gateway.store.digests import are_same
-from gateway.store.names import SpoolFile, parse_file_name
-from gateway.store.shared import SharedDict
 from gateway.store.spool.parts import derived_part
-from gateway.store.threads import RealThreads, Threads
+from gateway.store.system.shared import SharedDict
+from gateway.store.system.threads import RealThreads, Threads
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 10.0

@@ -22,11 +22,11 @@ from blake3 import blake3
 from gateway.event import Batch, Decode
 from gateway.sdk.disk import Disk, File
 from gateway.store.digests import link_of
-from gateway.store.disk import read_patiently
-from gateway.store.incarnation import Record
 from gateway.store.journal import segment
+from gateway.store.node.incarnation import Record
 from gateway.store.spool import parquet
 from gateway.store.spool.decoding import Decoder, Failure, fill_gaps
+from gateway.store.system.disk import read_patiently
 
 AT_ONCE = 2
 """So many files a process has in hand: one is decoded while the end of the one before it

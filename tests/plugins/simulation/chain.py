@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gateway.audit.chain import verify_chains
 from gateway.store.digests import NOTHING, Link, link_of
 from gateway.store.directories import Directories
-from gateway.store.lake import INTERNAL
+from gateway.store.readers.lake import INTERNAL
 from gateway.store.spool import parse_file_name
 from simulation.files import digest_of
 from simulation.judge import Broken

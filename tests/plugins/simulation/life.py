@@ -21,9 +21,9 @@ from gateway.sdk.protocol import Context, Protocol, Unusable
 from gateway.store.checkpoint import Unreadable
 from gateway.store.finder import Finder
 from gateway.store.journal import Loss
-from gateway.store.machine import Machine
-from gateway.store.orphans import publish_orphans
+from gateway.store.node.orphans import publish_orphans
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
+from gateway.store.system.machine import Machine
 from simulation.admin import AdminPort
 from simulation.bounds import CountedJournal
 from simulation.disk import Session

@@ -2,7 +2,7 @@
 a bucket, and a job that compares what has one name.
 
 Each start is an incarnation, nobody is asked, nothing is fenced.  The rules are those of
-`gateway.spark.overlaps`, which judges here, too; all else is a few lists.  What may go wrong
+`gateway.spark.files.overlaps`, which judges here, too; all else is a few lists.  What may go wrong
 beside, by *kinds*:
 
     versions    a gateway is upgraded: the same events are other bytes
@@ -19,11 +19,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.overlaps import Prints, compared, families, overlapping
-from gateway.store.incarnation import Record, derived
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.files.overlaps import Prints, compared, families, overlapping
 from gateway.store.lsns import Lsns
 from gateway.store.names import Life, SpoolFile
+from gateway.store.node.incarnation import Record, derived
 
 __all__ = ["KINDS", "Outcome", "play"]
 

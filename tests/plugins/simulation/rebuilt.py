@@ -37,28 +37,28 @@ from gateway.audit import audit, sites
 from gateway.audit.report import Report
 from gateway.config import model
 from gateway.event import LOST, Batch, Origin, Rows, Stored
-from gateway.spark import footers
-from gateway.spark import inbox as inbox_module
-from gateway.spark.checkpoint import Checkpoint
-from gateway.spark.cleaner import Cleaner
-from gateway.spark.inbox import Inbox
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken as BrokenSink
-from gateway.spark.overlaps import Overlap, Overlaps
-from gateway.spark.parquet import ParquetSink
-from gateway.spark.poison import Poison, make_readable
-from gateway.spark.sink import Plan
-from gateway.store import disk as disk_module
-from gateway.store import incarnation
-from gateway.store.bucket import BucketError, StoredObject
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken as BrokenSink
+from gateway.spark.commit.parquet import ParquetSink
+from gateway.spark.commit.sink import Plan
+from gateway.spark.files import footers
+from gateway.spark.files import inbox as inbox_module
+from gateway.spark.files.cleaner import Cleaner
+from gateway.spark.files.inbox import Inbox
+from gateway.spark.files.overlaps import Overlap, Overlaps
+from gateway.spark.files.poison import Poison, make_readable
+from gateway.spark.run.checkpoint import Checkpoint
 from gateway.store.checkpoint import Unreadable
 from gateway.store.directories import Directories
 from gateway.store.journal import log
-from gateway.store.machine import Machine
 from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.node import incarnation
+from gateway.store.objects.bucket import BucketError, StoredObject
+from gateway.store.objects.word import Word
 from gateway.store.spool.catalog import CATALOG
 from gateway.store.storage import OpenedStorage, Settings, Storage, StorageCallbacks
-from gateway.store.word import Word
+from gateway.store.system import disk as disk_module
+from gateway.store.system.machine import Machine
 from gateway_testkit.bucket import MemoryBucket
 from gateway_testkit.settings import options_of
 from played_spark import PowerCut, SparkLogs

@@ -18,7 +18,7 @@ class Killed(BaseException):
 
 
 class Task:
-    """A thread of one life; implements `gateway.store.threads.Thread`."""
+    """A thread of one life; implements `gateway.store.system.threads.Thread`."""
 
     def __init__(
         self, scheduler: Scheduler, name: str, run: Callable[[], None]
@@ -79,7 +79,7 @@ class Condition:
 
 
 class Scheduler:
-    """Runs the tasks of one life; implements `gateway.store.threads.Threads`."""
+    """Runs the tasks of one life; implements `gateway.store.system.threads.Threads`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock

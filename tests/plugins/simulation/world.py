@@ -21,11 +21,12 @@ from gateway.protocols.pravega import server as pravega_server
 from gateway.protocols.pravega.controller import catalog
 from gateway.protocols.rsio.client import outbox
 from gateway.sdk import backoff as backoff_module
-from gateway.store import disk as disk_module
-from gateway.store import incarnation, mark, statefile
 from gateway.store.directories import Directories
 from gateway.store.journal import log
+from gateway.store.node import incarnation, mark
 from gateway.store.spool import parquet, selection
+from gateway.store.system import disk as disk_module
+from gateway.store.system import statefile
 from simulation.admin import AdminJudge
 from simulation.bounds import Bounds
 from simulation.chain import Chain, audit_chain

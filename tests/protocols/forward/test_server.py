@@ -33,9 +33,9 @@ from gateway.sdk.forwarding import (
     data,
     encode,
 )
-from gateway.store.arrivals import Arrivals
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
+from gateway.store.hub.arrivals import Arrivals
+from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
 from gateway.testing.plugins import FakeDaemon, listener_of
 from gateway_testkit.settings import options_of, settings

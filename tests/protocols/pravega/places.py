@@ -13,11 +13,11 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
-from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 from gateway.store.spool.retained import Retained
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 
 ORIGIN = Origin("pravega", "p", "1", "192.0.2.1:1")
 _WRITER = b"w" * 16

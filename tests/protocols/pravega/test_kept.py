@@ -15,9 +15,9 @@ import pytest
 
 from gateway.protocols.pravega.segments import Segments
 from gateway.protocols.pravega.wire import NEVER
-from gateway.store.disk import RealDisk
 from gateway.store.names import file_name, parse_kept_name
 from gateway.store.spool.retained import Retained
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 
 from .conftest import W

@@ -14,8 +14,9 @@ import pytest
 from format_tables import KINDS, SIZE, World, reached
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.spark import s3a, session
-from gateway.spark.formats import merged
+from gateway.spark.commit.formats import merged
+from gateway.spark.files import s3a
+from gateway.spark.jvm import session
 from gateway_testkit.settings import options_of
 from played_spark import SparkLogs
 from small_s3 import SmallS3, small_s3

@@ -11,11 +11,11 @@ import pytest
 from format_tables import MARKS, SIZE, World
 from gateway.audit import audit
 from gateway.spark import job
-from gateway.spark.adopt import check_removed
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.later.adopt import check_removed
 from gateway.store.directories import Directories
-from gateway.store.lake import INTERNAL
+from gateway.store.readers.lake import INTERNAL
 
 pytestmark = MARKS
 

@@ -26,10 +26,10 @@ from gateway.audit import audit
 from gateway.config.bucket import BucketUrl
 from gateway.config.columns import Column
 from gateway.spark import job
-from gateway.spark.closing import Closing
-from gateway.spark.commits import opened
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.commits import opened
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Hole
 from gateway.store import digests
 from gateway.store.directories import Directories
 from incarnations import A
@@ -167,7 +167,9 @@ def test_a_cluster_reads_each_file_of_a_bucket_once(
     """Events and counts of a batch by one read of its files, whose names and sizes are known:
     no request but those of the tasks, and nobody looks at what else is there.  Of the files
     the driver has nothing but the footers."""
-    monkeypatch.setattr("gateway.spark.s3a._elsewhere", lambda config, master: True)
+    monkeypatch.setattr(
+        "gateway.spark.files.s3a._elsewhere", lambda config, master: True
+    )
     world.spool.path = world.spool.path.rename(tmp_path / "data" / "inbox")
     world.config.spool.bucket = BucketUrl("bucket", "spool")
     for path in world.spool.path.iterdir():
@@ -189,8 +191,10 @@ def test_a_damaged_object_of_a_cluster_is_moved_aside(
 ) -> None:
     """Whole, though the driver had nothing but its footer, which is not damaged; what else
     the batch has is in the table."""
-    monkeypatch.setattr("gateway.spark.s3a._elsewhere", lambda config, master: True)
-    monkeypatch.setattr("gateway.spark.inbox._FOOTER_BYTES", 64)
+    monkeypatch.setattr(
+        "gateway.spark.files.s3a._elsewhere", lambda config, master: True
+    )
+    monkeypatch.setattr("gateway.spark.files.inbox._FOOTER_BYTES", 64)
     world.config.spool.bucket = BucketUrl("bucket", "spool")
     world.config.spool.s3 = reached(server)
     server.objects.clear()

@@ -15,10 +15,10 @@ from format_tables import (
     check_both,
     lost,
 )
-from gateway.spark.closing import Closing
-from gateway.spark.commits import opened
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken, Hole, Ranges
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.commits import opened
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken, Hole, Ranges
 from incarnations import A
 
 pytestmark = MARKS

@@ -12,7 +12,7 @@ from format_tables import (
     World,
 )
 from gateway.audit import audit
-from gateway.spark.lakedisk import Lake
+from gateway.spark.commit.lakedisk import Lake
 from gateway.store.directories import Directories
 
 pytestmark = MARKS

@@ -20,9 +20,9 @@ from format_tables import (
 )
 from gateway.config.columns import Column
 from gateway.spark import job
-from gateway.spark.failure import Failed
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.run.failure import Failed
 
 pytestmark = MARKS
 

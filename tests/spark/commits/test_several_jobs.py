@@ -15,10 +15,10 @@ from format_tables import (
     check_both,
 )
 from gateway.audit import audit
-from gateway.spark.deletion import Asked, delete
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Broken
-from gateway.spark.partition import Busy
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.commit.partition import Busy
+from gateway.spark.later.deletion import Asked, delete
 from gateway.store.directories import Directories
 from played_spark import PowerCut
 

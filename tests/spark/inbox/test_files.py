@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from gateway.spark import inbox as inbox_module
-from gateway.spark.gone import Gone
-from gateway.spark.inbox import REQUESTS
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Hole
-from gateway.store import deleted
-from gateway.store.bucket import BucketError
-from gateway.store.deleted import Deletion
-from gateway.store.job_word import JobBacklog, JobWriter, owner_of
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Hole
+from gateway.spark.files import inbox as inbox_module
+from gateway.spark.files.inbox import REQUESTS
+from gateway.spark.later.gone import Gone
 from gateway.store.names import Life, file_name
+from gateway.store.objects.bucket import BucketError
+from gateway.store.readers import deleted
+from gateway.store.readers.deleted import Deletion
+from gateway.store.readers.job_word import JobBacklog, JobWriter, owner_of
 from inboxes import World
 from incarnations import A, B
 from played_spark import PowerCut

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark import footers
-from gateway.spark import inbox as inbox_module
+from gateway.spark.files import footers
+from gateway.spark.files import inbox as inbox_module
 from gateway.store import digests
-from gateway.store.incarnation import KEY
 from gateway.store.names import parse_file_name
+from gateway.store.node.incarnation import KEY
 from inboxes import World
 
 

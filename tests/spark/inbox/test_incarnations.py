@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gateway.spark.inbox import Inbox
-from gateway.store.bucket import BucketError
-from gateway.store.lake import End
+from gateway.spark.files.inbox import Inbox
 from gateway.store.names import Life
-from gateway.store.word import EVERY_SECONDS, SILENT_SECONDS, Word, name_of
+from gateway.store.objects.bucket import BucketError
+from gateway.store.objects.word import EVERY_SECONDS, SILENT_SECONDS, Word, name_of
+from gateway.store.readers.lake import End
 from inboxes import World
 from incarnations import A, B
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.spark.inbox import Inbox, by_threads
-from gateway.spark.lakedisk import Lake
-from gateway.spark.ledger import Ledger, Ranges
-from gateway.spark.poison import make_readable
-from gateway.store.bucket import BucketError, commit
+from gateway.spark.commit.lakedisk import Lake
+from gateway.spark.commit.ledger import Ledger, Ranges
+from gateway.spark.files.inbox import Inbox, by_threads
+from gateway.spark.files.poison import make_readable
 from gateway.store.names import SpoolFile, file_name, parse_file_name
+from gateway.store.objects.bucket import BucketError, commit
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 

@@ -14,11 +14,11 @@ import pytest
 from gateway.audit import audit
 from gateway.config import model
 from gateway.config.bucket import BucketUrl
-from gateway.spark import running
-from gateway.spark.inbox import Inbox
+from gateway.spark.files.inbox import Inbox
+from gateway.spark.run import running
 from gateway.store.directories import Directories
 from gateway.store.names import file_name
-from gateway.store.s3 import S3
+from gateway.store.objects.s3 import S3
 from gateway_testkit.settings import options_of
 from incarnations import A
 from small_s3 import SmallS3, small_s3

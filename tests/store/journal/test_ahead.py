@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.disk import RealDisk
 from gateway.store.journal import ahead
 from gateway.store.journal.ahead import begin, in_time
+from gateway.store.system.disk import RealDisk
 from incarnations import segment_name
 
 MOST = ahead.AHEAD_BYTES

@@ -12,9 +12,9 @@ from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.event import BATCH_BYTES, Batch
 from gateway.sdk.disk import File
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, Segment
 from gateway.store.journal.held_back import HoldingLog
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 from sections import journal_settings
 

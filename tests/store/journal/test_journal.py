@@ -16,8 +16,8 @@ from twisted.python.failure import Failure
 
 from gateway.event import BATCH_BYTES, Batch, Origin, Stored
 from gateway.sdk.interfaces import NotStored
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log, segment
+from gateway.store.system.disk import RealDisk
 from incarnations import A, examine
 from journals import Running, on_disk
 from sections import journal_settings

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Journal, Log
 from gateway.store.journal.lead import Lead
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.reactor import QueuedReactor
 from incarnations import A
 from sections import journal_settings

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Recovered, Synced, segment
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, examine, segment_name
 from losses import losses
@@ -277,7 +277,7 @@ def test_nor_does_one_of_a_segment_that_can_not_be_read(
     directory: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is written to it; read again one day, it lacks nothing."""
-    monkeypatch.setattr("gateway.store.disk._PAUSE_SECONDS", 0)
+    monkeypatch.setattr("gateway.store.system.disk._PAUSE_SECONDS", 0)
     path = write(directory, make)
     size = path.stat().st_size
     found = examine(directory, BadSector(), durable=6).settle().found

@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from gateway.event import Batch
 from gateway.store.journal.log import Synced
 from gateway.store.journal.queues import Durable, Queues, Waiting
-from gateway.store.threads import RealThreads
+from gateway.store.system.threads import RealThreads
 
 Make = Callable[..., Batch]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Recovered, segment
 from gateway.store.journal.segment import OtherFormat
+from gateway.store.system.disk import RealDisk
 from incarnations import A, examine, segment_name
 from losses import damage, losses, places
 

@@ -11,9 +11,9 @@ import pytest
 
 from deadlines import eventually
 from gateway.event import Batch
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log
-from gateway.store.room import Room
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.room import Room
 from incarnations import A, segment_name
 from journals import Running, on_disk
 

@@ -14,9 +14,9 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from gateway.event import Batch, Origin, Stored
 from gateway.sdk.pressure import Valve
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Commit, Journal, Log
 from gateway.store.journal.shares import Shares
+from gateway.store.system.disk import RealDisk
 from gateway.testing import FakeConnection
 from incarnations import A
 from sections import journal_settings

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.event import Batch
-from gateway.store.disk import RealDisk
 from gateway.store.finder import segment_files
 from gateway.store.journal import Log, Segment, segment
 from gateway.store.journal.spares import Spares
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import Fault, RecordingDisk
 from incarnations import A, examine
 

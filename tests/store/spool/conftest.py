@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.event import Batch, Origin, Rows
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Log, Segment
 from gateway.store.spool import Catalog, Publisher
 from gateway.store.spool.writing import Here
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway.sdk.summed import encode
-from gateway.store.disk import RealDisk
 from gateway.store.spool import Catalog, file_name
 from gateway.store.spool.catalog_lines import Damaged, Entry, parse
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.disk import RecordingDisk
 from incarnations import A
 

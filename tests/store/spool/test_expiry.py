@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from gateway.store.consumers import Consumers, FileMarks
-from gateway.store.disk import RealDisk
 from gateway.store.lsns import Lsns
 from gateway.store.names import file_name
-from gateway.store.removal_clock import NAME, RemovalClock, Seen
+from gateway.store.node.removal_clock import NAME, RemovalClock, Seen
+from gateway.store.readers.consumers import Consumers, FileMarks
 from gateway.store.spool.expired import Expired, ExpiredRecord
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.kept import kept_until
 from gateway.store.spool.retained import Retained
-from gateway.store.statefile import StateFile, look
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.statefile import StateFile, look
 from incarnations import A, B
 
 HOUR = 3600.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
 from gateway.store.spool.levels import Levels
+from gateway.store.system.disk import RealDisk
 from incarnations import A
 
 

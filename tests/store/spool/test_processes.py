@@ -23,13 +23,13 @@ from deadlines import eventually
 from gateway.protocols.lumberjack.events import decode, pack
 from gateway.store import digests
 from gateway.store.digests import NOTHING
-from gateway.store.disk import RealDisk
-from gateway.store.incarnation import Record
 from gateway.store.journal import Segment
 from gateway.store.names import hidden_name, parse_hidden_name
+from gateway.store.node.incarnation import Record
 from gateway.store.spool import process
 from gateway.store.spool.processes import Lost, Processes, usual_number
 from gateway.store.spool.writing import Here, Progress, Task
+from gateway.store.system.disk import RealDisk
 
 PROTOCOL = "lumberjack"
 

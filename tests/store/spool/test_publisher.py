@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from gateway.event import SCHEMA, Rows
-from gateway.store.shared import SharedDict
 from gateway.store.spool import Catalog, file_name, last_lsn, parse_file_name
 from gateway.store.spool.catalog_lines import entries
+from gateway.store.system.shared import SharedDict
 from incarnations import A, examine
 
 pytestmark = pytest.mark.lowest

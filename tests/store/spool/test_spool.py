@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from gateway.config import model
-from gateway.store.consumers import Consumers, FileMarks
-from gateway.store.disk import RealDisk
 from gateway.store.journal import Segment
-from gateway.store.machine import Machine
-from gateway.store.room import SPARE_BYTES, Room
+from gateway.store.readers.consumers import Consumers, FileMarks
 from gateway.store.spool import Published, Spool, file_name
 from gateway.store.spool.backlog import Backlog
 from gateway.store.spool.writing import Here, Task, WrittenFile
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
+from gateway.store.system.room import SPARE_BYTES, Room
 from gateway_testkit.reactor import QueuedReactor
 from gateway_testkit.settings import options_of
 from incarnations import A

@@ -14,12 +14,12 @@ import pytest
 from twisted.logger import formatEvent, globalLogPublisher
 
 from gateway.event import Rows
-from gateway.store.bucket import BucketError
-from gateway.store.disk import RealDisk
 from gateway.store.names import file_name
-from gateway.store.shared import SharedDict
+from gateway.store.objects.bucket import BucketError
 from gateway.store.spool import uploads as module
 from gateway.store.spool.uploads import Uploaded, Uploads
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.shared import SharedDict
 from gateway_testkit.bucket import MemoryBucket
 from incarnations import A
 from spools import spool_file

@@ -11,7 +11,7 @@ import pytest
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.sdk.disk import Disk
-from gateway.store.disk import RealDisk
+from gateway.store.system.disk import RealDisk
 
 DAY = 86_400.0
 

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.protocols.pomelo.push.folder import Folder
 from gateway.protocols.pomelo.push.row import Addressee, Push
-from gateway.store.disk import RealDisk
+from gateway.store.system.disk import RealDisk
 
 ONE = Push("r", b"{}", Addressee(uid="a"))
 LINE = b'{"route":"r","body":{},"uid":"a"}\n'

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.protocols.pomelo.push.pushed import PushedNames
 from gateway.sdk.disk import Disk
-from gateway.store.disk import RealDisk
+from gateway.store.system.disk import RealDisk
 from gateway_testkit.crashes import crashes
 from gateway_testkit.disk import Fault, RecordingDisk
 

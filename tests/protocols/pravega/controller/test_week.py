@@ -29,12 +29,12 @@ from gateway.protocols.pravega.history import History
 from gateway.protocols.pravega.reads import Found, Read
 from gateway.sdk.disk import File
 from gateway.store.directories import Directories
-from gateway.store.disk import RealDisk
 from gateway.store.finder import Finder
-from gateway.store.machine import Machine
 from gateway.store.opening import Start, open_node
 from gateway.store.spool.expiry import Expiry
 from gateway.store.spool.retained import Retained
+from gateway.store.system.disk import RealDisk
+from gateway.store.system.machine import Machine
 from gateway.testing import ManualJournal
 from pravega_messages import new
 

@@ -1,0 +1,18 @@
+"""A batch becomes rows of tables, once.
+
+In come a batch and its number; out goes one commit, and the ledger that names it.
+Nothing here reads a spool file twice.
+
+    sink       what the job asks of that which takes its micro-batches
+    one_sink   whose tables a data_dir has
+    ledger     what the sink has committed, by lsn
+    closing    ledgers of incarnations that have ended, in files of their own
+    taken      which file of each name was committed
+    places     tells events that their sender sent twice
+    parquet    a micro-batch becomes files of tables (adr/0002)
+    formats    what table formats have in common: jars, the Spark that fits them
+    commits    a micro-batch becomes a commit of a table format (adr/0019)
+    shared     tables that several jobs write
+    partition  gives a day's folder to another one in one step
+    lakedisk   the file system below the tables
+"""

@@ -1,0 +1,393 @@
+"""Batches as commits of a table format: rows and ledger in one step, or neither.
+
+A commit of Delta or Iceberg has words of its own beside its rows.  Ours are the whole
+ledger: which events are in the table, up to and with this commit.  So there is no second
+phase: whoever sees the rows sees the ledger, a batch that Spark repeats finds itself in
+it, and no checkpoint is needed to know what is there.
+
+Each commit also has a number, the ledger's `sequence`, which the format admits once
+(`Table.append`).  Of two jobs that begin at the same ledger one commits; the other is
+refused, and stops.
+
+One table has all events: flawed ones are the rows with a `flaw`.  `stats` is a table of
+its own with a ledger of its own.  It is made from the events after their commit, out of the
+few columns that it takes of the files that this has made: those of the spool are read once.
+What a crash has left out is counted at the next start, in the table itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from attrs import define
+
+from gateway.event import LOST
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.ledger import Broken, Ledger, Ranges
+from gateway.spark.commit.shared import WIDEN, promoted
+from gateway.spark.commit.sink import Committed, Plan, Sink, check_behind, shortfall
+from gateway.spark.files.overlaps import Prints, number_of
+from gateway.spark.later.gone import Gone
+from gateway.spark.rows import tables
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life, SpoolFile
+from gateway.store.readers import deleted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from gateway.spark.later.expiry import Expired
+
+
+_log = logging.getLogger("gateway.spark")
+
+_FEW_DAYS = 10
+"""On each, five protocols have a file that is open."""
+
+
+class Lost(Exception):
+    """A table has rows, and the ledger that counts them is no longer with it.
+
+    Somebody else's maintenance has removed the commits that had it.  *sequence* is as
+    great as that of any commit of ours.
+    """
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__(sequence)
+        self.sequence = sequence
+
+
+class Table(Protocol):
+    """A table that takes rows and a ledger in one commit.
+
+    All of it raises what Spark raises.
+    """
+
+    name: str
+    """As whoever runs the job calls it."""
+    job: str
+    """The name of that job, if it has one."""
+
+    def others(self) -> Mapping[str, str]:
+        """The nodes whose rows are other jobs', and which job; what is said below of rows is
+        said of ours.
+        """
+
+    def open(self) -> Ledger:
+        """Its ledger, after what a crash has left unpublished is gone.
+
+        An empty one if there is no table yet.  Raises `Lost`.
+        """
+
+    def append(
+        self,
+        rows: DataFrame,
+        ledger: Ledger,
+        count: int | None = None,
+        *,
+        few: bool = False,
+    ) -> None:
+        """Commit *rows* and *ledger*; makes the table and its new columns.
+
+        *count* is how many rows there must be; *few*: they came on few days.  Raises
+        `Broken` if a commit with this ledger's `sequence` is there already.
+        """
+
+    def rows(self) -> DataFrame:
+        """All rows that are ours."""
+
+    def added(self) -> DataFrame:
+        """The rows of the last `append`, of its own files alone."""
+
+    def spread(self, most: int) -> Mapping[str, Collection[str]]:
+        """What the files of the last `append` are divided by: each field's values.  Asked
+        behind `added`; nothing if they are of *most* partitions or fewer.
+        """
+
+    def overwrite(self, day: str, make: Callable[[DataFrame], DataFrame]) -> None:
+        """Put what *make* makes of the rows of *day* into their place, with its new columns,
+        in one commit that carries the ledger on.
+
+        Raises `Broken`, and nothing is changed, if somebody changed that day meanwhile.
+        """
+
+    def state(self) -> Mapping[str, str]:
+        """Where a reader without Spark finds the table as it is now."""
+
+    def delete(self, condition: str) -> None:
+        """Commit that the rows of which that is true are gone; the ledger is carried on."""
+
+    def purge(self) -> Iterator[str]:
+        """Remove the files that only its earlier versions have, at once.
+
+        Nobody reads such a version, or writes, meanwhile.  Says what was done.
+        """
+
+    def maintain(self, *, days: float, thorough: bool = True) -> Iterator[str]:
+        """Compact it and remove what is older than *days*, or of too many commits ago, and
+        no longer of it; if *thorough* the current day's, too, and files that no commit
+        names.
+
+        The ledger is carried on; the job may be at work meanwhile.  Says what was done,
+        step by step.
+        """
+
+
+def taken(name: str, ledger: Ledger) -> Broken:
+    """Somebody else has committed under the number of *ledger*."""
+    return Broken(
+        f"{name}: another job has made commit {ledger.sequence} of this table, so ours is"
+        " not made and nothing is doubled. Stop one of the two jobs, or give it a prefix"
+        " (spool.directory) and a name (spark.job) of its own"
+    )
+
+
+def opened(
+    table: Table,
+    closing: Closing,
+    kept: Ledger | None = None,
+    gone: Ranges | None = None,
+) -> Ledger:
+    """The ledger of *table*, with what *closing* has of it; made of its rows where it is lost,
+    and of what has *gone* from it on purpose.
+
+    What rows do not say, *kept* does, an earlier copy: what was moved aside or accepted,
+    and how incarnations have ended.
+    """
+    try:
+        ledger = closing.whole(table.open())
+    except Lost as why:
+        kept = kept or Ledger()
+        committed = tables.ranges(table.rows())
+        committed.update(gone or Ranges())
+        ledger = replace(
+            Ledger(committed=committed, sequence=why.sequence),
+            holes=tuple(hole for hole in kept.holes if not hole.is_in(committed)),
+            accepted=kept.accepted,
+            ends=kept.ends,
+        )
+    if not ledger.sequence and not table.others():  # there is no table yet
+        return ledger
+    types = {field.name: field.dataType.simpleString() for field in table.rows().schema}
+    return replace(ledger, types=types)
+
+
+@define(eq=False, slots=False)
+class CommitSink(Sink):
+    """Commits each batch to *events*, and then its counts to *stats*.
+
+    *read* makes the rows of spool files, without some events; *count* those of `stats`
+    of such rows.
+    """
+
+    retype: ClassVar = WIDEN
+    takes = staticmethod(promoted)
+
+    _events: Table
+    _stats: Table
+    _read: Callable[[Plan], Any]
+    _count: Callable[[Any], Any]
+    _settle: Callable[[Mapping[str, str]], None] = lambda state: None
+    _most_partitions: int = 1000
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        self._counted = Ledger()
+        self.gone = Gone(self._lake)
+
+    def recover(self) -> None:
+        """See `Sink`."""
+        self._disk.make_directory(self._path.parent)
+        self.ledger = opened(self._events, self.closing, self._kept(), self.gone())
+        self._counted = self._open_stats()
+        counted = self._counted.committed
+        if counted.minus(self.ledger.committed):
+            raise Broken(
+                f"{self._stats.name} counts events that {self._events.name} does not"
+                " have: where that was dropped or set back, drop this table, too, and"
+                " the next start counts all events anew"
+            )
+        gap = self.ledger.committed.minus(counted)
+        if gap:
+            self._add_counts(tables.within(self._events.rows(), gap), gap)
+        self._tell()
+        self.failure = None
+        check_behind(self._events.name, self._checkpoint, self.ledger)
+
+    def _kept(self) -> Ledger | None:
+        """The copy here, if it is one."""
+        try:
+            return Ledger.load(self._disk, self._path)
+        except Broken:
+            return None
+
+    def _open_stats(self) -> Ledger:
+        """Its rows do not say which events they count; only how many, on which day."""
+        try:
+            return self.closing.whole(self._stats.open())
+        except Lost as why:
+            both = self._in_both()
+            counts = self._stats.rows().where(both).groupBy().sum("events").collect()
+            total, there = counts[0][0] or 0, self._events.rows().where(both).count()
+            if total != there:
+                raise Broken(
+                    f"{self._stats.name}: its ledger is gone, and it counts {total} events of"
+                    f" {there}, on days that both tables have: drop this table, and the next"
+                    " start counts all events that are there anew"
+                ) from None
+            return Ledger(committed=self.ledger.committed, sequence=why.sequence)
+
+    def _in_both(self) -> str:
+        """A condition that is true on days that have expired from neither table."""
+        expired = deleted.load(self._disk, self._lake, deleted.EXPIRED)
+        days = Lsns.joined(map(Lsns, expired.days.values() if expired else ()))
+        gone = (
+            f"date BETWEEN DATE'{date.fromordinal(first)}' AND DATE'{date.fromordinal(last)}'"
+            for first, last in days
+        )
+        return f"NOT ({' OR '.join(gone) or 'false'})"
+
+    def expire(
+        self, before: Mapping[str, date], stop: Callable[[], bool]
+    ) -> Iterator[Expired]:
+        """See `Sink`: a commit for each table, or one for events of both kinds."""
+        firsts = {
+            day: [t for t in before if before[t] == day] for day in before.values()
+        }
+        for first, names in sorted(firsts.items()):
+            if not stop():
+                with self._alone:
+                    done = self._expire(first, names)
+                yield from done
+
+    def _expire(self, first: date, names: Collection[str]) -> list[Expired]:
+        from gateway.spark.later.expiry import Expired, written_down
+
+        too_old = f"date < DATE'{first.isoformat()}'"
+        done = []
+        mine = [name for name in names if name != "stats"]
+        if mine and self.ledger.committed:
+            kinds = {
+                "events": " AND flaw IS NULL",
+                "quarantine": " AND flaw IS NOT NULL",
+            }
+            gone = too_old + (kinds[mine[0]] if len(mine) == 1 else "")
+            rows = self._events.rows().where(gone)
+            days = [row["date"] for row in rows.select("date").distinct().collect()]
+            if days:
+                events = tables.ranges(rows.where(f"flaw IS NULL OR flaw <> '{LOST}'"))
+                written = dict.fromkeys(mine, days)
+                written_down(self._lake, self._disk, written, events)
+                self._point("written down")
+                self._events.delete(gone)
+                self._point("expired")
+                self._tell()
+                done.append(Expired(f"{self._events.name}: {gone}", len(events)))
+        if "stats" in names and self._counted.committed:
+            rows = self._stats.rows().where(too_old)
+            days = [row["date"] for row in rows.select("date").distinct().collect()]
+            if days:
+                written_down(self._lake, self._disk, {"stats": days}, Ranges())
+                self._stats.delete(too_old)
+                done.append(Expired(f"{self._stats.name}: {too_old}", 0))
+        return done
+
+    def _write_down(self, ledger: Ledger) -> None:
+        numbered = replace(ledger, sequence=ledger.sequence + 1)
+        self._commit(self._read(Plan()), numbered, 0)
+
+    def _take(self, rows: Any, batch: int) -> Committed:
+        self._point("begun")
+        files = self._checkpoint.batch_files(batch)
+        found, row_bytes, records, days, _ = self.looked_at(files)
+        took = Ranges.of(files)
+        if not self.is_repeated(batch):
+            self.check_apart(files)
+        without = self.left_out(took)
+        fresh = took.minus(without)
+        if took.minus(self.ledger.committed):
+            if found != len(took):
+                raise shortfall(batch, len(took), found)
+            plan = Plan(files, without, row_bytes=row_bytes)
+            after = self.ledger.after(self._checkpoint.query, batch, took, records)
+            types = {**self.ledger.types, **self.types}
+            after = replace(after, types=types)
+            few = days <= _FEW_DAYS
+            self._commit(self._read(plan), after, len(fresh), few=few)
+            self._add_counts(self._events.added(), fresh)
+            self._point("counted")
+            self._tell_spread(batch, files)
+        return Committed(batch, len(fresh), len(files))
+
+    def known(self, wanted: Mapping[Life, Lsns]) -> Iterator[tuple[Life, Prints]]:
+        """See `Sink`."""
+        ranges = Ranges()
+        for life, lsns in wanted.items():
+            ranges.add_all(life, lsns)
+        if not ranges:
+            return
+        rows = tables.within(self._events.rows(), ranges)
+        rows = rows.where(f"flaw IS NULL OR flaw <> '{LOST}'")
+        found: dict[Life, list[tuple[int, int, int]]] = {}
+        for node, by, lsn, at, sha256 in rows.select(
+            "node", "incarnation", "lsn", *_prints(rows)
+        ).toLocalIterator():
+            mine = found.setdefault(Life(node, by), [])
+            mine.append((lsn, at, number_of(sha256)))
+        for life, some in found.items():
+            yield life, Prints.of(some)
+
+    def _tell_spread(self, batch: int, files: Sequence[SpoolFile]) -> None:
+        """Tell of a batch whose rows went into more partitions than they should."""
+        found = self._events.spread(self._most_partitions)
+        if not found:
+            return
+        most = max(found, key=lambda name: len(found[name]))
+        _log.warning(
+            "batch %d (%d spool files, %s first) went into more than %d partitions of %s"
+            " (spark.most_partitions), each with a file of its own: %s. What brings that is"
+            " %s: late or wrong timestamps have many hours, so divide by days, and by no"
+            " column that has a value for each user or host (spark.partition_by)",
+            *(batch, len(files), files[0].name, self._most_partitions),
+            self._events.name,
+            "; ".join(
+                f"{name} has {len(values)} values, {min(values)} to {max(values)}"
+                for name, values in found.items()
+            ),
+            most,
+        )
+
+    def _commit(
+        self, rows: Any, ledger: Ledger, count: int, *, few: bool = False
+    ) -> None:
+        ledger = self.closing.close(ledger)
+        self._events.append(rows, ledger, count, few=few)
+        self._point("committed")
+        self.ledger = ledger
+        self._tell()
+
+    def _add_counts(self, rows: Any, added: Ranges) -> None:
+        query, batch = self.ledger.query, self.ledger.batch
+        after = self._counted.after(query, batch, added, {})
+        # By the same names: it counts just these.
+        after = replace(after, committed=self.ledger.committed)
+        self._stats.append(self._count(rows), after)
+        self._counted = after
+
+    def _tell(self) -> None:
+        """Daemon and audit, by a copy; the table's own ledger is the one that counts."""
+        self.ledger.save(self._disk, self._path)
+        self._settle(self._events.state())
+
+
+def _prints(rows: Any) -> list[Any]:
+    """When each event came, and a digest of its payload, if that can be told."""
+    from pyspark.sql import functions as f
+
+    body = dict(rows.dtypes).get("body") == "string"
+    sent = "coalesce(cast(body AS binary), payload)" if body else "payload"
+    return [f.expr("unix_micros(received_at)"), f.expr(f"sha2({sent}, 256)")]

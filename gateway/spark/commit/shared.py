@@ -1,0 +1,188 @@
+"""Tables of Delta and Iceberg that several jobs write, each with a name (`spark.job`).
+
+Each job reads a prefix of its own, and has a fence of its own by its name, and a ledger of
+its own in the words of its commits.  A job without a name has those that all had before
+there were names.  Whoever maintains the table carries all ledgers on.
+
+A node is one job's for ever: whose rows are whose is told by it.  So a job commits nothing
+of a node that another job's ledger has, as of the last commit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from gateway.spark.commit.ledger import Broken, Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MORE_ATTEMPTS = 4
+
+Words = Mapping[str, Any]
+"""A ledger as JSON has it."""
+
+
+class SharedTable(ABC):
+    """The table *name*, for the job *job*; that of others is "" where they have no name."""
+
+    def __init__(self, name: str, job: str = "") -> None:
+        self.name = name
+        self.job = job
+        self._theirs: dict[str, str] = {}
+        """Which other job has a node."""
+
+    @property
+    def fence(self) -> str:
+        """What the format knows us by."""
+        return f"gateway/{self.job}" if self.job else "gateway"
+
+    @abstractmethod
+    def shared(self) -> bool:
+        """Whether other jobs may write it, or did."""
+
+    @abstractmethod
+    def _newest(self) -> dict[str, Words]:
+        """The newest ledger of each job that its commits still have, by the job's name."""
+
+    @abstractmethod
+    def _all_rows(self) -> DataFrame:
+        """Those of all jobs."""
+
+    def others(self) -> Mapping[str, str]:
+        """The nodes that other jobs have, and which job."""
+        if self.shared():
+            self._heed(self._newest().values())
+        return self._theirs
+
+    def rows(self) -> DataFrame:
+        """See `commits.Table`."""
+        return self._all_rows().where(self._ours())
+
+    def state(self) -> Mapping[str, str]:
+        """See `commits.Table`; and whether others write it, too, for the audit."""
+        return {"shared": "yes"} if self._theirs else {}
+
+    def _ours(self) -> str:
+        """A condition that is true of our rows."""
+        names = ", ".join(f"'{node}'" for node in sorted(self.others()))
+        return f"node NOT IN ({names})" if names else "true"
+
+    def _heed(self, ledgers: Iterable[Words]) -> None:
+        """Learn which nodes others have."""
+        for one in ledgers:
+            if (job := one.get("job", "")) != self.job:
+                self._theirs.update(dict.fromkeys(one["committed"], job))
+
+    def _check_nodes(self, ledger: Ledger) -> None:
+        """Raise `Broken` if it has events of another job's node."""
+        mine = {life.node for life in ledger.committed.lives()}
+        if both := sorted(mine & self._theirs.keys()):
+            job = self._theirs[both[0]]
+            raise Broken(
+                f"{self.name}: node {both[0]} is one of {_spelled(job)}, which writes this"
+                f" table, too, so nothing of it is committed by {_spelled(self.job)}: each"
+                " job reads the files of other nodes, below a prefix of its own"
+                " (spool.directory). A gateway that moves to another prefix takes another"
+                " node name"
+            )
+
+    def _carried(self) -> str | None:
+        """Words of a commit that is no job's batch: the newest ledgers of all; None: there
+        are none.
+        """
+        found = self._newest()
+        self._heed(found.values())
+        return carried(found)
+
+    def _words(self, ledger: Ledger, **beside: Any) -> str:
+        """For a commit of ours."""
+        if self.job:
+            beside["job"] = self.job
+        return ledger.text(**beside)
+
+
+def take_newest(found: dict[str, Words], ledgers: Iterable[Words]) -> None:
+    """Keep the newest of each job in *found*.
+
+    A compaction beside a job carries one that is older than the job's next.
+    """
+    for one in ledgers:
+        job = one.get("job", "")
+        if job not in found or number_of(one) > number_of(found[job]):
+            found[job] = one
+
+
+#: Types that a column may get in the table, by the format's own promotion.
+_WIDER = {("int", "bigint"), ("float", "double")}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+WIDEN = (
+    "widen it in the table, where it is a whole number or a decimal that becomes wider"
+    " (docs/spark.md, a column's type)"
+)
+
+
+def promoted(kind: str, there: str) -> bool:
+    """Whether values of type *kind* are at home in a column that is *there*."""
+    one, other = _DECIMAL.fullmatch(kind), _DECIMAL.fullmatch(there)
+    if one and other:
+        return one[2] == other[2] and int(one[1]) <= int(other[1])
+    return kind == there or (kind, there) in _WIDER
+
+
+def fitted(rows: DataFrame, there: Mapping[str, str]) -> DataFrame:
+    """*rows* with the types that the columns have *there*, where these are wider."""
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    wider = {
+        name: rows[f"`{name}`"].cast(there[name])
+        for name, kind in types.items()
+        if there.get(name, kind) != kind and promoted(kind, there[name])
+    }
+    return rows.withColumns(wider) if wider else rows
+
+
+def values_of(partitions: Iterable[Iterable[str]]) -> dict[str, set[str]]:
+    """The values of each field of *partitions*, which are lists of `field=value`."""
+    found: dict[str, set[str]] = {}
+    for one in partitions:
+        for part in one:
+            name, _, value = part.partition("=")
+            found.setdefault(name, set()).add(value)
+    return found
+
+
+def number_of(ledger: Words) -> int:
+    """Its `sequence`."""
+    return int(ledger.get("sequence", 0))
+
+
+def carried(ledgers: Mapping[str, Words]) -> str | None:
+    """All *ledgers* as the words of one commit; None: there are none."""
+    if not ledgers:
+        return None
+    first, *others = (ledgers[job] for job in sorted(ledgers))
+    words = {**first, "others": others} if others else first
+    return json.dumps(words, separators=(",", ":"))
+
+
+def persistently(do: Callable[[], None], conflict: re.Pattern[str]) -> None:
+    """Do it again while the format says, by an exception with *conflict* in it, that another
+    job was in between.
+    """
+    for _ in range(_MORE_ATTEMPTS):
+        try:
+            do()
+        except Exception as why:  # Py4J's, or what PySpark makes of it
+            if not conflict.search(str(why)):
+                raise
+        else:
+            return
+    do()
+
+
+def _spelled(job: str) -> str:
+    return f"job {job}" if job else "the job without a name (spark.job)"

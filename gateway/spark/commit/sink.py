@@ -1,0 +1,361 @@
+"""What puts micro-batches into tables, and what the job asks of it.
+
+    parquet    folders of Parquet files that any reader opens; the default
+    commits    a commit of the table has a batch and the ledger
+    handover   a function of the user's own
+
+Which of them, and how it is made: `gateway.sink`.
+
+The job asks four things: `recover` before each start of the query, a call for each
+batch, `note` for events that can not be read, and `learn` for what is known of those that
+will never come.  Each sink knows by its ledger, which counts events and not batches, what
+is in its tables already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from attrs import define
+from attrs import field as attribute
+
+from gateway.spark.commit.closing import Closing
+from gateway.spark.commit.lakedisk import LakeDisk
+from gateway.spark.commit.ledger import Broken, Hole, Ledger, Ranges
+from gateway.spark.commit.taken import Taken
+from gateway.spark.files import footers
+from gateway.spark.files.footers import Footers
+from gateway.spark.files.overlaps import Overlap, Prints, overlapping
+from gateway.spark.run.checkpoint import Checkpoint
+from gateway.store import digests
+from gateway.store.lsns import Lsns
+from gateway.store.names import Life, SpoolFile
+from gateway.store.node.incarnation import Record
+from gateway.store.readers.lake import INTERNAL, Accepted, End
+
+if TYPE_CHECKING:
+    from gateway.spark.later.expiry import Expired
+
+#: Parquet can have no larger one.
+_MOST_ROW_BYTES = 1 << 31
+
+_log = logging.getLogger("gateway.spark")
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A batch that is in the tables now."""
+
+    batch: int
+    rows: int
+    """In its tables, all together."""
+    files: int
+    """That it took from the spool."""
+    misfits: int = 0
+    """Rows with a value that did not fit its column."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a job has for its sink."""
+
+    config: Any
+    spark: Any
+    checkpoint: Checkpoint
+    disk: LakeDisk
+    done: Callable[[Committed], None]
+    """Called for each batch that is in the tables."""
+    find_resent: Callable[[list[Path]], Ranges] | None = None
+    """Which events of files were there before; None: nobody asks."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a batch is to be written."""
+
+    files: Sequence[SpoolFile] = ()
+    """What it takes from the spool."""
+    without: Ranges = field(default_factory=Ranges)
+    """Events that are in the tables already."""
+    resent: Ranges = field(default_factory=Ranges)
+    """Events that their sender sent twice."""
+    row_bytes: int = 0
+    """What one of them may have in memory."""
+
+
+@define(eq=False, slots=False)
+class Sink(ABC):
+    """Takes the batches of the query: what `foreachBatch` calls.
+
+    After any exception the query must end, and `recover` comes before the next start.
+    *done* is told of each batch that is in the tables; *point* is called at each step, by
+    name.
+    """
+
+    name: ClassVar = "events"
+    repeats: ClassVar = False
+    """Whether a batch that has begun comes again as it was, and in no parts."""
+
+    retype: ClassVar = (
+        "make it anew in all rows (gateway spark backfill, with the job stopped)"
+    )
+    """How a column gets another type."""
+
+    _lake: Path
+    _spool: Path
+    _checkpoint: Checkpoint
+    _disk: LakeDisk
+    _done: Callable[[Committed], None] = attribute(
+        default=lambda committed: None, kw_only=True
+    )
+    _point: Callable[[str], None] = attribute(default=lambda name: None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        self._path = self._lake / INTERNAL / f"{self.name}.json"
+        self.ledger = Ledger()
+        self.failure: Exception | None = None
+        """Why the last batch failed, as we know it (Spark wraps it in Java)."""
+        self.busy = False
+        """Whether a batch is on its way into the tables right now."""
+        self.batch_files: list[SpoolFile] = []
+        """What the last batch took, failed or not."""
+        self.careful = False
+        """Whether batches are of one file, and take as little of the heap as they can."""
+        self.anew: dict[Life, list[Life]] = {}
+        """Incarnations that gave lsns which others of their node had given before, and
+        these others, since the job began."""
+        self._alone = threading.Lock()
+        """Held by whoever changes the ledger while the query runs."""
+        self.seconds = 0.0
+        """How long the last batch took."""
+        self.gone: Callable[[], Ranges] = Ranges
+        """Events that were taken out of the tables on purpose."""
+        self.closing = Closing(self._lake, self._disk)
+        """Where incarnations go that have ended."""
+        self.taken = Taken(self._lake)
+        self._digests: Mapping[str, str] = {}
+        """Of the files of the last batch, by name; …"""
+        self._records: Mapping[Life, Record] = {}
+        """… and what they say of their incarnations."""
+        self._compared: dict[str, tuple[tuple[int, int] | None, Lsns]] = {}
+        """Files of which what the tables have, too, is the same: which lsns that was."""
+        self.types: Mapping[str, str] = {}
+        """Columns that the next batch has; see `Ledger.types`."""
+
+    @abstractmethod
+    def recover(self) -> None:
+        """Finish what a crash has left, and get ready for the query's start.
+
+        After this the tables are whole and `ledger` is theirs.  Raises `Broken`,
+        OSError, and what Spark raises.
+        """
+
+    @staticmethod
+    def takes(kind: str, there: str) -> bool:
+        """Whether values of type *kind* may go into a column that is *there*."""
+        return kind == there
+
+    def _write_down(self, ledger: Ledger) -> None:
+        """Make *ledger*, which has no other events, durable in place of the one there is."""
+        ledger = self.closing.close(ledger)
+        ledger.save(self._disk, self._path)
+        self.ledger = ledger
+
+    def note(self, hole: Hole) -> None:
+        """Write down, durably, that the events of a file will be in no table."""
+        self._write_down(self.ledger.with_hole(hole))
+
+    def learn(
+        self, accepted: Iterable[Accepted], ends: Mapping[Life, End | None]
+    ) -> bool:
+        """Write down, durably, which holes are accepted and how incarnations have ended.
+
+        False: a batch is on its way into the tables; ask again.
+        """
+        if not self._alone.acquire(blocking=False):
+            return False
+        try:
+            known = self.ledger.with_accepted(accepted).with_ends(ends)
+            if known != self.ledger:
+                self._write_down(known)
+        finally:
+            self._alone.release()
+        return True
+
+    @contextlib.contextmanager
+    def between_batches(self) -> Iterator[None]:
+        """Wait until none is on its way into the tables; meanwhile none begins."""
+        with self._alone:
+            yield
+
+    def looked_at(self, files: Sequence[SpoolFile]) -> Footers:
+        """What the footers of a batch's *files* say.
+
+        Raises `Broken`, and what pyarrow raises for a file that is damaged.
+        """
+        self.batch_files = list(files)
+        found = footers.read(self._spool, files)
+        self._digests, self._records = found.digests, found.records
+        self._tell_anew(files)
+        return found._replace(
+            row_bytes=_MOST_ROW_BYTES if self.careful else found.row_bytes
+        )
+
+    def is_repeated(self, batch: int) -> bool:
+        """Whether the tables have this batch, and Spark does not know it."""
+        query = self._checkpoint.query
+        return query == self.ledger.query and batch <= self.ledger.batch
+
+    def check_apart(self, files: Sequence[SpoolFile]) -> None:
+        """Raise `Overlap` where files of a batch have events that others have, too, and which
+        were not compared.
+        """
+        found = overlapping(files, self.ledger, self._records)
+        if any(not self._is_compared(file, lsns) for file, lsns in found.items()):
+            raise Overlap(found)
+
+    def known(self, wanted: Mapping[Life, Lsns]) -> Iterable[tuple[Life, Prints]]:
+        """What the tables can tell of these events.  Raises what Spark raises."""
+        del wanted
+        return ()
+
+    def note_compared(self, file: SpoolFile) -> None:
+        """What a file has in common with the tables is the same."""
+        lsns = self._overlap(file)
+        self._compared[file.name] = self._which(file), lsns
+
+    def is_compared(self, file: SpoolFile) -> bool:
+        """Whether that is known of the file that is there now, and of all that it has."""
+        return self._is_compared(file, self._overlap(file))
+
+    def _overlap(self, file: SpoolFile) -> Lsns:
+        said = footers.read(self._spool, [file]).records
+        return overlapping([file], self.ledger, said).get(file, Lsns())
+
+    def _is_compared(self, file: SpoolFile, lsns: Lsns) -> bool:
+        path = self._spool / file.name
+        with contextlib.suppress(FileNotFoundError):
+            metadata = digests.metadata_of(path)
+            said = digests.said(metadata, digests.EVENTS_KEY) or ""
+            if self.ledger.committed.covers(file) and self.taken.has(file.name, said):
+                return True
+        which, known = self._compared.get(file.name, (None, Lsns()))
+        return bool(which) and which == self._which(file) and not lsns - known
+
+    def _which(self, file: SpoolFile) -> tuple[int, int] | None:
+        """Which file of that name is there."""
+        try:
+            stat = (self._spool / file.name).stat()
+        except FileNotFoundError:
+            return None
+        return stat.st_ino, stat.st_mtime_ns
+
+    def drop_holes(self, name: str) -> None:
+        """A file of that name, which was moved aside, is settled."""
+        holes = tuple(hole for hole in self.ledger.holes if hole.file != name)
+        if holes != self.ledger.holes:
+            self._write_down(replace(self.ledger, holes=holes))
+
+    def left_out(self, took: Ranges) -> Ranges:
+        """What a batch that takes *took* leaves out: what the tables have, or shall not have."""
+        without = took.common(self.ledger.committed)
+        without.update(took.common(self.gone()))
+        return without
+
+    def has_all(self, file: SpoolFile) -> bool:
+        """Whether all events of a file in the spool are in the tables."""
+        return self.ledger.committed.covers(file)
+
+    def _tell_anew(self, files: Iterable[SpoolFile]) -> None:
+        """Tell of incarnations that gave lsns which another one of their node gave."""
+        for file in files:
+            if file.life in self.anew or self.ledger.committed.has(file.life):
+                continue
+            if not (others := self.ledger.committed.others(file)):
+                continue
+            self.anew[file.life] = others
+            _log.error(
+                "node %s began anew: %s has lsns %d to %d by incarnation %s, and incarnation"
+                " %s gave such lsns before it. They are other events, and go into the tables"
+                " under their own incarnation. The machine of the node was rebuilt, or two"
+                " gateways have its name; what the one before had acknowledged, and is in"
+                " no table, gateway audit says",
+                *(file.node, file.name, file.first, file.last),
+                *(file.incarnation, _spelled(others)),
+            )
+
+    def expire(
+        self, before: Mapping[str, date], stop: Callable[[], bool]
+    ) -> Iterator[Expired]:
+        """Remove the days before those of *before*, by table; on any thread.
+
+        *stop* is asked now and then.  Raises as `expiry.expire`, and what Spark raises.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def _take(self, rows: Any, batch: int) -> Committed | None:
+        """Put a batch into the tables; None: Spark repeats it, and it is there already."""
+
+    def __call__(self, rows: Any, batch: int) -> None:
+        """Take a batch; why that failed is in `failure`, too."""
+        self.busy = True
+        try:
+            with self._alone:
+                begun = time.monotonic()
+                committed = self._take(rows, batch)
+                self.taken.note(self._digests)
+                if committed is not None:
+                    self.seconds = time.monotonic() - begun
+                    self._done(committed)
+        except Exception as why:
+            self.failure = why
+            raise
+        finally:
+            self.busy = False
+
+
+def shortfall(batch: int, expected: int, count: int) -> Broken:
+    """Spark skips a file that is gone, and says nothing."""
+    return Broken(
+        f"batch {batch} of {Sink.name}: the names of its spool files promise"
+        f" {expected} events, Spark made {count} rows of them. Is a file"
+        " missing from the spool?"
+    )
+
+
+def check_behind(tables: object, checkpoint: Checkpoint, ledger: Ledger) -> None:
+    """Raise `Broken` unless *ledger* has every event that Spark takes for committed.
+
+    Whose they are its log does not say, and most of the files are gone.
+    """
+    batch = checkpoint.committed
+    if batch < 0:
+        return
+    noted = {hole.file for hole in ledger.holes}
+    in_tables = ledger.committed
+    lacking = [
+        file.name
+        for file in checkpoint.files(-1, checkpoint.offset(batch))
+        if file.name not in noted and not in_tables.covers(file)
+    ]
+    if lacking:
+        raise Broken(
+            f"{tables} is older than {checkpoint.path}: it lacks {len(lacking)} files"
+            f" that Spark has committed, {lacking[0]} first. If the tables were deleted"
+            " or restored, remove the checkpoint too and put what is missing from"
+            " archive back into spool"
+        )
+
+
+def _spelled(lives: Iterable[Life]) -> str:
+    return " and ".join(life.incarnation or "unknown" for life in lives)

@@ -1,0 +1,149 @@
+"""What the footers of a batch's spool files say: how many rows, and in which form.
+
+The file's name says the rest.  One look at each file, before a batch is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import SCHEMA_VERSION, SCHEMA_VERSION_KEY
+from gateway.spark.commit.ledger import Broken
+from gateway.store import digests
+from gateway.store.names import Life, SpoolFile
+from gateway.store.node import incarnation
+from gateway.store.node.incarnation import Record
+
+_GROUP_BYTES = 32 << 20
+
+
+class Footers(NamedTuple):
+    """Of the files of a batch."""
+
+    rows: int
+    """In all that are there."""
+    row_bytes: int = 0
+    """What one of them may have in memory."""
+    records: Mapping[Life, Record] = {}
+    """What they say of their incarnations."""
+    days: float = 0
+    """On how many days they came, at most; infinite where that is not known."""
+    digests: Mapping[str, str] = {}
+    """Of the events of each that is there (`gateway.store.digests`), by name."""
+
+
+def read(spool: Path, files: Iterable[SpoolFile]) -> Footers:
+    """Read them.
+
+    Raises `Broken` for a form that this job does not know, and what pyarrow raises for a
+    file that is damaged.
+    """
+    rows = row_bytes = 0
+    records: dict[Life, Record] = {}
+    days: set[float] = set()
+    said: dict[str, str] = {}
+    for file in files:
+        try:
+            found = pq.read_metadata(spool / file.name)
+        except FileNotFoundError:
+            continue
+        words = found.metadata or {}
+        version = int(words.get(SCHEMA_VERSION_KEY, b"1"))
+        if version > SCHEMA_VERSION:
+            raise Broken(
+                f"{file.name} has form {version}, this job knows {SCHEMA_VERSION}: a newer"
+                " gateway wrote it. Install the same version here"
+            )
+        first = int(words.get(incarnation.FIRST_KEY, b"0"))
+        continues = words.get(incarnation.CONTINUES_KEY, b"").decode("ascii", "replace")
+        of = words.get(incarnation.OF_KEY, b"").decode("ascii", "replace")
+        said[file.name] = digests.said(words, digests.EVENTS_KEY) or ""
+        if first:
+            records[file.life] = Record(first, continues, of)
+        rows += found.num_rows
+        row_bytes = max(row_bytes, _row_bytes(found))
+        days |= _days(found)
+    spread = math.inf if math.inf in days else len(days)
+    return Footers(rows, row_bytes, records, spread, said)
+
+
+def _days(found: pq.FileMetaData) -> set[float]:
+    """Ordinals of the days on which its rows came, or of more; infinite: it does not say."""
+    days: set[float] = set()
+    column = found.schema.names.index("received_at")
+    for number in range(found.num_row_groups):
+        facts = found.row_group(number).column(column).statistics
+        if facts is None or not facts.has_min_max:
+            return {math.inf}
+        first, last = (
+            one.astimezone(UTC).toordinal() for one in (facts.min, facts.max)
+        )
+        days.update(range(first, last + 1))
+    return days
+
+
+def is_alone(path: Path) -> bool:
+    """Whether there is nothing of a file but its footer: zeros in place of the rest, as
+    `gateway.spark.files.inbox` has them.  Raises FileNotFoundError.
+    """
+    with path.open("rb") as file:
+        return file.read(4) == bytes(4)
+
+
+def expansion(paths: Iterable[Path]) -> float:
+    """How much more these files are in memory than on disk, those that can be read."""
+    stored, expanded = sizes(paths)
+    return max(1.0, (expanded + 1) / (stored + 1))
+
+
+def row_bytes(paths: Iterable[Path]) -> int:
+    """What a row of these files may have in memory.  Raises what pyarrow raises."""
+    return max((_row_bytes(pq.read_metadata(path)) for path in paths), default=0)
+
+
+def sizes(paths: Iterable[Path]) -> tuple[int, int]:
+    """Bytes of these files on disk, and in memory, of those that can be read."""
+    stored = expanded = 0
+    for path in paths:
+        try:
+            found, size = pq.read_metadata(path), path.stat().st_size
+        except (OSError, pa.ArrowException):
+            continue
+        stored += size
+        expanded += sum(_sizes(found))
+    return stored, expanded
+
+
+def _row_bytes(found: pq.FileMetaData) -> int:
+    """The rows of a group are taken to be alike, but where it is larger than the gateway
+    makes one of small events: then one of them may be all of it.
+    """
+    counts = (
+        found.row_group(number).num_rows for number in range(found.num_row_groups)
+    )
+    each = zip(_sizes(found), counts, strict=True)
+    return max(
+        (size if size > _GROUP_BYTES else size // max(1, rows) for size, rows in each),
+        default=0,
+    )
+
+
+def _sizes(found: pq.FileMetaData) -> Iterator[int]:
+    """Of its groups, as they are in memory."""
+    for number in range(found.num_row_groups):
+        yield found.row_group(number).total_byte_size
+
+
+def first_received_at(path: Path) -> datetime:
+    """When the first event of a file came.  Raises what pyarrow raises."""
+    with pq.ParquetFile(path) as file:
+        batch = next(file.iter_batches(1, columns=["received_at"], use_threads=False))
+    found: datetime = batch.column(0)[0].as_py()
+    return found

@@ -1,0 +1,138 @@
+"""What a batch takes of Java's heap: settings by the size of its rows, and what becomes of
+files whose rows did not fit.
+
+Spark reads 4,096 rows at once and looks at the size of what it writes every 100 rows; of
+events of 9 MB that is more than any heap.  So both are set for each batch, by what the
+footers say of its rows.
+
+A batch that runs out of heap all the same is begun anew, one file at a time.  A file that
+does not fit alone is moved aside, and the rest goes on.  `lake/.gateway/heap.json` knows of
+that over the end of Java and of the job, and of which heap it was: with another one each
+file is tried again.
+
+A small file that runs out of heap alone is not why it was too small.  It stays, as each
+file behind it would go the same way, and the job ends.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.spark.commit.lakedisk import LakeDisk
+from gateway.spark.commit.ledger import write_json
+from gateway.store.names import SpoolFile
+
+#: Rows that may be larger than this are written by one task.
+ALONE_BYTES = 4 << 20
+#: What Java ends with when Spark saw it run out of heap.
+EXIT = 52
+
+_READ_BYTES, _READ_ROWS = 8 << 20, 4096
+_WRITE_BYTES, _WRITE_ROWS = 4 << 20, 100
+_MOST_WRITE_ROWS = 10_000
+
+_READ = "spark.sql.parquet.columnarReaderBatchSize"
+_CHECKS = tuple(
+    f"parquet.{what}.size.row.check.{end}"
+    for what in ("page", "block")
+    for end in ("min", "max")
+)
+#: Java says so as well where it has no room for threads or classes, whatever the rows are.
+_OTHER = r": (unable to create|Metaspace|Compressed class space)"
+_OUT = re.compile(
+    rf"OutOfMemoryError(?!{_OTHER})|Cannot reserve additional contiguous bytes"
+    rf"|(exit(ed)?|Command exited with) code:? {EXIT}\b"
+)
+
+
+def fit(spark: Any, row_bytes: int) -> None:
+    """Have the session read and write rows of up to this size in little of the heap.
+
+    What the user has set (`spark.conf`) stays.
+    """
+    row_bytes = max(1, row_bytes)
+    read = min(_READ_ROWS, max(1, _READ_BYTES // row_bytes))
+    least = min(_WRITE_ROWS, max(1, _WRITE_BYTES // row_bytes))
+    most = least if least < _WRITE_ROWS else _MOST_WRITE_ROWS
+    rows = {_READ: read}
+    rows |= {key: least if key.endswith("min") else most for key in _CHECKS}
+    given = spark.sparkContext.getConf()
+    for key, count in rows.items():
+        if not given.contains(key) and not given.contains(f"spark.hadoop.{key}"):
+            spark.conf.set(key, str(count))
+
+
+def ran_out(why: BaseException) -> bool:
+    """Whether it says that a heap was too small."""
+    return _OUT.search(str(why)) is not None
+
+
+def key_of(spark: Any) -> str:
+    """The heap that the batches have, and its key; *spark* is the configuration's section."""
+    if spark.master.startswith("local"):
+        return f"{spark.driver_memory} (spark.driver_memory)"
+    found = spark.conf.get("spark.executor.memory", "1g")
+    return f"{found} (spark.executor.memory in spark.conf)"
+
+
+class Suspects:
+    """Files of a batch that ran out of heap, until each was tried alone.
+
+    True while there are any.
+    """
+
+    def __init__(self, path: Path, disk: LakeDisk, heap: str) -> None:
+        """*heap* is `key_of` the heap that there is now."""
+        self._path = path
+        self._disk = disk
+        self.heap = heap
+        told = json.loads(disk.read(path)) if disk.exists(path) else {}
+        self.names: set[str] = set(told.get("files", ()))
+        same = told.get("heap") == heap
+        self.alone: str | None = told.get("alone") if same else None
+        """One that did not fit, and is to be moved aside."""
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def innocent(self, files: Sequence[SpoolFile], bytes_in_memory: int) -> bool:
+        """Whether a batch of these, of which only one may be, would fit into any heap that
+        is not full of something else.
+        """
+        return bool(self) and len(files) == 1 and bytes_in_memory < ALONE_BYTES
+
+    def failed(self, files: Sequence[SpoolFile]) -> None:
+        """A batch of these ran out of heap."""
+        names = [file.name for file in files]
+        if self and len(names) == 1:
+            (self.alone,) = names
+        self.names.update(names)
+        self._write()
+
+    def aside(self, name: str) -> None:
+        """It was moved."""
+        self.alone = None
+        self.names.discard(name)
+        self._write()
+
+    def keep(self, waiting: Collection[str]) -> bool:
+        """Only these still wait; whether that was the last of them."""
+        before, self.names = self.names, self.names.intersection(waiting)
+        if self.names != before:
+            self._write()
+        return bool(before) and not self.names
+
+    def _write(self) -> None:
+        if self.names or self.alone:
+            known = {
+                "files": sorted(self.names),
+                "alone": self.alone,
+                "heap": self.heap,
+            }
+            write_json(self._disk, self._path, known)
+        elif self._disk.exists(self._path):
+            self._disk.unlink(self._path)

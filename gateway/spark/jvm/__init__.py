@@ -1,0 +1,9 @@
+"""Java and the Spark session in it.
+
+In come settings; out comes a session. Nothing here knows a table.
+
+    session    Spark with the settings that this needs
+    java       where Java is, and what to do where there is none
+    classes    an archive that lets Spark start quickly
+    recording  makes that archive
+"""

@@ -1,0 +1,273 @@
+"""Spark with the settings that reading a spool safely needs."""
+
+from __future__ import annotations
+
+import contextlib
+import locale
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from gateway.sink import kind_of
+from gateway.spark.commit.formats import merged
+from gateway.spark.files import s3a
+from gateway.spark.jvm import java
+from gateway.spark.jvm.classes import Archive
+from gateway.spark.run.causes import cause
+from gateway.store.readers.lake import INTERNAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: What any job that reads a spool should set; each line is a loss that was seen.
+SAFETY: Mapping[str, str] = {
+    # A file that can not be read, or is gone, must stop the query: skipped files
+    # count as read for ever.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    # Without this a flipped bit in a page is a wrong value and no error.
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    # Above 32 paths Spark starts a job with a task per file, only to list them.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+_log = logging.getLogger("gateway.spark")
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_MOST_NOISE_BYTES = 16 << 20
+"""Of what Java says, before its file begins anew."""
+_JAVA_SECONDS = 5.0
+"""It has ended by then, if it is about to."""
+
+
+class NoSpark(java.NoJava):
+    """There is a Java, and Spark could not begin on it; says why."""
+
+
+#: Spark makes a row of the tables in one method.  With a few columns of one's own it has
+#: more than 8,000 bytes, and Java would interpret it: rows cost more than twice as much.
+_COMPILE = "-XX:-DontCompileHugeMethods"
+_DRIVER, _EXECUTOR = (f"spark.{one}.extraJavaOptions" for one in ("driver", "executor"))
+
+#: What `spark-submit` decides, whatever the configuration says.
+_SUBMITTED = ("spark.master", "spark.driver.memory", "spark.driver.host")
+
+
+def settings(
+    spark: Any,
+    given: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
+    classes: Archive | None = None,
+) -> dict[str, str]:
+    """All settings of a session, from the configuration's section `spark`.
+
+    *more* is what the sink needs, *classes* what Java may map.  *given* is what `spark-submit` has set, None without one: only `SAFETY` and
+    `spark.conf` go over it.
+    """
+    chosen = {
+        "spark.app.name": "gateway",
+        "spark.master": spark.master,
+        "spark.driver.memory": spark.driver_memory,
+        "spark.ui.enabled": "true" if spark.ui else "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "false",
+        # Columns that every reader of Parquet knows; Spark's default is INT96.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.compression.codec": "zstd",
+        # Shredding saves an eighth of the size and costs half as much time again,
+        # and few readers besides Spark can put the pieces together.
+        "spark.sql.variant.writeShredding.enabled": "false",
+        # A few files open at once instead of sorting every batch by table and date;
+        # row groups are small so that they fit into a small heap together.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
+        "spark.hadoop.parquet.block.size": str(32 * 2**20),
+        # Long texts that differ in every row: neither repeats nor is searched for.
+        "spark.hadoop.parquet.enable.dictionary#body": "false",
+        "spark.hadoop.parquet.enable.dictionary#payload": "false",
+        # Two values for one key: neither is the right one, so the bytes are kept.
+        "spark.sql.variant.allowDuplicateKeys": "false",
+        "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+    if spark.master.startswith("local"):
+        chosen["spark.driver.host"] = "127.0.0.1"
+        # A task that runs out of heap ends alone, and not all of Java: `gateway.spark.files.heap`.
+        chosen["spark.executor.killOnFatalError.depth"] = "0"
+    quiet = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    chosen |= more or {}
+    options = {_DRIVER: f"{quiet} {_COMPILE}", _EXECUTOR: _COMPILE}
+    for name, ours in options.items():
+        chosen[name] = f"{ours} {spark.conf.get(name, '')}".strip()
+    if classes is not None:
+        told = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {chosen[_DRIVER]}"
+        chosen[_DRIVER] = f"{classes.options(told)} {chosen[_DRIVER]}".strip()
+    if given is not None:
+        for name in (*_SUBMITTED, _DRIVER, *given):
+            chosen.pop(name, None)
+    own = {name: value for name, value in spark.conf.items() if name not in options}
+    own = {name: str(value) for name, value in own.items()}
+    return merged({**chosen, **SAFETY}, own)
+
+
+def pythons(
+    master: str, own: Mapping[str, Any], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The Python that Spark starts for functions in Python, as variables of the environment.
+
+    It is what the configuration says, or else *environ*, as with every Spark.  Where neither
+    does and Spark runs on this machine, it is ours: the `python3` of the PATH, which Spark
+    would take, may be of another version, and each such function would fail.  Machines of a
+    cluster may have nothing where ours is: they take the `python3` of their PATH.
+    """
+    told = own.get("spark.pyspark.python") or environ.get("PYSPARK_PYTHON")
+    driver = own.get("spark.pyspark.driver.python")
+    driver = driver or environ.get("PYSPARK_DRIVER_PYTHON") or told or sys.executable
+    if not told and master.startswith("local"):
+        told = sys.executable
+    found = {"PYSPARK_PYTHON": told, "PYSPARK_DRIVER_PYTHON": driver}
+    return {name: str(program) for name, program in found.items() if program}
+
+
+def java_status() -> int | None:
+    """What a Java that has ended, ended with; None where another program started it."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001
+    try:
+        return None if process is None else int(process.wait(_JAVA_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def end_java() -> None:
+    """Kill what is coming up, and has nothing in hand yet."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def of(config: Any, whose: str = "java") -> SparkSession:
+    """A session with what the configuration's sink needs.
+
+    What Java itself says goes to the file of that name (`noise_of`).
+    Raises `Broken`, `java.NoJava`, ModuleNotFoundError, and what Spark raises.
+    """
+    import pyspark
+
+    version = pyspark.__version__
+    kind = kind_of(config.spark.sink)
+    more = kind.settings(config.spark, config.data_dir, version)
+    more = merged(more, s3a.for_tasks(config, version))
+    warehouse = config.data_dir / "lake" / INTERNAL / "warehouse"
+    return start(config.spark, warehouse, more, noise_of(config, whose))
+
+
+def noise_of(config: Any, whose: str = "java") -> Path:
+    """Where what Java itself says goes."""
+    return Path(config.data_dir / "lake" / INTERNAL / f"{whose}.log")
+
+
+def start(
+    spark: Any,
+    warehouse: Path,
+    more: Mapping[str, str] | None = None,
+    noise: Path | None = None,
+) -> SparkSession:
+    """A session; Java is looked for unless spark-submit has started it already.
+
+    *warehouse* is a folder that Spark makes for tables that it keeps itself, and nobody has
+    here; it would be one in the folder that we are in.
+    *more* is what the sink needs (`gateway.sink.Kind.settings`).  What Java itself says goes
+    to the file *noise*.  Raises `java.NoJava`, and what Spark raises.
+    """
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    classes = None
+    if not submitted:
+        os.environ |= pythons(spark.master, spark.conf, os.environ)
+        found = java.find(os.environ)
+        _log.info("%s", found)
+        if (cache := java.cache(os.environ)) is not None:
+            classes = Archive(found, cache)
+        os.environ["JAVA_HOME"] = str(found.home)
+        # In any other locale Java can not name a file that Python can: é becomes a ?.
+        if locale.nl_langinfo(locale.CODESET) != "UTF-8":
+            os.environ["LC_ALL"] = "C.UTF-8"
+        # Or Spark asks the resolver for this host's name, and warns of the answer.
+        if spark.master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException, PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    given = None
+    if submitted:
+        # Only a running Java knows what was on its command line.
+        SparkContext._ensure_initialized()  # noqa: SLF001
+        given = dict(SparkConf().getAll())
+        os.environ |= pythons(given.get("spark.master", ""), spark.conf, os.environ)
+    # Hadoop decodes nothing: with %20 it would be another folder than with a space.
+    own = {"spark.sql.warehouse.dir": f"file://{warehouse.absolute()}"}
+    chosen = settings(spark, given, {**own, **(more or {})}, classes)
+    builder = SparkSession.builder.config(map=dict(chosen))
+    if noise is not None and not submitted and SparkContext._gateway is None:  # noqa: SLF001
+        with _anew(noise) as out:
+            try:
+                gateway = launch_gateway(
+                    SparkConf(loadDefaults=False).setAll([*chosen.items()]),
+                    {"stdout": out, "stderr": out},
+                )
+            except PySparkRuntimeError as why:
+                raise NoSpark(_why(noise, str(why))) from why
+            SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001
+    # PySpark puts its own way to deal with ^C in place of whoever was there first.
+    interrupted = signal.getsignal(signal.SIGINT)
+    try:
+        with warnings.catch_warnings():
+            # Where there is one, it is asked for its version; the job does without.
+            warnings.filterwarnings("ignore", ".*support pandas", FutureWarning)
+            session = builder.getOrCreate()
+            session.conf  # noqa: B018 - makes what it has of the settings
+    except (Py4JError, PySparkException, ConnectionError) as why:
+        raise NoSpark(_why(noise, str(why))) from why
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupted)
+    _log.info("Spark %s on %s", session.version, session.sparkContext.master)
+    return session
+
+
+def _why(noise: Path | None, raised: str) -> str:
+    """Why Spark could not begin, by what Java said, or else by what was *raised*."""
+    said = noise.read_text(errors="replace") if noise and noise.exists() else ""
+    where = f" ({noise})" if noise else ""
+    return f"Spark could not begin: {cause(said) or cause(raised) or raised}{where}"
+
+
+def _anew(path: Path) -> IO[bytes]:
+    """That file, empty; what the job before this one left is beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("ab")  # what is appended stays right where the file is cut short
+
+
+def bound(noise: Path) -> None:
+    """Begin the file of what Java says anew, if it is long: its end is in `.1` then."""
+    try:
+        if noise.stat().st_size > _MOST_NOISE_BYTES:
+            shutil.copyfile(noise, noise.with_name(f"{noise.name}.1"))
+            os.truncate(noise, 0)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,16 @@
+"""What becomes of rows that are committed.
+
+In come days of a table; out come the same days, rewritten in one step. Nothing here
+runs inside a batch.
+
+    compact   rewrites the files of days that are over
+    upkeep    maintains tables of formats
+    adopt     takes the rows of Parquet folders into a table of a format
+    backfill  makes columns of rows that are there already
+    requeue   puts events through again that were set aside
+    expiry    removes days that are too old
+    deletion  deletes events on purpose
+    erasure   deletes them wherever they are
+    redact    redacts them in files of the gateway's own form
+    gone      what was taken out, so that it does not come back
+"""

@@ -1,0 +1,370 @@
+"""Makes columns of rows that are in the tables already, out of their `body`.
+
+Files keep the columns that they were written with.  Those that lack one of today's, or
+have it of another type, are written anew, a day's folder after the other; each takes its
+place in one step (`partition`).  What such a file has beside that stays as it is.
+
+Columns that are named are made anew in all files, as their paths may have changed; one that
+the configuration has no more is taken out.  A day whose files all have them as they
+should be is not touched, so after a crash the same command goes on where it was.
+
+    filled            the rows, for any kind of tables
+    overwrite_days    those of Delta and Iceberg
+    Folders           those of `spark.sink: parquet`
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import functions as f
+
+from gateway.config.columns import RESERVED
+from gateway.event import SCHEMA
+from gateway.spark.commit import partition
+from gateway.spark.commit.lakedisk import LakeDisk
+from gateway.spark.commit.ledger import Broken, Ledger
+from gateway.spark.commit.shared import WIDEN, promoted
+from gateway.spark.files import footers, heap
+from gateway.spark.rows import tables
+from gateway.spark.rows.columns import EVENT_TIME, Columns
+from gateway.spark.source import SCHEMA_DDL, url
+from gateway.store.readers.lake import INTERNAL
+from gateway.store.system.lock import Locked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gateway.spark.commit.commits import Table
+
+_TABLES = ("events", "quarantine")
+
+#: The columns of before, while those of today are made.
+_KEPT = "kept"
+
+#: Bytes of files that one task writes anew at once, and so about the size of one.
+_CHUNK_BYTES = 256 << 20
+
+#: Spark's types, as files have them.
+_IN_FILES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "date": pa.date32(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What became of a day's folder."""
+
+    folder: str
+    """table/protocol=…/date=…"""
+    columns: tuple[str, ...]
+    """That were made in some of its files, or taken out."""
+    rows: int
+    """In the files that were written anew."""
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.rows} rows, {', '.join(self.columns)}"
+
+
+def _in_files(kind: str) -> pa.DataType | None:
+    """A type of Spark's in a file; None: nobody looks at more than the column's name."""
+    if kind.startswith("decimal"):
+        return pa.decimal128(*map(int, kind[8:-1].split(",")))
+    if kind.startswith("array"):
+        return pa.list_(pa.field("element", _IN_FILES[kind[6:-1]]))
+    return _IN_FILES.get(kind)
+
+
+def layout(spark: SparkSession, body: str, columns: Columns) -> dict[str, str]:
+    """The columns of the tables today, those of the folders' names apart, and their types as
+    Spark names them.
+    """
+    none = tables.events(spark.createDataFrame([], SCHEMA_DDL), body, columns)
+    return {
+        field.name: field.dataType.simpleString()
+        for field in none.schema
+        if field.name not in tables.PARTITIONS
+    }
+
+
+def check_names(
+    names: Collection[str], columns: Columns, known: Collection[str]
+) -> None:
+    """Raise `Broken` for a name that is no column of the configuration, nor *known* as one
+    of before; and for one that is not made out of what was sent.
+    """
+    ours = {*columns.names(), EVENT_TIME}
+    for name in sorted(names):
+        if name in ours:
+            continue
+        if name in RESERVED:
+            raise Broken(f"{name}: not a column of spark.columns; it stays as it is")
+        if name not in known:
+            raise Broken(f"{name}: no column of spark.columns, nor of the tables")
+
+
+def filled(
+    rows: DataFrame, body: str, columns: Columns, anew: Collection[str]
+) -> DataFrame:
+    """*rows* of a table with today's columns; those in *anew*, and those that they lack, are
+    made out of what was sent.
+
+    Others stay as they are, also such as today's configuration does not have, unless they
+    are in *anew*.
+    """
+    there = set(rows.columns)
+    sent = rows.withColumn(_KEPT, f.struct(*[f.col(name) for name in rows.columns]))
+    if "payload" not in there:
+        sent = sent.withColumn("payload", f.lit(None).cast("binary"))
+    sent = sent.withColumn("payload", f.coalesce(f.col("payload"), _body(rows)))
+    by = f.col("incarnation") if "incarnation" in there else tables.unnamed()
+    envelope = sent.select(*SCHEMA.names, by, _KEPT)
+    made = tables.events(envelope, body, columns, carried=(_KEPT,))
+    new = [name for name in made.columns if name not in ("table", _KEPT)]
+    making = {name for name in new if name in anew or name not in there}
+    if EVENT_TIME in making:
+        making.add("event_time_source")
+    chosen = {
+        name: f.col(name) if name in making else f.col(_KEPT).getField(name)
+        for name in new
+    }
+    if "misfits" in there:
+        chosen["misfits"] = _misfits(making)
+    for name in rows.columns:
+        if name not in chosen and name not in anew:
+            chosen[name] = f.col(_KEPT).getField(name)
+    return made.select(*[value.alias(name) for name, value in chosen.items()])
+
+
+def _body(rows: DataFrame) -> Any:
+    (kind,) = [one.dataType.typeName() for one in rows.schema if one.name == "body"]
+    text = f.to_json("body") if kind == "variant" else f.col("body")
+    return f.encode(text, "UTF-8")
+
+
+def _misfits(making: Collection[str]) -> Any:
+    """Those of before, and those of the columns that are made."""
+    made = f.array(*[f.lit(name) for name in sorted(making)])
+
+    def names(column: Any) -> Any:
+        return f.split(f.coalesce(column, f.lit("")), ",")
+
+    both = f.concat(
+        f.array_except(names(f.col(_KEPT).getField("misfits")), made),
+        f.array_intersect(names(f.col("misfits")), made),
+    )
+    return f.nullif(f.concat_ws(",", f.array_remove(both, "")), f.lit(""))
+
+
+def overwrite_days(
+    spark: SparkSession, config: Any, table: Table, names: Collection[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Make the columns *names* anew in a table of Delta or Iceberg, a day a commit.
+
+    Which rows never had a column such a table does not say, so they must be named.  Raises
+    `Broken`, and what Spark raises.
+    """
+    columns = Columns(config.spark.columns)
+    types = layout(spark, config.spark.body, columns)
+    there = {one.name: one.dataType.simpleString() for one in table.rows().schema}
+    check_names(names, columns, there)
+    if not names:
+        raise Broken(
+            f"{table.name}: say which columns: null in old rows looks alike, whether there"
+            " was no value or no column"
+        )
+    for name in sorted(names):
+        if name not in types:
+            raise Broken(f"{name}: ALTER TABLE {table.name} DROP COLUMN takes it out")
+        if not promoted(types[name], there.get(name, types[name])):
+            raise Broken(
+                f"{name} of {table.name} is {there[name]}, and spark.columns makes it"
+                f" {types[name]}: take another name, or {WIDEN}"
+            )
+    days = [row[0] for row in table.rows().select("date").distinct().collect()]
+    for day in sorted(str(one) for one in days if one is not None):
+        rows = table.rows().where(f.col("date") == f.lit(day).cast("date"))
+        (largest,) = rows.agg(f.max("payload_bytes")).collect()[0]
+        heap.fit(spark, 2 * int(largest or 0))
+        table.overwrite(
+            day, lambda rows: filled(rows, config.spark.body, columns, names)
+        )
+        yield day, sorted(names)
+
+
+class Folders:
+    """The tables of `spark.sink: parquet`.
+
+    *names* are columns that are made anew in all files.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Any,
+        disk: LakeDisk,
+        names: Collection[str] = (),
+    ) -> None:
+        # Its settings are those of the rows at hand, and the job has others.
+        self._spark = spark.newSession()
+        self._lake = config.data_dir / "lake"
+        self._disk = disk
+        self._body = config.spark.body
+        self._columns = Columns.of(config.spark)
+        self._names = frozenset(names)
+        self.types = layout(self._spark, self._body, self._columns)
+        self._known: dict[tuple[Path, int], frozenset[str]] = {}
+
+    def run(self) -> Iterator[Filled]:
+        """All days, one after the other; then the ledger has the columns' types.
+
+        Where one has another type now, or is taken out, the job must not run.  Raises
+        `Busy`, `Broken`, OSError, and what Spark raises.
+        """
+        before = self._ledger().types
+        check_names(self._names, self._columns, before)
+        changing = self._changing(before)
+        with ExitStack() as held:
+            if changing:
+                # A job that runs has the old types in hand, and writes files of them.
+                try:
+                    what = "gateway spark backfill"
+                    held.enter_context(partition.without_job(self._lake, what))
+                except Locked as why:
+                    raise Broken(
+                        f"{', '.join(changing)}: stop the job first, which writes files"
+                        f" with this column as it was ({why})"
+                    ) from None
+            yield from self.fill_day("*")
+            if changing:
+                self._write_types()
+
+    def fill_day(
+        self, day: str, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Filled]:
+        """The folders of one; as `run`."""
+        with partition.alone(self._lake):
+            partition.restore(self._lake, self._disk)
+            for folder in partition.folders(self._lake, _TABLES, day):
+                if stop():
+                    return
+                if (done := self.fill(folder)) is not None:
+                    yield done
+
+    def _changing(self, before: Mapping[str, str]) -> list[str]:
+        """Columns that the tables do not have any more as they had them *before*."""
+        ours = {*self._columns.names(), EVENT_TIME}
+        return [
+            name
+            for name, kind in sorted(before.items())
+            if (name in ours and self.types[name] != kind)
+            or (name in self._names and name not in self.types)
+        ]
+
+    def fill(self, folder: Path) -> Filled | None:
+        """One folder; `partition.alone` is held.  None: there was nothing to do."""
+        odd = {path: self._odd(path) for path in partition.visible(folder)}
+        going = [path for path, columns in odd.items() if columns]
+        if not going:
+            return None
+        sizes = {path: path.stat().st_size for path in going}
+        partition.check_room(folder, sum(sizes.values()), self._disk)
+        staged = partition.staged_for(self._lake, folder, self._disk)
+        rows = 0
+        for number, chunk in enumerate(_chunks(going, sizes)):
+            rows += self._write(folder, chunk, staged, number, odd[chunk[0]])
+        if partition.replace(self._lake, folder, going, staged, self._disk) is None:
+            return None
+        self._disk.remove_tree(staged)
+        return Filled(
+            str(folder.relative_to(self._lake)),
+            tuple(sorted(set().union(*odd.values()))),
+            rows,
+        )
+
+    def _write(
+        self,
+        folder: Path,
+        files: Sequence[Path],
+        staged: Path,
+        number: int,
+        anew: Collection[str],
+    ) -> int:
+        """Make files in *staged* of *files*, which have the same columns; the rows."""
+        heap.fit(self._spark, footers.row_bytes(files))
+        protocol = unquote(folder.parent.name.removeprefix("protocol="))
+        rows = self._spark.read.parquet(*map(url, files))
+        rows = rows.withColumn("protocol", f.lit(protocol))
+        made = filled(rows, self._body, self._columns, anew).drop("protocol", "date")
+        data = staged / "data"
+        made.coalesce(1).write.parquet(url(data))
+        start = partition.start_of_name(files)
+        count = 0
+        for piece, path in enumerate(partition.visible(data)):
+            name = f"{start}-backfill{secrets.token_hex(4)}-{number}-{piece}.parquet"
+            count += pq.read_metadata(path).num_rows
+            self._disk.rename(path, staged / name)
+        self._disk.remove_tree(data)
+        before = sum(pq.read_metadata(path).num_rows for path in files)
+        if count != before:
+            raise OSError(f"{folder} has {before} rows, {count} were made of them")
+        return count
+
+    def _odd(self, path: Path) -> frozenset[str]:
+        """The columns that a file lacks, has of another type, or has to give up."""
+        key = path, path.stat().st_ino
+        if key not in self._known:
+            self._known[key] = self._compare(pq.read_schema(path))
+        return self._known[key]
+
+    def _compare(self, schema: pa.Schema) -> frozenset[str]:
+        ours = {*self._columns.names(), EVENT_TIME}
+        found = {name for name in self.types if name not in schema.names}
+        found |= {
+            name
+            for name in ours & set(schema.names) & self.types.keys()
+            if schema.field(name).type
+            != (_in_files(self.types[name]) or schema.field(name).type)
+        }
+        made = self._names & self.types.keys()
+        return frozenset(found | made | self._names & set(schema.names))
+
+    def _ledger(self) -> Ledger:
+        return Ledger.load(self._disk, self._lake / INTERNAL / "events.json")
+
+    def _write_types(self) -> None:
+        """No job runs."""
+        ledger = self._ledger()
+        kept = {
+            name: self.types.get(name, kind)
+            for name, kind in ledger.types.items()
+            if name in self.types or name not in self._names
+        }
+        path = self._lake / INTERNAL / "events.json"
+        replace(ledger, types=kept).save(self._disk, path)
+
+
+def _chunks(files: Sequence[Path], sizes: Mapping[Path, int]) -> Iterator[list[Path]]:
+    """Files with the same columns, not too many bytes together."""
+    for group in partition.by_columns(files):
+        chunk: list[Path] = []
+        for path in group:
+            if chunk and sum(map(sizes.__getitem__, [*chunk, path])) > _CHUNK_BYTES:
+                yield chunk
+                chunk = []
+            chunk.append(path)
+        yield chunk

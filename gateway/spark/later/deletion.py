@@ -1,0 +1,426 @@
+"""Deletes events on purpose, wherever they are: `gateway spark delete`.
+
+found        which events a condition means: in the tables, and in files whose events are
+in no table (spool, `retained/`, `poison/`, what is older than the tables)
+written down their names, and the counts that are taken back, before anything goes
+carried out  by these names, place by place (`erasure`); whatever a crash has cut off
+goes on with the next call, which needs no more than what is written down
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import secrets
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import DELETED, LOST
+from gateway.sink import kind_of
+from gateway.spark.commit import closing
+from gateway.spark.commit.lakedisk import LakeDisk, sync
+from gateway.spark.commit.ledger import Ranges
+from gateway.spark.commit.partition import Busy, check_finished, files_of, visible
+from gateway.spark.files import footers, heap
+from gateway.spark.later.adopt import check_removed
+from gateway.spark.later.erasure import (
+    NAMES,
+    TABLES,
+    Places,
+    Wanted,
+    as_sql,
+    carry_out,
+    events_of,
+    in_bucket,
+    in_clear,
+    masked,
+    published,
+    readable,
+)
+from gateway.spark.later.gone import Gone, mask_of, named_in, names_of
+from gateway.spark.rows import stats
+from gateway.spark.source import SCHEMA_DDL, url
+from gateway.spoken import many
+from gateway.store.names import SpoolFile, parse_file_name
+from gateway.store.readers import deleted
+from gateway.store.readers.deleted import Deletion
+from gateway.store.readers.lake import somebody
+
+_LITERAL = re.compile(
+    r"""\br(?:'[^']*'|"[^"]*")"""  # where a backslash is one
+    r"""|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|\b\d[\w.]*\b""",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What somebody wants to be deleted."""
+
+    where: str
+    """A condition of Spark SQL over the columns of the tables."""
+    reason: str
+    tables: tuple[str, ...] = TABLES
+    who: str = field(default_factory=somebody)
+
+    @property
+    def shape(self) -> str:
+        """The condition without its texts and numbers, which may say whose they are."""
+        return _LITERAL.sub("?", self.where)
+
+    @property
+    def condition(self) -> str:
+        """With the tables that are meant; rows that only hold a place are nobody's."""
+        whole = (
+            f"({self.where}) AND coalesce(flaw, '') <> '{LOST}'"
+            f" AND coalesce(flaw, '') NOT LIKE '{DELETED}%'"
+        )
+        if set(self.tables) == set(TABLES):
+            return whole
+        flawed = "IS NULL" if self.tables == ("events",) else "IS NOT NULL"
+        return f"{whole} AND flaw {flawed}"
+
+
+@dataclass
+class Found:
+    """Which events that are."""
+
+    events: Ranges = field(default_factory=Ranges)
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many, by place."""
+
+    def add(self, place: str, events: Ranges) -> None:
+        """What one place has."""
+        if events:
+            self.counts[place] = self.counts.get(place, 0) + len(events)
+            self.events.update(events)
+
+
+def delete(
+    config: Any,
+    spark: Any,
+    disk: LakeDisk,
+    asked: Asked | None,
+    *,
+    dry_run: bool = False,
+    purge: bool = False,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Finish what was begun, and then do what is *asked*; says what, as text and as data.
+
+    No batch is under way meanwhile, unless it is a *dry_run*.  Raises `Busy`, `Broken`, OSError,
+    ValueError, and what Spark raises.
+    """
+    kind: Any = kind_of(config.spark.sink)
+    folders = "folders" in kind.abilities
+    places, lake = Places.of(config), config.data_dir / "lake"
+    rewrite = _rewriting(spark)
+
+    def out(record: Deletion) -> Deletion:
+        of_tables = None if folders else partial(kind.delete, config, spark, disk)
+        return carry_out(places, disk, record, from_tables=of_tables, rewrite=rewrite)
+
+    if not dry_run:
+        if folders:
+            check_finished(lake)
+        else:
+            check_removed(disk, lake)
+            if purge:  # before anything is deleted
+                kind.check_alone(config, spark)
+            kind.check_counted(config, spark)
+        begun = deleted.unfinished(lake)
+        for record in begun:
+            yield _told(out(record))
+        if asked is None:
+            yield from _came_again(places, begun)
+    if asked is not None:
+        ledger = closing.load(lake, disk, places.bucket)
+        committed = ledger.committed.minus(Gone(lake)())
+        unseen = _unseen(places, ledger.committed)
+        found = find(config, spark, asked, committed)
+        total = len(found.events)
+        if unseen:
+            text = (
+                f"{unseen:,} files wait in the bucket and are not looked into: call this"
+                " again once the job has taken them"
+            )
+            yield text, {"not_looked_into": unseen}
+        if dry_run or not total:
+            word = "would be deleted" if dry_run else "there is nothing to delete"
+            text = f"{total:,} events: {totals(found.counts)}; {word}"
+            yield text, {"events": total, "counts": found.counts, "dry_run": dry_run}
+        else:
+            window = timedelta(seconds=config.spark.stats_window)
+            back: list[Any] | None = None if folders else []
+            if not folders and ledger.committed:
+                back = kind.counts_back(config, spark, found.events)
+            yield _told(out(write_down(lake, disk, asked, found, window, back)))
+    if purge and not dry_run and not folders:
+        for text in kind.purge(config, spark):
+            yield text, {"done": text}
+
+
+def _came_again(
+    places: Places, begun: Sequence[Deletion]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Say that there was nothing to go on with; raises `Busy` if deleted events wait."""
+    asked = [one for one in deleted.deletions(places.lake) if one.kind == "asked"]
+    if left := in_clear(places.spool, Wanted(named_in(asked))):
+        raise Busy(
+            f"Of {many(left, 'deleted event')} what was sent lies in {places.spool}, in files"
+            " that came again: the job leaves them out of the tables and redacts them in the "
+            "archive; start it (gateway spark), and call this again"
+        )
+    if not begun:
+        yield "no deletion has been cut off", {"events": 0, "done": True}
+
+
+def _told(record: Deletion) -> tuple[str, dict[str, Any]]:
+    total = len(Ranges(record.events))
+    text = f"{record.id}: {total:,} events deleted: {totals(record.counts)}"
+    if not record.done:
+        text += (
+            "; some wait in the spool, and the job leaves them out of the tables: call"
+            " this again once it has taken them, for their file in the archive, unless it runs"
+            " on: then it does so itself"
+        )
+    data = {"id": record.id, "events": total, "counts": record.counts}
+    return text, {**data, "done": record.done}
+
+
+def _rewriting(spark: Any) -> Callable[[Path, Path, Ranges], None]:
+    """Writes a file with VARIANT without some events."""
+
+    def rewrite(path: Path, target: Path, events: Ranges) -> None:
+        rows = spark.read.parquet(url(path))
+        mine, left = Ranges(), pq.read_metadata(path).num_rows
+        for part in _masked_file(path, events):
+            left -= part.num_rows
+            mine.update(names_of(part))
+        for condition in as_sql(mine):
+            rows = rows.where(f"NOT ({condition})")
+        folder = target.with_name(f".{target.name}.spark")
+        rows.coalesce(1).write.option("maxRecordsPerFile", 0).parquet(url(folder))
+        made = [one for one in visible(folder) if pq.read_metadata(one).num_rows]
+        count = sum(pq.read_metadata(one).num_rows for one in made)
+        if count != left or len(made) > 1:
+            raise OSError(f"of {path} {left} rows stay, {count} were made of them")
+        for one in made:
+            one.rename(target)
+        shutil.rmtree(folder)
+
+    return rewrite
+
+
+def _masked_file(path: Path, events: Ranges) -> Iterator[pa.Table]:
+    with pq.ParquetFile(path) as file:
+        names = [name for name in NAMES if name in file.schema_arrow.names]
+        for batch in file.iter_batches(columns=names, use_threads=False):
+            rows = pa.table(batch)
+            yield rows.filter(pa.array(mask_of(rows, events)))
+
+
+# -- what is meant ----------------------------------------------------------------------
+
+
+def find(config: Any, spark: Any, asked: Asked, committed: Ranges) -> Found:
+    """Look for what is meant, in all places; *committed* is what the tables have had.
+
+    Raises what Spark raises, as for a column that is not there.
+    """
+    from pyspark.sql import functions as f
+
+    from gateway.spark.rows import tables
+
+    places, found = Places.of(config), Found()
+    kind = kind_of(config.spark.sink)
+    if "folders" in kind.abilities:
+        for table in asked.tables:
+            if files := files_of(places.lake, table):
+                rows = _rows(spark, places.lake / table, files)
+                found.add(f"lake/{table}", tables.ranges(rows.where(asked.condition)))
+    elif committed:
+        events, _ = kind.tables(config, spark)  # type: ignore[attr-defined]
+        rows = events.rows().where(asked.condition)
+        for table, flaw in (
+            ("events", "flaw IS NULL"),
+            ("quarantine", "flaw IS NOT NULL"),
+        ):
+            found.add(table, tables.ranges(rows.where(flaw)))
+    for place, files in _sources(places, committed).items():
+        for incarnation, some in _by_incarnation(files).items():
+            rows = _envelope(config, spark, some, incarnation).where(asked.condition)
+            names = rows.select("node", f.lit(incarnation).alias("incarnation"), "lsn")
+            found.add(place, tables.ranges(names))
+    wanted = Wanted(found.events)
+    for place, count in (
+        ("archive", sum(events_of(one, wanted) for one in published(places.archive))),
+        ("_archive", in_bucket(places.bucket, wanted)),
+    ):
+        if count:
+            found.counts[place] = count
+    return found
+
+
+def _rows(spark: Any, table: Path, files: Sequence[Path]) -> Any:
+    heap.fit(spark, footers.row_bytes(files))
+    read = spark.read.option("basePath", url(table)).option("mergeSchema", "true")
+    return read.parquet(*[url(path) for path in files])
+
+
+def _envelope(config: Any, spark: Any, files: Sequence[Path], incarnation: str) -> Any:
+    """Rows as the tables would have them."""
+    from pyspark.sql import functions as f
+
+    from gateway.spark.rows import tables
+    from gateway.spark.rows.columns import Columns
+
+    heap.fit(spark, footers.row_bytes(files))
+    rows = spark.read.schema(SCHEMA_DDL).parquet(*[url(path) for path in files])
+    named = rows.withColumn("incarnation", f.lit(incarnation or None).cast("string"))
+    return tables.events(named, config.spark.body, Columns.of(config.spark))
+
+
+def _sources(places: Places, committed: Ranges) -> dict[str, list[Path]]:
+    """Files with events that may be in no table."""
+    archived = [
+        path for path in published(places.archive) if not committed.covers(_named(path))
+    ]
+    return {
+        "spool": _here(places.spool),
+        "archive": archived,
+        "retained": sorted(places.retained.glob("*/kept-*.parquet")),
+        "poison": [path for path in published(places.poison) if readable(path)],
+    }
+
+
+def _unseen(places: Places, committed: Ranges) -> int:
+    """How many of the bucket's files are not here and in no table."""
+    if places.bucket is None:
+        return 0
+    here = {one.name for one in _here(places.spool)}
+    there = [parse_file_name(one.name) for one in places.bucket.list("events-")]
+    return sum(
+        file is not None and file.name not in here and not committed.covers(file)
+        for file in there
+    )
+
+
+def _by_incarnation(files: Iterable[Path]) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = defaultdict(list)
+    for path in files:
+        found[_named(path).incarnation].append(path)
+    return found
+
+
+def _here(spool: Path) -> list[Path]:
+    """Those files of which more than their footer is here (`gateway.spark.files.inbox`)."""
+    found = []
+    for path in published(spool):
+        with contextlib.suppress(FileNotFoundError):
+            if not footers.is_alone(path):
+                found.append(path)
+    return found
+
+
+def _named(path: Path) -> SpoolFile:
+    file = parse_file_name(path.name)
+    assert file is not None
+    return file
+
+
+# -- what is written down ---------------------------------------------------------------
+
+
+def write_down(
+    lake: Path,
+    disk: LakeDisk,
+    asked: Asked,
+    found: Found,
+    window: timedelta,
+    back: Sequence[tuple[str, pa.Table]] | None = None,
+) -> Deletion:
+    """Make it durable which events go, and by what the counts change; None: those of folders.
+
+    *window* is the width of a window of counts.  Raises OSError.
+    """
+    salt = secrets.token_hex(8)
+    name = f"delete-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{salt[:6]}"
+    if back is None:
+        back = list(_counts(lake, found.events, window))
+    folder = deleted.counts_of(lake, name)
+    goals = []
+    if back:
+        disk.make_directory(folder)
+    for number, (partition, counts) in enumerate(back):
+        path = folder / str(number)
+        pq.write_table(counts, path, compression="zstd")
+        sync(disk, path)
+        goals.append(f"{partition}/part-{0:010d}-{name}-{number}.parquet")
+    if back:
+        disk.sync_directory(folder)
+    hashed = hashlib.sha256(f"{salt}{asked.where}".encode()).hexdigest()
+    record = Deletion(
+        name,
+        "asked",
+        asked.who,
+        time.time(),
+        asked.reason,
+        where=asked.shape,
+        where_hash=hashed,
+        salt=salt,
+        events=found.events.plain(),
+        counts=dict(found.counts),
+        stats=goals,
+        done=False,
+    )
+    deleted.save(disk, lake, record)
+    return record
+
+
+def _counts(
+    lake: Path, events: Ranges, window: timedelta
+) -> Iterator[tuple[str, pa.Table]]:
+    """What is taken back, by folder of `stats`, of days that are still counted there."""
+    found: dict[str, list[pa.Table]] = defaultdict(list)
+    for path, rows in masked(lake, events, [*NAMES, *stats.COUNTED]):
+        protocol, day = path.parent.parent.name, path.parent
+        width = _width(lake / "stats" / protocol / day.name) or window
+        for date, counts in stats.taken_back(rows, width).items():
+            found[f"stats/{protocol}/{date}"].append(counts)
+    for folder, counts in sorted(found.items()):
+        if any(visible(lake / folder)):
+            yield folder, stats.fold(counts)
+
+
+def _width(folder: Path) -> timedelta | None:
+    """Of the windows of a day's counts, if all have one."""
+    widths: set[timedelta] = set()
+    for path in visible(folder):
+        rows = pq.read_table(
+            path, columns=["window_start", "window_end"], partitioning=None
+        )
+        for start, end in zip(
+            *(rows[n].to_pylist() for n in rows.column_names), strict=True
+        ):
+            widths.add(end - start)
+        if len(widths) > 1:
+            return None
+    return next(iter(widths), None)
+
+
+def totals(counts: Mapping[str, int]) -> str:
+    """By place, for people."""
+    return (
+        ", ".join(f"{count:,} in {place}" for place, count in counts.items()) or "none"
+    )

@@ -1,0 +1,453 @@
+"""Takes events out of wherever they are, by what is written down of a deletion.
+
+In a folder of Parquet files the files concerned are written anew, and the day's folder takes
+the old one's place in one step (`partition`).  Delta and Iceberg delete by their own commit.
+The archive's files keep their rows, redacted (`redact`).  What waits in the spool is left
+out by the job when it comes (`Sink.left_out`).
+
+Counts are taken back by rows of `stats` with what went, negative: as files they lie beside
+what is written down until they get their names, so each does so once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.event import DELETED
+from gateway.spark.commit import partition
+from gateway.spark.commit.lakedisk import LakeDisk, sync
+from gateway.spark.commit.ledger import Ranges
+from gateway.spark.commit.parquet import publishing
+from gateway.spark.commit.partition import (
+    Busy,
+    alone,
+    check_finished,
+    check_room,
+    replace,
+    restore,
+    staged_for,
+)
+from gateway.spark.later.gone import mask_of
+from gateway.spark.later.redact import redacted
+from gateway.store import digests
+from gateway.store.names import (
+    Life,
+    SpoolFile,
+    kept_name,
+    parse_file_name,
+    parse_kept_name,
+)
+from gateway.store.objects.bucket import ARCHIVE, Bucket, NotThere
+from gateway.store.readers import deleted
+from gateway.store.readers.deleted import Deletion, Rewritten
+
+TABLES = ("events", "quarantine")
+NAMES = ("node", "incarnation", "lsn")
+"""An event's."""
+_LOOKS = 5
+"""Files may move while one looks: so often, until none is left with an event."""
+
+Point = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where events of a job are beside its tables."""
+
+    lake: Path
+    spool: Path
+    archive: Path
+    retained: Path
+    poison: Path
+    bucket: Bucket | None = None
+
+    @classmethod
+    def of(cls, config: Any) -> Places:
+        """Those of a configuration."""
+        from gateway.spark.source import spool_of
+        from gateway.store.objects.s3 import bucket_of
+
+        data = config.data_dir
+        return cls(
+            data / "lake",
+            spool_of(config),
+            data / "archive",
+            data / "retained",
+            data / "poison",
+            bucket_of(config.spool),
+        )
+
+
+def carry_out(
+    places: Places,
+    disk: LakeDisk,
+    record: Deletion,
+    *,
+    from_tables: Callable[[Deletion], None] | None = None,
+    rewrite: Callable[[Path, Path, Ranges], None] | None = None,
+    point: Point = lambda name: None,
+) -> Deletion:
+    """Do what is written down; may be done again.  What waits in the spool is not done.
+
+    *from_tables* deletes where tables are no folders, *rewrite* writes a file with VARIANT
+    without some events.  Raises `Busy`, OSError, and what pyarrow raises.
+    """
+    events = Ranges(record.events)
+    with alone(places.lake):
+        if from_tables is not None:
+            from_tables(record)
+        else:
+            check_finished(places.lake)
+            _from_folders(places.lake, disk, events, record.id, rewrite, point)
+            _take_back(places.lake, disk, record, point)
+    wanted = Wanted(events)
+    waiting = True
+    for _ in range(_LOOKS):
+        # Before the last look: what goes to the archive meanwhile is found there.
+        waiting = any(events_of(path, wanted) for path in published(places.spool))
+        waiting = waiting or _waits_in_bucket(places.bucket, wanted)
+        record, count = _from_files(places, disk, record, wanted, point)
+        if not count:
+            break
+    record = msgspec.structs.replace(record, done=not waiting)
+    deleted.save(disk, places.lake, record)
+    point("done")
+    return record
+
+
+def _from_folders(
+    lake: Path,
+    disk: LakeDisk,
+    events: Ranges,
+    name: str,
+    rewrite: Callable[[Path, Path, Ranges], None] | None,
+    point: Point,
+) -> None:
+    restore(lake, disk)
+    concerned: dict[Path, set[Path]] = defaultdict(set)
+    for path, _ in masked(lake, events, NAMES):
+        concerned[path.parent].add(path)
+    for folder, paths in sorted(concerned.items()):
+        going = sorted(paths)
+        check_room(folder, sum(path.stat().st_size for path in going), disk)
+        staged = staged_for(lake, folder, disk)
+        for path in going:
+            stem = path.stem.partition("-delete-")[0]
+            _write_without(path, staged / f"{stem}-{name}.parquet", events, rewrite)
+        point("staged")
+        if replace(lake, folder, going, staged, disk) is None:
+            raise Busy(f"files of {folder} were taken away meanwhile: try again")
+        point("replaced")
+        disk.remove_tree(staged)
+        point("removed")
+
+
+def _write_without(
+    path: Path,
+    target: Path,
+    events: Ranges,
+    rewrite: Callable[[Path, Path, Ranges], None] | None,
+) -> None:
+    """The same rows in the same groups, but those; no file if none is left."""
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        schema = file.schema_arrow
+        if partition.has_variant(schema):
+            if rewrite is None:
+                raise Busy(f"{path} has VARIANT, which only Spark can write")
+            rewrite(path, target, events)
+            return
+        written = 0
+        with partition.writer(target, schema) as writer:
+            for number in range(file.num_row_groups):
+                rows = file.read_row_group(number, use_threads=False)
+                kept = rows.filter(pa.array(~mask_of(rows, events)))
+                if kept.num_rows:
+                    written += kept.num_rows
+                    writer.write_table(kept, row_group_size=kept.num_rows)
+    if not written:
+        target.unlink()
+
+
+def _take_back(lake: Path, disk: LakeDisk, record: Deletion, point: Point) -> None:
+    """Give the counts their names: each has it once, as it is then here no more."""
+    folder = deleted.counts_of(lake, record.id)
+    with publishing(lake):
+        for number, goal in enumerate(record.stats):
+            source, target = folder / str(number), lake / goal
+            if disk.exists(source):
+                disk.make_directory(target.parent)
+                disk.rename(source, target)
+                disk.sync_directory(target.parent)
+                point("counted")
+    disk.remove_tree(folder)
+
+
+def _from_files(
+    places: Places, disk: LakeDisk, record: Deletion, wanted: Wanted, point: Point
+) -> tuple[Deletion, int]:
+    """Redact in archive, `poison/`, `retained/` and bucket: how many rows that were."""
+    total = 0
+    aside = [path for path in published(places.poison) if readable(path)]
+    for path in [*published(places.archive), *aside]:
+        with contextlib.suppress(FileNotFoundError):
+            lsns = _lsns_of(path, wanted)
+            if not len(lsns) or (done := redacted(path, _among(lsns))) is None:
+                continue
+            data, count = done
+            record = _with_file(record, path.name, digests.of_file(path), data)
+            deleted.save(disk, places.lake, record)
+            point("link written down")
+            _put(disk, path, data)
+            point("redacted")
+            total += count
+    for path in sorted(places.retained.glob("*/kept-*.parquet")):
+        with contextlib.suppress(FileNotFoundError):
+            total += _from_kept(disk, path, wanted)
+    if places.bucket is not None:
+        record, count = _from_bucket(places, disk, record, wanted)
+        total += count
+    return record, total
+
+
+def _put(disk: LakeDisk, path: Path, data: bytes) -> None:
+    """In one step, if it is still there; as old as it was.  Raises FileNotFoundError."""
+    modified = path.stat().st_mtime
+    hidden = path.with_name(f".{path.name}.redacted")
+    _write_like(disk, hidden, data, path)
+    disk.set_times(hidden, modified)
+    if not disk.exists(path):
+        disk.unlink(hidden)
+        raise FileNotFoundError(str(path))
+    disk.rename(hidden, path)
+    disk.sync_directory(path.parent)
+
+
+def _write_like(disk: LakeDisk, hidden: Path, data: bytes, old: Path) -> None:
+    """For whoever may read *old*: the daemon, though root has rows deleted."""
+    hidden.write_bytes(data)
+    was = old.stat()
+    hidden.chmod(stat.S_IMODE(was.st_mode))
+    with contextlib.suppress(PermissionError):  # then whoever owns it runs this
+        os.chown(hidden, was.st_uid, was.st_gid)
+    sync(disk, hidden)
+
+
+def _from_kept(disk: LakeDisk, path: Path, wanted: Wanted) -> int:
+    """Under the name of the next generation: no name ever has other rows."""
+    parsed = parse_kept_name(path.name)
+    if parsed is None:
+        return 0
+    first, last, generation = parsed
+    lsns = wanted.of_node(path.parent.name, first, last)
+    if not len(lsns) or (done := redacted(path, _among(lsns))) is None:
+        return 0
+    data, count = done
+    target = path.with_name(kept_name(first, last, generation + 1))
+    hidden = path.with_name(f".{target.name}")
+    _write_like(disk, hidden, data, path)
+    disk.rename(hidden, target)
+    disk.sync_directory(path.parent)
+    disk.unlink(path)
+    return count
+
+
+def _from_bucket(
+    places: Places, disk: LakeDisk, record: Deletion, wanted: Wanted
+) -> tuple[Deletion, int]:
+    bucket, total = places.bucket, 0
+    assert bucket is not None
+    for name, file in _archived(bucket, wanted):
+        with contextlib.suppress(NotThere):
+            data = bucket.read(name)
+            source = pa.BufferReader(data)
+            lsns = wanted.lsns(file)
+            if (done := redacted(source, _among(lsns))) is None:
+                continue
+            new, count = done
+            was = digests.of_file(pa.BufferReader(data))
+            record = _with_file(record, Path(name).name, was, new)
+            deleted.save(disk, places.lake, record)
+            bucket.replace(name, new)
+            total += count
+    return record, total
+
+
+def _with_file(record: Deletion, name: str, was: str, data: bytes) -> Deletion:
+    now = Rewritten(was, digests.of_file(pa.BufferReader(data)))
+    files = {**record.files, name: [*record.files.get(name, []), now]}
+    return msgspec.structs.replace(record, files=files)
+
+
+def _archived(bucket: Bucket, wanted: Wanted) -> Iterator[tuple[str, SpoolFile]]:
+    """Objects of the archive whose names have an lsn of these events, and what those say."""
+    for one in bucket.list(f"{ARCHIVE}/events-"):
+        file = parse_file_name(one.name.removeprefix(f"{ARCHIVE}/"))
+        if file and len(wanted.lsns(file)):
+            yield one.name, file
+
+
+def in_bucket(bucket: Bucket | None, wanted: Wanted) -> int:
+    """How many of them its archive may have, by the names of its objects."""
+    if bucket is None:
+        return 0
+    return sum(len(wanted.lsns(one)) for _, one in _archived(bucket, wanted))
+
+
+def _waits_in_bucket(bucket: Bucket | None, wanted: Wanted) -> bool:
+    """Whether an object has some that goes to the archive later: the newest of a node stays,
+    though the tables have it.
+    """
+    if bucket is None:
+        return False
+    return any(
+        (file := parse_file_name(one.name)) and len(wanted.lsns(file))
+        for one in bucket.list("events-")
+    )
+
+
+def events_of(path: Path, wanted: Wanted) -> int:
+    """How many of them a published file has that are not redacted yet."""
+    with contextlib.suppress(FileNotFoundError):
+        return len(_lsns_of(path, wanted))
+    return 0
+
+
+def in_clear(folder: Path, wanted: Wanted) -> int:
+    """How many of them lie in a folder's files as they were sent."""
+    return sum(_in_clear(path, wanted) for path in published(folder))
+
+
+def _in_clear(path: Path, wanted: Wanted) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        if len(lsns := _lsns_of(path, wanted)):
+            rows = pq.read_table(path, columns=["lsn", "flaw"])
+            clear = rows.filter(_among(lsns)(rows))["flaw"].to_pylist()
+            return sum(not (flaw or "").startswith(DELETED) for flaw in clear)
+    return 0
+
+
+def _lsns_of(path: Path, wanted: Wanted) -> np.ndarray[Any, Any]:
+    """Raises FileNotFoundError."""
+    file = parse_file_name(path.name)
+    return np.empty(0, np.int64) if file is None else wanted.lsns(file)
+
+
+class Wanted:
+    """The lsns that go, by node and incarnation, to be looked up for thousands of files."""
+
+    def __init__(self, events: Ranges) -> None:
+        self._bounds: dict[Life, np.ndarray[Any, Any]] = {
+            life: np.array(list(lsns), np.int64) for life, lsns in events.each()
+        }
+        every = [*self._bounds.values()]
+        self._all = np.concatenate(every) if every else np.empty((0, 2), np.int64)
+
+    def any(self, first: int, last: int) -> bool:
+        """Whether one of them is from *first* to *last*, whosever."""
+        return bool(((self._all[:, 0] <= last) & (first <= self._all[:, 1])).any())
+
+    def lsns(self, file: SpoolFile) -> np.ndarray[Any, Any]:
+        """Those that a file has."""
+        return self._between(file.life, file.first, file.last)
+
+    def of_node(self, node: str, first: int, last: int) -> np.ndarray[Any, Any]:
+        """Those of a node from *first* to *last*, whichever of its incarnations gave them."""
+        lives = [life for life in self._bounds if life.node == node]
+        found = [self._between(life, first, last) for life in lives]
+        return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def _between(self, life: Life, first: int, last: int) -> np.ndarray[Any, Any]:
+        if (bounds := self._bounds.get(life)) is None:
+            return np.empty(0, np.int64)
+        # Ranges are in order and apart.
+        begin = int(np.searchsorted(bounds[:, 1], first))
+        end = int(np.searchsorted(bounds[:, 0], last, "right"))
+        found = [
+            np.arange(max(low, first), min(high, last) + 1)
+            for low, high in bounds[begin:end].tolist()
+        ]
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _among(lsns: np.ndarray[Any, Any]) -> Callable[[pa.Table], np.ndarray[Any, Any]]:
+    return lambda rows: np.isin(rows["lsn"].to_numpy(), lsns)
+
+
+def as_sql(events: Ranges, most: int = 5000) -> Iterator[str]:
+    """Conditions that are true of just these events, of so many single ones at most each."""
+    for life, lsns in events.each():
+        spans = list(lsns)
+        whose = (
+            f"node = '{life.node}' AND coalesce(incarnation, '') = '{life.incarnation}'"
+        )
+        for at in range(0, len(spans), most):
+            some = spans[at : at + most]
+            single = [str(first) for first, last in some if first == last]
+            terms = [f"lsn IN ({', '.join(single)})"] if single else []
+            terms += [
+                f"lsn BETWEEN {first} AND {last}"
+                for first, last in some
+                if first < last
+            ]
+            yield f"{whose} AND ({' OR '.join(terms)})"
+
+
+def readable(path: Path) -> bool:
+    """Whether it is a spool file, and what its name promises."""
+    from gateway.spark.files.poison import flaw_of
+
+    file = parse_file_name(path.name)
+    return file is not None and flaw_of(path, file) is None
+
+
+def published(folder: Path) -> list[Path]:
+    """The files there whose names the gateway gives."""
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(path for path in folder.iterdir() if parse_file_name(path.name))
+    return []
+
+
+def masked(
+    lake: Path, events: Ranges, columns: Sequence[str]
+) -> Iterator[tuple[Path, pa.Table]]:
+    """The rows of these events in folders, file by file."""
+    wanted = Wanted(events)
+    for path in partition.files_of(lake, *TABLES):
+        if not _may_have(path, wanted):
+            continue
+        with pq.ParquetFile(path) as file:
+            there = [one for one in columns if one in file.schema_arrow.names]
+            for batch in file.iter_batches(columns=there, use_threads=False):
+                rows = pa.table(batch)
+                mask = mask_of(rows, events)
+                if mask.any():
+                    yield path, rows.filter(pa.array(mask))
+
+
+def _may_have(path: Path, wanted: Wanted) -> bool:
+    """By the least and the greatest lsn of a file's groups."""
+    metadata = pq.read_metadata(path)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = [
+            group.column(n).statistics
+            for n in range(group.num_columns)
+            if group.column(n).path_in_schema == "lsn"
+        ]
+        if not known or known[0] is None or not known[0].has_min_max:
+            return True
+        if wanted.any(known[0].min, known[0].max):
+            return True
+    return False

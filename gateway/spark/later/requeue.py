@@ -1,0 +1,229 @@
+"""Puts events through again that were set aside: spool files, and rows of quarantine.
+
+A file of `poison/` that can be read now goes back into the spool, for the job to take, and
+into the bucket that this is a copy of.
+Rows of `quarantine` whose payload is fine after all, or whose flaw the operator accepts,
+become rows of `events`; all others are made anew with today's columns.  Old files go
+before the new ones get their names: a reader may miss a row for a moment, and never sees
+it twice.  A crash in between is finished by the next start of the job or of this.
+Meanwhile nobody compacts: a row that went into another file would be there again.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gateway.spark.commit.lakedisk import LakeDisk, sync
+from gateway.spark.commit.ledger import Broken, Ledger, write_json
+from gateway.spark.commit.parquet import publishing
+from gateway.spark.commit.partition import alone, files_of
+from gateway.spark.files import footers, heap
+from gateway.spark.files.inbox import put_back
+from gateway.spark.files.poison import flaw_of
+from gateway.spark.rows import stats
+from gateway.store.names import parse_file_name
+from gateway.store.objects.bucket import Bucket
+from gateway.store.readers.lake import INTERNAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What says nothing about the payload: the event is not there, or is there already.
+_KEPT = ("lost", "resent")
+
+
+@dataclass(frozen=True)
+class Requeued:
+    """What became of the rows of quarantine."""
+
+    rows: int
+    """That were looked at."""
+    fine: int
+    """That are rows of `events` now."""
+
+
+def files(
+    poison: Path, spool: Path, disk: LakeDisk, bucket: Bucket | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Move files that can be read now back into *spool*, whose files are copies of those in
+    *bucket*: their names; those that stay, and why.
+
+    Raises OSError, `BucketError` for one.
+    """
+    moved: list[str] = []
+    kept: dict[str, str] = {}
+    there = disk.names(poison) if disk.exists(poison) else []
+    for name in there:
+        if not name.endswith(".parquet"):
+            continue
+        file = parse_file_name(name)
+        if file is None or flaw_of(poison / name, file) is not None:
+            kept[name] = "still can not be read"
+            continue
+        if disk.exists(spool / name):
+            kept[name] = "a file of this name waits for the job; try again then"
+            continue
+        if bucket:
+            put_back(bucket, name, disk.read(poison / name))
+        disk.rename(poison / name, spool / name)
+        disk.unlink(poison / f"{name}.json")
+        moved.append(name)
+    if moved:
+        disk.sync_directory(spool)
+        disk.sync_directory(poison)
+    return moved, kept
+
+
+def rows(
+    spark: SparkSession, config: Any, disk: LakeDisk, accepted: Collection[str] = ()
+) -> Requeued:
+    """Put all rows of quarantine through again; *accepted* are flaws that are none.
+
+    Raises `Busy`, `Broken`, OSError and what Spark raises.
+    """
+    with alone(config.data_dir / "lake"):
+        return _rows(spark, config, disk, accepted)
+
+
+def _rows(
+    spark: SparkSession, config: Any, disk: LakeDisk, accepted: Collection[str]
+) -> Requeued:
+    from gateway.spark.rows import tables
+    from gateway.spark.rows.columns import Columns
+    from gateway.spark.source import url
+
+    lake = config.data_dir / "lake"
+    finish(lake, disk)
+    old = files_of(lake, "quarantine")
+    if not old:
+        return Requeued(0, 0)
+    staged = _staging(lake)
+    disk.remove_tree(staged)
+    disk.make_directory(staged)
+    heap.fit(spark, footers.row_bytes(old))
+    found = spark.read.option("basePath", url(lake / "quarantine")).option(
+        "mergeSchema", "true"
+    )
+    envelope = _judged(found.parquet(*[url(path) for path in old]), accepted)
+    columns = Columns.of(config.spark)
+    made = tables.events(envelope, config.spark.body, columns)
+    made.coalesce(1).write.partitionBy(*tables.PARTITIONS).parquet(url(staged / "data"))
+    window = timedelta(seconds=config.spark.stats_window)
+    done, moves = _collect(lake, staged, disk, window)
+    before = sum(pq.read_metadata(path).num_rows for path in old)
+    if done.rows != before:
+        raise OSError(f"quarantine has {before} rows, {done.rows} were made of them")
+    if done.fine:
+        gone = [str(path.relative_to(lake)) for path in old]
+        write_json(disk, staged / "manifest", {"remove": gone, "moves": moves})
+        finish(lake, disk)
+    disk.remove_tree(staged)
+    return done
+
+
+def finish(lake: Path, disk: LakeDisk) -> None:
+    """Do what a manifest says, if there is one; may be done again.
+
+    Raises `Broken`, OSError.
+    """
+    staged = _staging(lake)
+    manifest = staged / "manifest"
+    if not disk.exists(manifest):
+        return
+    with publishing(lake):
+        if not disk.exists(manifest):  # by now somebody else has done it
+            return
+        wanted = json.loads(disk.read(manifest))
+        folders = set()
+        for name in wanted["remove"]:
+            disk.unlink(lake / name)
+            folders.add((lake / name).parent)
+        for folder in sorted(folders):
+            disk.sync_directory(folder)
+        for number, goal in wanted["moves"]:
+            target = lake / goal
+            disk.make_directory(target.parent)
+            if disk.exists(staged / number):
+                disk.rename(staged / number, target)
+            elif not disk.exists(target):
+                raise Broken(
+                    f"{target}: neither there nor in {staged}; someone else writes to"
+                    f" {lake}"
+                )
+            disk.sync_directory(target.parent)
+        disk.remove_tree(staged)
+
+
+def _staging(lake: Path) -> Path:
+    return lake / INTERNAL / "staging" / "requeue" / "0"
+
+
+def _judged(found: DataFrame, accepted: Collection[str]) -> DataFrame:
+    """The events as the spool had them, without the flaws that are none."""
+    from pyspark.sql import functions as f
+
+    from gateway.event import SCHEMA
+    from gateway.spark.rows.tables import is_json, unnamed
+
+    body = f.expr("encode(cast(body AS string), 'UTF-8')")
+    sent = found.withColumn("payload", f.coalesce(f.col("payload"), body))
+    taken = f.col("flaw").isin(*accepted) if accepted else f.lit(False)
+    fine = taken | (~f.col("flaw").isin(*_KEPT) & is_json(sent))
+    judged = sent.withColumn("flaw", f.when(~fine, f.col("flaw")))
+    by = f.col("incarnation") if "incarnation" in found.columns else unnamed()
+    return judged.select(*SCHEMA.names, by)
+
+
+def _collect(
+    lake: Path, staged: Path, disk: LakeDisk, window: timedelta
+) -> tuple[Requeued, list[tuple[str, str]]]:
+    """Number and sync what Spark has written; (number, goal) of each file."""
+    sequence = Ledger.load(disk, lake / INTERNAL / "events.json").sequence
+    name = f"part-{sequence:010d}-requeue{secrets.token_hex(4)}"
+    moves: list[tuple[str, str]] = []
+    fine: list[tuple[str, Path]] = []
+    total = 0
+
+    def add(path: Path, folder: str) -> None:
+        number = str(len(moves))
+        sync(disk, path)
+        disk.rename(path, staged / number)
+        moves.append((number, f"{folder}/{name}-{number}.parquet"))
+
+    for path in disk.tree(staged / "data"):
+        inside = path.relative_to(staged / "data").parts
+        if any(part[0] in "._" for part in inside):
+            continue
+        count = pq.read_metadata(path).num_rows
+        if not count:
+            continue
+        total += count
+        add(path, "/".join(inside[:-1]).removeprefix("table="))
+        if inside[0] == "table=events":
+            fine.append((inside[1], staged / moves[-1][0]))
+    flawless = sum(pq.read_metadata(path).num_rows for _, path in fine)
+    for partition, table in stats.count(fine, window).tables.items() if fine else ():
+        path = staged / "stats.parquet"
+        pq.write_table(_flawed_no_more(table), path, compression="zstd")
+        add(path, f"stats/{partition}")
+    disk.sync_directory(staged)
+    return Requeued(total, flawless), moves
+
+
+def _flawed_no_more(counted: pa.Table) -> pa.Table:
+    """Counts that take these events' flaws back and add no event."""
+    zero = pa.array([0] * len(counted), pa.int64())
+    minus = pa.array([-count for count in counted["events"].to_pylist()], pa.int64())
+    for name, column in (("events", zero), ("payload_bytes", zero), ("flawed", minus)):
+        at = counted.schema.get_field_index(name)
+        counted = counted.set_column(at, name, column)
+    return counted

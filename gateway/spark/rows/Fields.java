@@ -1,0 +1,362 @@
+/*
+ * Values of a JSON payload by their paths, in one pass over its bytes.
+ *
+ * Runs in Spark's Java as a function of a row: `gateway/spark/rows/fields.py` compiles it when
+ * a job starts.  Spark's own `from_json` decodes the payload to characters, builds a
+ * parser with 12 KiB of buffers for every row, and makes an object of every value; here
+ * a value without escapes is a slice of the payload.
+ *
+ * The payload was checked before it came here; this does not check it again, but ends
+ * well whatever it is: where the text breaks off or is none, nothing was found.
+ *
+ * Janino compiles it: no generics, no lambdas, no switch on strings.
+ */
+package gateway.spark;
+
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Payload to row: the text, null if it is not UTF-8, then a value for each path, then
+ * for each path that is an instant its microseconds since 1970, null if Spark must read it,
+ * then, where it is asked for, a hash of what the payload says.
+ */
+public final class Fields implements UDF1 {
+
+    private final String[] keys;
+    private final int[] depths;
+    private final int[] instants;
+    private final boolean contents;
+    private transient Keys root;
+    /** Where the slots of each path begin, and where those of the last one end. */
+    private transient int[] slots;
+
+    /**
+     * Asks for a value by each path.  *keys* are those of all paths, *depths* says how
+     * many each path has.  The paths with the numbers *instants* are of instants.
+     */
+    public Fields(String[] keys, int[] depths, int[] instants, Boolean contents) {
+        this.keys = keys;
+        this.depths = depths;
+        this.instants = instants;
+        this.contents = contents.booleanValue();
+    }
+
+    public Object call(Object payload) {
+        if (payload == null) {
+            return null;
+        }
+        byte[] bytes = (byte[]) payload;
+        int values = 1 + depths.length + instants.length;
+        Object[] row = new Object[contents ? values + 1 : values];
+        if (isText(bytes)) {
+            row[0] = UTF8String.fromBytes(bytes);
+            find(bytes, row);
+        }
+        if (contents) {
+            row[values] = Long.valueOf(Contents.hash(bytes));
+        }
+        return RowFactory.create(row);
+    }
+
+    private void find(byte[] bytes, Object[] row) {
+        if (root == null) {
+            prepare();
+        }
+        int[] begins = slots;
+        int paths = depths.length;
+        Object[] found = new Object[begins[paths]];
+        Find scan = new Find(bytes, found);
+        try {
+            scan.document(root);
+        } catch (IndexOutOfBoundsException why) {
+            return;
+        } catch (IllegalArgumentException why) {
+            return;
+        }
+        for (int n = 0; n < paths; n++) {
+            int slot = begins[n];
+            while (found[slot] == null && slot + 1 < begins[n + 1]) {
+                slot++;
+            }
+            row[1 + n] = found[slot];
+        }
+        for (int n = 0; n < instants.length; n++) {
+            Object text = row[1 + instants[n]];
+            row[1 + paths + n] = text == null ? null : Instants.micros((UTF8String) text);
+        }
+    }
+
+    private static boolean isText(byte[] bytes) {
+        int at = 0;
+        int length = bytes.length;
+        while (at + 16 <= length) {
+            if (((Scan.eight(bytes, at) | Scan.eight(bytes, at + 8)) & Scan.HIGH) != 0) {
+                return UTF8String.fromBytes(bytes).isValid();
+            }
+            at += 16;
+        }
+        while (at < length) {
+            if (bytes[at] < 0) {
+                return UTF8String.fromBytes(bytes).isValid();
+            }
+            at++;
+        }
+        return true;
+    }
+
+    /** Each way to write a path has a slot; of a path the first that is filled counts. */
+    private void prepare() {
+        Keys all = new Keys();
+        int[] begins = new int[depths.length + 1];
+        int from = 0;
+        for (int n = 0; n < depths.length; n++) {
+            begins[n + 1] = begins[n] + (1 << depths[n] - 1);
+            add(all, from, from + depths[n], begins[n]);
+            from += depths[n];
+        }
+        all.close();
+        slots = begins;
+        root = all;
+    }
+
+    /**
+     * The keys from *from* to *to* below an object, in each way that dots may join some
+     * that follow each other: the shortest first keys have the first slots.
+     */
+    private void add(Keys above, int from, int to, int slot) {
+        String name = keys[from];
+        for (int next = from + 1; next < to; next++) {
+            add(above.add(name), next, to, slot);
+            slot += 1 << to - next - 1;
+            name = name + '.' + keys[next];
+        }
+        above.add(name).take(slot);
+    }
+
+    /** Puts the values that are asked for where they go. */
+    private static final class Find extends Scan {
+
+        private final Object[] found;
+
+        Find(byte[] bytes, Object[] found) {
+            super(bytes);
+            this.found = found;
+        }
+
+        /** An object, or the first of a list of objects. */
+        void document(Keys keys) {
+            blanks();
+            if (bytes[at] == '[') {
+                at++;
+                blanks();
+            }
+            if (bytes[at] == '{') {
+                at++;
+                object(keys);
+            }
+        }
+
+        /** From behind its brace on.  Goes only as deep as keys are asked for. */
+        private void object(Keys keys) {
+            blanks();
+            if (bytes[at] == '}') {
+                at++;
+                return;
+            }
+            byte next;
+            do {
+                blanks();
+                expect('"');
+                int from = at;
+                boolean plain = string();
+                Keys asked;
+                if (plain) {
+                    asked = keys.get(bytes, from, at - 1);
+                } else {
+                    byte[] key = unescaped(from, at - 1).getBytes();
+                    asked = keys.get(key, 0, key.length);
+                }
+                blanks();
+                expect(':');
+                blanks();
+                if (asked == null) {
+                    skip();
+                } else {
+                    value(asked);
+                }
+                blanks();
+                next = bytes[at++];
+            } while (next == ',');
+            if (next != '}') {
+                throw new IllegalArgumentException();
+            }
+        }
+
+        private void value(Keys asked) {
+            int[] slots = asked.slots;
+            for (int n = 0; n < slots.length; n++) {
+                if (found[slots[n]] != null) {
+                    found[slots[n]] = null; // of one key twice the last one counts
+                }
+            }
+            byte first = bytes[at];
+            if (first == '{' && asked.names.length > 0) {
+                at++;
+                object(asked);
+                return;
+            }
+            int from = at;
+            if (first == '"') {
+                at++;
+                boolean plain = string();
+                if (asked.ends.length > 0) {
+                    put(asked, plain ? slice(from + 1, at - 1) : unescaped(from + 1, at - 1));
+                }
+                return;
+            }
+            skip();
+            if (asked.ends.length > 0 && first != 'n') {
+                boolean nested = first == '{' || first == '[';
+                put(asked, nested ? compact(from, at) : slice(from, at));
+            }
+        }
+
+        private void put(Keys asked, UTF8String value) {
+            int[] ends = asked.ends;
+            for (int n = 0; n < ends.length; n++) {
+                found[ends[n]] = value;
+            }
+        }
+
+        private UTF8String slice(int from, int to) {
+            return UTF8String.fromBytes(bytes, from, to - from);
+        }
+
+        /** A list or an object without the blanks between its parts. */
+        private UTF8String compact(int from, int to) {
+            byte[] kept = new byte[to - from];
+            int count = 0;
+            boolean inside = false;
+            for (int n = from; n < to; n++) {
+                byte one = bytes[n];
+                if (inside && one == '\\') {
+                    kept[count++] = one;
+                    one = bytes[++n];
+                } else if (one == '"') {
+                    inside = !inside;
+                }
+                if (inside || one < 0 || one > ' ') {
+                    kept[count++] = one;
+                }
+            }
+            return UTF8String.fromBytes(kept, 0, count);
+        }
+
+        /** What a string with escapes says; it is never longer than it is written. */
+        private UTF8String unescaped(int from, int to) {
+            byte[] said = new byte[to - from];
+            int count = 0;
+            int n = from;
+            while (n < to) {
+                int run = backslash(n, to);
+                System.arraycopy(bytes, n, said, count, run - n);
+                count += run - n;
+                if (run == to) {
+                    break;
+                }
+                n = run + 1;
+                byte one = bytes[n++];
+                if (one != 'u') {
+                    said[count++] = escaped(one);
+                    continue;
+                }
+                int point = hex(n, to);
+                n += 4;
+                if (point >= 0xD800 && point < 0xDC00 && n + 6 <= to
+                        && bytes[n] == '\\' && bytes[n + 1] == 'u') {
+                    int low = hex(n + 2, to);
+                    if (low >= 0xDC00 && low < 0xE000) {
+                        point = 0x10000 + ((point - 0xD800) << 10) + (low - 0xDC00);
+                        n += 6;
+                    }
+                }
+                count = put(point, said, count);
+            }
+            return UTF8String.fromBytes(said, 0, count);
+        }
+
+        /** Where the next backslash is, or the end. */
+        private int backslash(int from, int to) {
+            int n = from;
+            while (n + 8 <= to) {
+                long found = zeros(eight(bytes, n) ^ BACKSLASHES);
+                if (found != 0) {
+                    return n + first(found);
+                }
+                n += 8;
+            }
+            while (n < to && bytes[n] != '\\') {
+                n++;
+            }
+            return n;
+        }
+
+        private static byte escaped(byte one) {
+            switch (one) {
+                case '"':
+                case '\\':
+                case '/':
+                    return one;
+                case 'n':
+                    return '\n';
+                case 't':
+                    return '\t';
+                case 'r':
+                    return '\r';
+                case 'b':
+                    return '\b';
+                case 'f':
+                    return '\f';
+                default:
+                    throw new IllegalArgumentException();
+            }
+        }
+
+        private int hex(int from, int to) {
+            int value = 0;
+            for (int n = from; n < from + 4; n++) {
+                int digit = n < to ? Character.digit((char) bytes[n], 16) : -1;
+                if (digit < 0) {
+                    throw new IllegalArgumentException();
+                }
+                value = value << 4 | digit;
+            }
+            return value;
+        }
+
+        /** In UTF-8; half a surrogate pair is a question mark, as Java has it. */
+        private static int put(int point, byte[] said, int count) {
+            if (point >= 0xD800 && point < 0xE000) {
+                point = '?';
+            }
+            if (point < 0x80) {
+                said[count++] = (byte) point;
+            } else if (point < 0x800) {
+                said[count++] = (byte) (0xC0 | point >> 6);
+                said[count++] = (byte) (0x80 | point & 63);
+            } else if (point < 0x10000) {
+                said[count++] = (byte) (0xE0 | point >> 12);
+                said[count++] = (byte) (0x80 | point >> 6 & 63);
+                said[count++] = (byte) (0x80 | point & 63);
+            } else {
+                said[count++] = (byte) (0xF0 | point >> 18);
+                said[count++] = (byte) (0x80 | point >> 12 & 63);
+                said[count++] = (byte) (0x80 | point >> 6 & 63);
+                said[count++] = (byte) (0x80 | point & 63);
+            }
+            return count;
+        }
+    }
+}

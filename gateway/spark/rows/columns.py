@@ -1,0 +1,342 @@
+"""Columns that are taken out of an event's JSON or channel, as Spark expressions.
+
+All paths of all columns are looked up in one pass over a row's JSON (`fields`).  A
+value is first taken as the text that it has there and then cast: so a value that does
+not fit its type can be told from one that is not there.
+
+On the way columns are called `raw_NAME` and `typed_NAME`.  A name that the user chose
+comes last and is never part of SQL: it may be that of a step (`text`) or SQL's own
+(`null`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from gateway.config.columns import EVENT_TIME, PATHS, USUAL, keys
+from gateway.spark.rows.fields import CONTENTS, field, micros
+from gateway.spark.rows.times import bounded, day, instant
+
+__all__ = ["DEFAULTS", "ENVELOPE", "EVENT_TIME", "Columns", "Source"]
+
+#: What Spark calls otherwise than `spark.columns`.
+_TYPES = {"json": "string", "long": "bigint"}
+#: What is an instant first.
+_TIMES = ("timestamp", "date")
+#: A number that is not written out to billions of digits.
+_SHORT = "^ *[+-]?[0-9.]{1,100}([eE][+-]?[0-9]{1,2})? *$"
+
+
+def sql_type(kind: str) -> str:
+    """What Spark calls a type of `spark.columns`."""
+    if kind.startswith("list<"):
+        return f"array<{sql_type(kind[5:-1])}>"
+    return _TYPES.get(kind, kind)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of a column come from, for some events or for all."""
+
+    paths: tuple[str, ...]
+    """Keys joined by dots; the first that leads to a value counts, and of several an
+    empty one only where no other leads to any."""
+    type: str = "string"
+    default: Any = None
+    """The value where no path leads to one."""
+    protocol: str | None = None
+    listener: str | None = None
+
+    @property
+    def condition(self) -> str | None:
+        """Which events it is for, in SQL; None: all."""
+        parts = [
+            f"{name} = {literal(value)}"
+            for name, value in (
+                ("protocol", self.protocol),
+                ("listener", self.listener),
+            )
+            if value is not None
+        ]
+        return " AND ".join(parts) or None
+
+
+#: How Java alone writes a number, whose cast Spark has: `1d` is a day to whoever sent it.
+_JAVAS_OWN = "[0-9.][dDfF][^0-9a-zA-Z]*$|[xX]"
+
+DEFAULTS: Mapping[str, Source] = {
+    name: Source(PATHS[name], kind) for name, kind in USUAL.items()
+}
+
+#: Where a shipper read an event: what `place` is a hash of, with what the event says.
+_WHERE: Mapping[str, Source] = {
+    "place_agent": Source(("agent.id",)),
+    "place_file": Source(("log.file.fingerprint", "log.file.inode", "log.file.path")),
+    "place_offset": Source(("log.offset",)),
+}
+_PLACE = {**_WHERE, "place_text": Source(("message",))}
+
+#: Streams that clients make for themselves: `_RG…`, `_MARK…`, and the scope `_system`.
+_INTERNAL = "(startswith(channel, '_') OR contains(channel, '/_'))"
+_STREAM = f"protocol = 'pravega' AND NOT {_INTERNAL}"
+
+#: Parts of the protocol's own address; null for the other protocols.
+ENVELOPE: Mapping[str, str] = {
+    "scope": f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 1) END",
+    "stream": (
+        f"CASE WHEN {_STREAM} THEN split_part(channel, '/', 2)"
+        " WHEN protocol = 'rsio' THEN concat(session, '/', channel) END"
+    ),
+    "segment": (
+        f"CASE WHEN {_STREAM} THEN"
+        " try_cast(split_part(split_part(channel, '/', 3), '.', 1) AS bigint) END"
+    ),
+    "event_offset": f"CASE WHEN {_STREAM} THEN seq END",
+    "route": "CASE WHEN protocol = 'pomelo' THEN channel END",
+    "uid": "CASE WHEN protocol = 'pomelo' THEN attributes['uid'] END",
+    "publisher": "CASE WHEN protocol = 'rsio' THEN channel END",
+}
+
+
+def literal(value: object) -> str:
+    """A value in SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            return f"double('{value!r}')"
+    escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+class Columns:
+    """All columns that are taken out of the JSON."""
+
+    def __init__(
+        self,
+        chosen: Mapping[str, Any] | None = None,
+        doubles: Literal["contents", "place"] | None = None,
+    ) -> None:
+        """The defaults with those of `spark.columns`: `{name: Source(s) or None}`.
+
+        With *doubles* there is one more column, by which doubles are told: a hash of
+        where a shipper read the event, and of all that it says or of its message.
+        """
+        self.contents = doubles == "contents"
+        """Whether all that an event says is hashed."""
+        self._place = dict(_PLACE) if doubles else {}
+        self._sources: dict[str, list[Source]] = {
+            name: [source] for name, source in DEFAULTS.items()
+        }
+        self._envelope = dict(ENVELOPE)
+        for name, given in (chosen or {}).items():
+            self._choose(name, given)
+        self.paths = list(
+            dict.fromkeys(
+                path
+                for sources in [*self._sources.values(), list(self._place.values())]
+                for source in sources
+                for path in source.paths
+            )
+        )
+        """Which values of the JSON are wanted."""
+        self.keys = [keys(path) for path in self.paths]
+        """What leads to each."""
+        self.instants = [
+            number
+            for number, path in enumerate(self.paths)
+            if any(
+                path in source.paths and source.type in _TIMES
+                for sources in self._sources.values()
+                for source in sources
+            )
+        ]
+        """Numbers of the paths that lead to instants."""
+        self._lookups = {
+            path: f"j.{field(number)}" for number, path in enumerate(self.paths)
+        }
+
+    @classmethod
+    def of(cls, settings: Any) -> Columns:
+        """Those that the section `spark` of a configuration asks for."""
+        by = settings.deduplicate_by if settings.deduplicate else None
+        return cls(settings.columns, by)
+
+    def _choose(self, name: str, given: Any) -> None:
+        self._envelope.pop(name, None)
+        usual = self._sources.pop(name, [])
+        if given is None and name != EVENT_TIME:
+            return
+        sources = [source_of(one) for one in _listed(given)]
+        if name == EVENT_TIME:
+            sources = [replace(one, type="timestamp", default=None) for one in sources]
+        if all(one.condition for one in sources):
+            sources += usual
+        self._sources[name] = sources
+
+    def raw(self) -> dict[str, str]:
+        """Expressions over `j`, the values of `paths`: each column's text, as `raw_NAME`."""
+        given = {name: [source] for name, source in self._place.items()}
+        return {
+            f"raw_{name}": self._first(sources, self._text)
+            for name, sources in {**self._sources, **given}.items()
+        }
+
+    def place(self) -> str | None:
+        """A hash of the place, null where there is none; None without *doubles*."""
+        if not self._place:
+            return None
+        where = [f"raw_{name}" for name in _WHERE]
+        known = " AND ".join(f"{part} IS NOT NULL" for part in where)
+        what = f"j.{CONTENTS}" if self.contents else "raw_place_text"
+        return f"CASE WHEN {known} THEN xxhash64({', '.join([*where, what])}) END"
+
+    def cast(self) -> dict[str, str]:
+        """Expressions over the `raw_NAME`: each column in its type, as `typed_NAME`."""
+        return {
+            f"typed_{name}": self._first(
+                sources, lambda source, name=name: self._cast(source, f"raw_{name}")
+            )
+            for name, sources in self._sources.items()
+        }
+
+    def values(self) -> dict[str, str]:
+        """Expressions over the `typed_NAME`: `NAME` as the tables have it."""
+        made = {"timestamp": bounded, "date": lambda name: day(bounded(name))}
+        return {
+            name: made.get(sources[0].type, str)(f"typed_{name}")
+            for name, sources in self._sources.items()
+        }
+
+    def envelope(self) -> dict[str, str]:
+        """Expressions over the event's own columns."""
+        return self._envelope
+
+    def names(self) -> list[str]:
+        """Of all these columns, `event_time` apart."""
+        return [name for name in self._sources if name != EVENT_TIME] + [
+            *self._envelope
+        ]
+
+    def misfits(self) -> str:
+        """Names of the columns whose value does not fit, joined by commas, or null."""
+        typed = [
+            name
+            for name, sources in self._sources.items()
+            if any(sql_type(source.type) != "string" for source in sources)
+        ]
+        cases = ", ".join(
+            f"CASE WHEN raw_{name} IS NOT NULL AND typed_{name} IS NULL"
+            f" THEN {literal(name)} END"
+            for name in typed
+        )
+        some = " OR ".join(
+            f"(raw_{name} IS NOT NULL AND typed_{name} IS NULL)" for name in typed
+        )
+        return f"CASE WHEN {some} THEN concat_ws(',', {cases}) END"
+
+    def time_source(self) -> str:
+        """Which path `event_time` came from; `received_at` where there was none."""
+        none = f"typed_{EVENT_TIME} IS NULL"
+        cases = " ".join(
+            f"WHEN {self._guarded(source, self._counts(path))} THEN {literal(path)}"
+            for source in self._sources[EVENT_TIME]
+            for path in source.paths
+        )
+        return f"CASE WHEN {none} THEN 'received_at' {cases} END"
+
+    def _text(self, source: Source) -> str:
+        values = [self._lookups[path] for path in source.paths]
+        some = [f"nullif({value}, '')" for value in values] if values[1:] else []
+        return f"coalesce({', '.join([*some, *values])})"
+
+    def _counts(self, path: str) -> str:
+        """Whether a path leads to an instant, or to what should be one."""
+        return f"{self._lookups[path]} <> ''"
+
+    def _cast(self, source: Source, raw: str) -> str:
+        kind = sql_type(source.type)
+        if source.type in _TIMES:
+            kind = "timestamp"
+            value = self._instant(source, raw)
+        elif kind == "string":
+            value = raw
+        elif kind.startswith("array"):
+            value = _list(raw, kind[6:-1])
+        else:
+            value = f"try_cast({raw} AS {kind})"
+        if kind == "double":
+            value = f"CASE WHEN NOT {raw} RLIKE '{_JAVAS_OWN}' THEN {value} END"
+        if kind.startswith("decimal"):
+            value = f"CASE WHEN {raw} RLIKE '{_SHORT}' THEN {value} END"
+        if source.default is None:
+            return value
+        default = f"cast({literal(source.default)} AS {kind})"
+        return f"CASE WHEN {raw} IS NULL THEN {default} ELSE {value} END"
+
+    def _instant(self, source: Source, raw: str) -> str:
+        """That of the path which has the value; most are known without a cast."""
+        cases = " ".join(
+            f"WHEN {self._counts(path)} THEN j.{micros(self.paths.index(path))}"
+            for path in source.paths
+        )
+        known = f"(CASE {cases} END)"
+        return (
+            f"CASE WHEN {known} IS NOT NULL THEN timestamp_micros({known})"
+            f" ELSE {instant(raw)} END"
+        )
+
+    @staticmethod
+    def _guarded(source: Source, test: str) -> str:
+        return f"{source.condition} AND {test}" if source.condition else test
+
+    @staticmethod
+    def _first(sources: Iterable[Source], expression: Any) -> str:
+        """That of the first source that is for the event."""
+        cases = ""
+        for source in sources:
+            if source.condition is None:
+                last = expression(source)
+                return f"CASE {cases}ELSE {last} END" if cases else str(last)
+            cases += f"WHEN {source.condition} THEN {expression(source)} "
+        return f"CASE {cases}END"
+
+
+def _list(raw: str, kind: str) -> str:
+    """The elements of a list in the JSON, or a single value; null if one does not fit."""
+    found = (
+        f"CASE WHEN {raw} LIKE '[%' THEN from_json({raw}, 'array<string>')"
+        f" WHEN NOT {raw} LIKE '{{%' THEN array({raw}) END"
+    )
+    if kind != "string":
+        odd = f"exists(l, x -> x IS NOT NULL AND try_cast(x AS {kind}) IS NULL)"
+        fine = f"transform(l, x -> try_cast(x AS {kind}))"
+        # Once for each row, however often its elements are looked at.
+        found = (
+            f"transform(array({found}), l -> CASE WHEN NOT {odd} THEN {fine} END)[0]"
+        )
+    return f"CASE WHEN {raw} IS NOT NULL THEN {found} END"
+
+
+def source_of(given: Any) -> Source:
+    """Of a `gateway.config.Column`, or of what looks like one."""
+    if isinstance(given, Source):
+        return given
+    paths = [given.path] if isinstance(given.path, str) else given.path
+    return Source(
+        tuple(map(str, paths)),
+        given.type,
+        given.default,
+        given.protocol,
+        given.listener,
+    )
+
+
+def _listed(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]

@@ -1,0 +1,311 @@
+"""The streaming query over the spool: one checkpoint, one sink, renewed by itself.
+
+Spark keeps a log of every file that a query has seen, in its checkpoint and in memory,
+for ever.  The ledger makes a new checkpoint free: what is in the tables is left out.
+So a checkpoint is thrown away once its log is long, and the query begins anew.  It does
+so, too, where batches should be limited otherwise, as Spark asks for that only once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import define
+
+from gateway.spark.commit.ledger import Broken
+from gateway.spark.commit.sink import Plan, Sink
+from gateway.spark.files import alike, heap, known_files, s3a
+from gateway.spark.rows import tables
+from gateway.spark.rows.columns import Columns
+from gateway.spark.run.checkpoint import Checkpoint
+from gateway.spark.source import SCHEMA_DDL, gateway_stream, spool_of, url
+from gateway.store.names import SpoolFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger("gateway.spark")
+
+#: About ten thousand files: Spark reads them all again every tenth batch.
+LOG_BYTES = 1 << 20
+
+#: A query that has committed fewer is not renewed.
+LEAST_BATCHES = 10
+
+#: The stream itself takes rows of this size a few thousand at a time.
+_LARGE_BYTES = 4096
+
+#: Bytes of the spool for which a batch gets one more task, and one more file.
+_TASK_BYTES = 8 << 20
+
+#: No batch is written by more, wherever executors come from.
+_MANY_TASKS = 1000
+
+_PARALLELISM = "spark.default.parallelism"
+_DYNAMIC = "spark.dynamicAllocation"
+
+_LOOK = 0.05
+_PATIENCE = 30.0
+_SET_BACK = 5.0  # seconds: what NTP takes off by steps is less
+
+
+@define(eq=False, slots=False)
+class Query:
+    """The query and where it puts its batches.
+
+    *stream* makes the rows of the tables, *limit* of them in a batch; a batch begins at
+    most every *trigger* seconds.
+    """
+
+    _spark: SparkSession
+    sink: Sink
+    checkpoint: Checkpoint
+    _spool: Path
+    _stream: Callable[[Mapping[str, int]], DataFrame]
+    _limit: Callable[[], Mapping[str, int]]
+    _trigger: float
+
+    def __attrs_post_init__(self) -> None:
+        self._running: StreamingQuery | None = None
+        self._available_now = False
+        self._limited: Mapping[str, int] = {}
+        self._ahead = -math.inf
+        """The most that the clock of the day was ahead of one that runs on, since it began."""
+
+    def start(self, *, available_now: bool) -> None:
+        """Finish what a crash has left, then begin, or go on where the checkpoint says.
+
+        Raises `Broken`, OSError, and what Spark raises.
+        """
+        self._available_now = available_now
+        self.sink.recover()
+        if (
+            self.checkpoint.log_bytes() > LOG_BYTES
+            or self._waits_for_a_hole()
+            or self._was_elsewhere()
+            or not self.checkpoint.begun
+        ):
+            self.checkpoint.retire()
+        self._begin()
+
+    def _was_elsewhere(self) -> bool:
+        """Whether its log names files of another directory: `data_dir` was copied or moved.
+
+        Spark would look for a batch that was not finished where its files were.
+        """
+        others = self.checkpoint.directories() - {url(self._spool)}
+        if others:
+            _log.warning(
+                "the checkpoint names files of %s, and the spool is %s now: beginning a"
+                " new checkpoint, nothing is lost or doubled",
+                *(", ".join(sorted(others)), url(self._spool)),
+            )
+        return bool(others)
+
+    def _waits_for_a_hole(self) -> bool:
+        """Whether its log has a file that was moved aside: it would never be found.
+
+        Such a query was to begin anew, and was killed before.
+        """
+        aside = {hole.file for hole in self.sink.ledger.holes}
+        return bool(aside) and not aside.isdisjoint(self.checkpoint.names())
+
+    def go_on(self) -> None:
+        """Begin again where it has ended by itself, for files that came since."""
+        self._begin()
+
+    def _begin(self) -> None:
+        heap.fit(self._spark, 0)
+        self._limited = self._limit()
+        rows = self._stream(self._limited)
+        types = {field.name: field.dataType.simpleString() for field in rows.schema}
+        self._check_types(types)
+        self.sink.types = types
+        writer = (
+            rows.writeStream.queryName("gateway-events")
+            .foreachBatch(self.sink)
+            .option("checkpointLocation", url(self.checkpoint.path))
+        )
+        if self._available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            every = f"{int(self._trigger * 1000)} milliseconds"
+            writer = writer.trigger(processingTime=every)
+        self._running = writer.start()
+        self._ahead = time.time() - time.monotonic()
+
+    def _check_types(self, types: dict[str, str]) -> None:
+        """A column with two types is a table that no reader can open."""
+        for name, before in self.sink.ledger.types.items():
+            now = types.get(name, before)
+            if not self.sink.takes(now, before):
+                raise Broken(
+                    f"column {name} of the tables is {before}, the configuration makes"
+                    f" it {now}: take another name or type (spark.columns, spark.body),"
+                    f" {self.sink.retype}, or begin new tables"
+                )
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs; if it broke, `failure` says why."""
+        return self._running is not None and bool(self._running.isActive)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why it stopped by itself."""
+        if self.active or self._running is None:
+            return None
+        return self.sink.failure or self._running.exception()
+
+    def waits_for_the_day(self) -> bool:
+        """Whether the clock was set back: Spark begins each batch at a time of the day, and
+        waits for that to come again.  So it is to be stopped, and started.
+        """
+        ahead = time.time() - time.monotonic()
+        self._ahead = max(self._ahead, ahead)
+        return self._ahead - ahead > _SET_BACK
+
+    @property
+    def stale(self) -> bool:
+        """Whether it should begin anew, and has come on since it began.
+
+        Its log has become long, or other files wait than its limit was made for.  A
+        backlog may be as long as that in its first batch, which must get through.
+        """
+        if self.checkpoint.committed + 1 < LEAST_BATCHES:
+            return False
+        return self.checkpoint.log_bytes() > LOG_BYTES or self._limit() != self._limited
+
+    def renew(self) -> None:
+        """Begin anew with an empty checkpoint; nothing is lost or doubled."""
+        self.stop()
+        self.sink.recover()
+        self.checkpoint.retire()
+        self._begin()
+
+    def stop(self) -> None:
+        """Let the batch in the sink finish, then stop.
+
+        A batch that has not come so far is given up; it comes again.
+        """
+        end = time.monotonic() + _PATIENCE
+        while self.active and self._finishing() and time.monotonic() < end:
+            time.sleep(_LOOK)
+        if self._running is not None:
+            self._running.stop()
+
+    def _finishing(self) -> bool:
+        ledger = self.sink.ledger
+        mine = ledger.query == self.checkpoint.query
+        return self.sink.busy or (mine and self.checkpoint.committed < ledger.batch)
+
+
+def stream_of(
+    config: Any, spark: SparkSession, columns: Columns
+) -> Callable[[Mapping[str, int]], DataFrame]:
+    """Makes the rows of the tables out of what arrives in the spool."""
+
+    def stream(limit: Mapping[str, int]) -> DataFrame:
+        spool = spool_of(config)
+        arriving = gateway_stream(spark, spool, **limit)
+        return tables.events(arriving, config.spark.body, columns)
+
+    return stream
+
+
+def reader(
+    spark: SparkSession,
+    spool: Path,
+    body: str,
+    columns: Columns,
+    folder: str | None = None,
+) -> Callable[[Plan], DataFrame]:
+    """What reads a batch's files by itself, for sinks that need the rows as a plan.
+
+    Those of the stream are computed whole, whichever columns are asked for.  A file that
+    is gone is an error here.  *folder* is where tasks find the files, a URL, if not in
+    *spool*, which has their copies.  A column `table` says which table a row is for.
+    """
+
+    def part(files: Sequence[SpoolFile]) -> DataFrame:
+        sizes = {file.name: (spool / file.name).stat().st_size for file in files}
+        found = known_files.rows(spark, folder or url(spool), sizes, SCHEMA_DDL)
+        return tables.named(found, files)
+
+    def read(plan: Plan) -> DataFrame:
+        heap.fit(spark, plan.row_bytes)
+        if plan.files:
+            parts = map(part, tables.layers(plan.files))
+            found = reduce(lambda one, other: one.union(other), parts)
+        else:
+            found = spark.createDataFrame([], SCHEMA_DDL)
+            found = found.withColumn("incarnation", tables.unnamed())
+        fresh = tables.without(found, plan.without)
+        fresh = fresh.coalesce(_tasks(spark, spool, plan))
+        return tables.events(fresh, body, columns)
+
+    return read
+
+
+def whole_reader(config: Any, spark: SparkSession) -> Callable[[Plan], DataFrame]:
+    """What reads a batch for one table that has all events, wherever its tasks run."""
+    folder = s3a.folder_for_tasks(config, spark)
+    columns = Columns(config.spark.columns)
+    read = reader(spark, spool_of(config), config.spark.body, columns, folder)
+    return lambda plan: read(plan).drop("table")
+
+
+def writer(
+    spark: SparkSession, spool: Path, read: Callable[[Plan], DataFrame]
+) -> Callable[[DataFrame, Path, Plan], None]:
+    """What writes a batch: a file for each partition of a table, unless it is large.
+
+    The rows are those of the stream; but where two incarnations of a node are in one
+    batch, which those do not tell apart, or where some are large, for which the stream has
+    no settings, they are *read* again.
+    """
+    in_utc = spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+    def write(rows: DataFrame, folder: Path, plan: Plan) -> None:
+        if plan.row_bytes > _LARGE_BYTES or len(tables.layers(plan.files)) > 1:
+            fresh = read(plan)
+        else:
+            fresh = tables.without(tables.named(rows, plan.files), plan.without)
+        tasks = _tasks(spark, spool, plan)
+        if plan.resent:
+            fresh = tables.resent(fresh, plan.resent)
+        elif in_utc and (one := alike.folder_of(spool, plan.files)) is not None:
+            whole = fresh.drop(*tables.PARTITIONS).coalesce(tasks)
+            whole.write.parquet(url(folder / one))
+            return
+        fresh.coalesce(tasks).write.partitionBy(*tables.PARTITIONS).parquet(url(folder))
+
+    return write
+
+
+def _tasks(spark: SparkSession, spool: Path, plan: Plan) -> int:
+    """How many write a batch."""
+    if plan.row_bytes > heap.ALONE_BYTES:
+        return 1
+    size = sum((spool / file.name).stat().st_size for file in plan.files)
+    return min(_most_tasks(spark.sparkContext), 1 + size // _TASK_BYTES)
+
+
+def _most_tasks(context: Any) -> int:
+    """As many as run at once; where Spark starts executors by the tasks that wait, as many
+    as it may start: by those that it has it would start none.
+    """
+    now = max(1, int(context.defaultParallelism))  # of the executors of this moment
+    given = context.getConf()
+    if given.contains(_PARALLELISM) or given.get(f"{_DYNAMIC}.enabled") != "true":
+        return now
+    executors = int(given.get(f"{_DYNAMIC}.maxExecutors", str(_MANY_TASKS)))
+    cores = int(given.get("spark.executor.cores", "1"))
+    return max(now, min(executors * cores, _MANY_TASKS))

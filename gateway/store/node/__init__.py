@@ -1,0 +1,13 @@
+"""One node's past: which start of the daemon gave an lsn, and what a directory still has.
+
+In comes what a start finds in its `data_dir`; out go the records of incarnations.
+Nothing here asks a bucket, a hub or a table where to begin.
+
+    mark           how far a node had come, for when the journal ends too early
+    incarnation    which start of a daemon gave an lsn
+    lineage        what a start knows of those before it
+    orphans        what nodes with another name left
+    offering       hands over what lies in a directory that nobody runs on
+    owners         whose files are ours in directories that gateways share
+    removal_clock  the clock by which old files are removed
+"""

@@ -1,0 +1,161 @@
+"""Who gives a node's lsns from a start on, and what that start knows of those before.
+
+Each start is an incarnation of its own (`gateway.store.node.incarnation`), and no other start has
+its id.  So nobody is asked where to begin: it goes on behind every lsn that its own directory
+knows.  Of the one before it, it says whether that acknowledged more than is known here.
+
+An lsn whose write was tried and failed is never given again under that incarnation: a copy
+of the disk may have its first use.  Nor is one where the machine's clocks parted, as they do
+in a machine that is resumed from a snapshot of its memory, beside the one that went on.  The
+journal begins another incarnation there (`Lineage.renew`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from attrs import define
+
+from gateway.sdk.disk import Disk
+from gateway.store.node.incarnation import Incarnation, Record
+from gateway.store.node.mark import Mark
+from gateway.store.spool.catalog_lines import Entry
+
+_FORGOT = (
+    "incarnation {before} of this directory had acknowledged lsns that it does not know any "
+    "more: it is an older copy, or its disk has lost what it synced.  It goes on as {this}, "
+    "from lsn {first} on"
+)
+_COPIED = (
+    "{journal} was copied, moved or restored since incarnation {before}; it goes on as "
+    "{this}, from lsn {first} on.  See to it that no other copy of it runs under this "
+    "node's name"
+)
+_END_UNKNOWN = (
+    ".  What was acknowledged since and is in no file is lost, and nobody knows how much "
+    "that is: `gateway audit` says so until it is accepted"
+)
+_LOST = (
+    "{path}: incarnation {before} had acknowledged lsns up to {last} when it wrote that, and "
+    "{journal} knows nothing of it: its disk was lost, or an older copy of it was put back.  "
+    "It goes on as {this}, from lsn {first} on.  What was acknowledged since and is in no "
+    "file is lost: `gateway audit` says what is missing"
+)
+
+
+@define(eq=False, slots=False)
+class Lineage:
+    """The incarnation that gives a node's lsns *now*, and those that follow while it runs.
+
+    Any thread may read `now`; the journal's thread calls `renew`.
+    """
+
+    now: Incarnation
+    _journal: Path
+    _disk: Disk
+
+    def __attrs_post_init__(self) -> None:
+        self._gave = self.now
+        """The newest before `now` that has given an lsn, or the one of the start."""
+
+    def renew(self, first_lsn: int) -> str:
+        """The id of another incarnation, which gives lsns from *first_lsn* on.  Blocks.
+
+        What gave no lsn between is forgotten.
+        """
+        if self.now.since < first_lsn:
+            self._gave = self.now
+        before = self._gave
+        directory = before.directory, before.generation
+        self.now = Incarnation.new(first_lsn, directory, before)
+        with contextlib.suppress(OSError):  # names of segments say it, too
+            self.now.save(self._journal, self._disk)
+        return self.now.id
+
+    def at(self, lsn: int) -> Incarnation:
+        """The newest that may have given *lsn*, or else the one before it."""
+        return self.now if self.now.since <= lsn else self._gave
+
+    def knows(self, incarnation: str) -> bool:
+        """Whether this directory has, or had, the *incarnation* of this id."""
+        return self.now.knows(incarnation)
+
+    def record_of(self, incarnation: str) -> Record:
+        """What the footers of files of an *incarnation* of this directory say of it."""
+        return self.now.record_of(incarnation)
+
+
+def lost(
+    marked: Path, mark: Mark, this: Incarnation, journal: Path, first_lsn: int
+) -> str:
+    """A sentence for people: *this* has nothing of the journal that wrote the *mark*."""
+    return _LOST.format(
+        path=marked,
+        before=mark.incarnation,
+        last=mark.durable,
+        journal=journal,
+        this=this.id,
+        first=first_lsn,
+    )
+
+
+def begin(
+    before: Incarnation | None,
+    journal: Path,
+    disk: Disk,
+    first_lsn: int,
+    *,
+    forgot: bool,
+    ended: bool,
+) -> tuple[Incarnation, str | None]:
+    """Who gives lsns from *first_lsn* on, and what there is to tell of the one *before*.
+
+    *forgot*: that one has given lsns that this directory does not know; *ended*: the mark
+    vouches that it has acknowledged nothing more.
+    """
+    directory = disk.identity(journal)
+    this = Incarnation.new(first_lsn, directory, before)
+    if before is None:
+        return this, None
+    moved = not before.lives_in(directory)
+    told = None
+    if forgot or moved:
+        told = (_FORGOT if forgot else _COPIED).format(
+            journal=journal, before=before.id, this=this.id, first=first_lsn
+        )
+        if not ended:  # what ran on in another copy of it nobody here knows
+            lost = {**this.lost, before.id: first_lsn - 1}
+            this = msgspec.structs.replace(this, lost=lost)
+            told += _END_UNKNOWN
+    return this, told
+
+
+def in_lines(catalog: Iterable[Entry]) -> Incarnation | None:
+    """The one whose id is lost, as the catalog tells of it."""
+    began: dict[str, int] = {}
+    for entry in catalog:
+        if entry.incarnation and entry.events:  # else a name alone tells of it
+            began.setdefault(entry.incarnation, entry.first)
+    if not began:
+        return None
+    *earlier, last = began
+    begins = tuple(began[each] for each in earlier)
+    return Incarnation(last, began[last], 0, tuple(earlier), begins=begins)
+
+
+def saved(
+    this: Incarnation, before: Incarnation | None, journal: Path, disk: Disk
+) -> Incarnation:
+    """Who publishes: *this*, now that it is saved, if it is not *before*.
+
+    A full disk must not prevent a start: the names of segments say who gave their lsns, and
+    the next start tries again.
+    """
+    if this is before:
+        return this
+    with contextlib.suppress(OSError):
+        this.save(journal, disk)
+    return this

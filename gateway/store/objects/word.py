@@ -1,0 +1,326 @@
+"""What a bucket says of each incarnation of a node: how far it had acknowledged when it last
+said so, and whether that is all.
+
+    .gateway-node-NODE_INCARNATION    in a bucket: a `Word` as JSON; Spark passes it over
+    arrivals/NODE_INCARNATION         the same at a hub, of an edge
+
+The gateway that is this incarnation says it, and nobody else: at its start, once a minute,
+and at its end.  The Spark job and the audit read it: what a lost disk
+had acknowledged, and is in no file, is missing then, and not forgotten.
+
+Who goes on in its directory removes it when there are many, and none of its files waits any
+more: the job's ledger has its end then, and those that stay name it among the earlier ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from attrs import define
+
+from gateway.sdk.disk import Disk, replace_file
+from gateway.store.names import INCARNATION, parse_file_name
+from gateway.store.objects.bucket import Bucket, BucketError, StoredObject
+from gateway.store.readers.lake import End, Lsn
+
+if TYPE_CHECKING:
+    from gateway.store.node.lineage import Lineage
+
+EVERY_SECONDS = 60.0
+"""So often a word is written."""
+SILENT_SECONDS = 300.0
+"""Whose word is older than this, and not its last one, is not known to live."""
+
+_NAME = ".gateway-node-"
+_LOOK_ROUND = 5
+"""Each so many words it is looked whether somebody else has this node's name."""
+MOST_EARLIER = 50
+"""Incarnations before its own that a word names."""
+
+
+class Word(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What an incarnation says of itself."""
+
+    incarnation: str
+    since: Lsn
+    """The first lsn that it may have given."""
+    lsn: Lsn
+    """The last one that it has acknowledged; before `since` if there is none."""
+    at: float
+    """When that was, in seconds since the epoch, by its clock."""
+    ack: str
+    """How it acknowledges: `journal` or `spool`."""
+    exact: bool = False
+    """It has ended in good order, and acknowledged nothing behind `lsn`."""
+    earlier: tuple[str, ...] = ()
+    """The incarnations that its directory had before, and vouches for, oldest first."""
+    published: Lsn = 0
+    """Up to this one all that its directory was ever given is in the bucket, or was."""
+    began: float = 0.0
+    """When its daemon began, by the clock of `at`."""
+    heard: float = 0.0
+    """When a hub has heard it that keeps it, or hands it on, by that one's clock; 0: who says
+    it has written this itself."""
+    left: Mapping[str, tuple[tuple[Lsn, Lsn], ...]] = {}
+    """Lsns of other nodes' incarnations (`NODE_INCARNATION`) that lie in its spool, and that it
+    can not bring anywhere; some of them, if there are very many."""
+    decommissioned: str = ""
+    """Why nothing follows it, as somebody has said; empty if nobody has."""
+
+    @property
+    def all_told(self) -> bool:
+        """Whether it acknowledged nothing behind `lsn` that is in no file, if it has ended."""
+        return self.exact or self.ack == "spool"
+
+    def goes_on_from(self, other: Word) -> bool:
+        """Whether its directory has what *other* acknowledged: a disk that was set back
+        to an earlier moment has not.
+        """
+        return other.incarnation in self.earlier and other.lsn < self.since
+
+
+_FILE = re.compile(rf"([a-z0-9.-]+)_({INCARNATION})")
+
+
+def name_of(node: str, incarnation: str = "") -> str:
+    """The object's name; without an incarnation, what the names of a node's begin with."""
+    return f"{_NAME}{node}_{incarnation}"
+
+
+class Heard(NamedTuple):
+    """A word in a bucket."""
+
+    node: str
+    word: Word | None
+    why: str
+    """Why it can not be read, if it is None."""
+    modified: float
+    """When it was said, in seconds since the epoch, by the clock of bucket or hub."""
+
+
+def read_all(bucket: Bucket, node: str | None = None) -> Iterator[Heard]:
+    """What it says of all nodes, or of one: node by node.  Raises `BucketError`."""
+    return (read(bucket, one) for one in listed(bucket, node))
+
+
+def listed(bucket: Bucket, node: str | None = None) -> Iterator[StoredObject]:
+    """The objects of all nodes, or of one.  Raises `BucketError`."""
+    for one in bucket.list(_NAME if node is None else name_of(node)):
+        if _whose(one.name):  # else an earlier version's
+            yield one
+
+
+def read(bucket: Bucket, one: StoredObject) -> Heard:
+    """What one of them says.  Any thread; blocks."""
+    node, where = _whose(one.name), f"{bucket.url}/{one.name}"
+    try:
+        data = bucket.read(one.name)
+    except BucketError as why:
+        return Heard(node, None, f"{where}: {why}", one.modified)
+    return _read(node, where, data, one.modified)
+
+
+def _read(node: str, where: str, data: bytes, modified: float) -> Heard:
+    try:
+        word = msgspec.json.decode(data, type=Word)
+    except (ValueError, RecursionError) as why:
+        return Heard(node, None, f"{where}: {why}", modified)
+    return Heard(node, word, "", word.heard or modified)
+
+
+def at_hub(arrivals: Path, node: str | None = None) -> Iterator[Heard]:
+    """What edges have said to the hub whose directory this is: all nodes, or one.
+
+    Raises OSError.
+    """
+    if not arrivals.is_dir():
+        return
+    for path in sorted(arrivals.iterdir()):
+        if (found := _FILE.fullmatch(path.name)) and node in (None, found[1]):
+            with contextlib.suppress(FileNotFoundError):
+                yield _read(found[1], str(path), path.read_bytes(), 0.0)
+
+
+def _whose(name: str) -> str:
+    return name.removeprefix(_NAME).rpartition("_")[0]
+
+
+def ended(
+    words: Collection[Word], silent: Collection[str], now: float
+) -> dict[str, End]:
+    """How incarnations of one node have ended, by their *words*; *silent* are those that
+    have written none for long.
+
+    One that another of these goes on from has not ended: its directory is there.
+    """
+    by = {word.incarnation: word for word in words}
+    goes_on = {
+        each
+        for word in words
+        for each in word.earlier
+        if each in by and word.goes_on_from(by[each])
+    }
+    return {
+        word.incarnation: End(
+            word.lsn, word.at, word.ack, word.all_told, now, word.since
+        )
+        for word in words
+        if word.incarnation not in goes_on
+        and (word.exact or word.incarnation in silent)
+    }
+
+
+def hear(arrivals: Path, node: str, word: Word, at: float, disk: Disk) -> bool:
+    """Keep what has come to a hub, durably; True for the first one of its incarnation.
+    Nothing is done with one that is older than what is there.  Blocks; raises OSError.
+    """
+    path = arrivals / f"{node}_{word.incarnation}"
+    if known_already := disk.exists(path):
+        known = _read(node, str(path), disk.read(path), 0.0).word
+        if word.heard and known is not None and known.heard > word.heard:
+            return False
+    said = msgspec.structs.replace(word, heard=word.heard or at)
+    disk.make_directory(arrivals)
+    replace_file(disk, path, [msgspec.json.encode(said)]).close()
+    return not known_already
+
+
+def forget_some(arrivals: Path, spool: Path, node: str, disk: Disk) -> None:
+    """Of a node of which many are kept at a hub, remove the oldest that others go on from, and
+    that have no file in *spool* any more.  Blocks; raises OSError.
+    """
+    names = [
+        name
+        for name in disk.names(arrivals)
+        if (found := _FILE.fullmatch(name)) and found[1] == node
+    ]
+    if len(names) <= MOST_EARLIER:
+        return
+    words = [
+        word
+        for name in names
+        if (word := _read(node, name, disk.read(arrivals / name), 0.0).word)
+    ]
+    over = {each for word in words for each in word.earlier}
+    waits = {
+        named.incarnation
+        for name in disk.names(spool)
+        if (named := parse_file_name(name)) and named.node == node
+    }
+    oldest_first = sorted(words, key=lambda word: word.heard)
+    for word in oldest_first[: len(names) - MOST_EARLIER]:
+        if word.incarnation in over - waits:
+            disk.unlink(arrivals / f"{node}_{word.incarnation}")
+
+
+@define(eq=False, slots=False)
+class Relay:
+    """What others have said to this gateway, for whoever takes its files: each once, until it
+    is said anew.  One thread; blocks.
+    """
+
+    _arrivals: Path
+
+    def __attrs_post_init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def __call__(self) -> Iterator[tuple[str, str, bytes]]:
+        """Node, incarnation and word.  Raises OSError."""
+        for path in self._arrivals.iterdir() if self._arrivals.is_dir() else ():
+            if found := _FILE.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):
+                    said = path.stat().st_mtime_ns
+                    if self._told.get(path.name) != said:
+                        yield found[1], found[2], path.read_bytes()
+                        self._told[path.name] = said
+
+
+@define(eq=False, slots=False)
+class Speaker:
+    """Says the word of the incarnation that gives *node*'s lsns, and hands on those of others.
+    Any thread; blocks.
+
+    *acknowledged* gives the last lsn that senders may have been told of, *published* up to
+    which all is in the bucket, or at the hub.
+    """
+
+    _bucket: Bucket | None
+    _node: str
+    _lineage: Lineage
+    _ack: str
+    _acknowledged: Callable[[], int]
+    _published: Callable[[], int]
+    _clock: Callable[[], float] = time.time
+    _relay: Callable[[], Iterator[tuple[str, str, bytes]]] = lambda: iter(())
+
+    def __attrs_post_init__(self) -> None:
+        self.twin = ""
+        """Another incarnation of this node that runs, too, as far as the bucket tells."""
+        self._began = 0.0
+        """When that had our first word, by its clock."""
+        self._said = 0
+        self._started = self._clock()
+
+    def say(self, *, exact: bool = False) -> None:
+        """Write it to the bucket, if there is one, and others'.  Raises `BucketError`."""
+        if self._bucket is not None:
+            word = self.word(exact=exact)
+            name = name_of(self._node, word.incarnation)
+            self._bucket.replace(name, msgspec.json.encode(word))
+            for node, incarnation, said in self._relay():
+                self._bucket.replace(name_of(node, incarnation), said)
+            if self._said % _LOOK_ROUND == 0:
+                self._look_round(self._bucket, name)
+            self._said += 1
+
+    def _look_round(self, bucket: Bucket, name: str) -> None:
+        """Whether somebody else has said something of this node since we began, whose last
+        word has this *name*.
+        """
+        there = {one.name: one for one in listed(bucket, self._node)}
+        own = there.pop(name, None)
+        if own is None:
+            return
+        self._began = self._began or own.modified
+        lately = max(self._began, own.modified - SILENT_SECONDS)
+        ids = (
+            one.name.rpartition("_")[2]
+            for one in there.values()
+            if one.modified > lately
+        )
+        self.twin = next((each for each in ids if not self._lineage.knows(each)), "")
+        self._remove_some(bucket, there.values())
+
+    def _remove_some(self, bucket: Bucket, there: Collection[StoredObject]) -> None:
+        """Of this directory, the oldest, if there are many."""
+        whole = set(self._lineage.now.whole)
+        mine = [one for one in there if one.name.rpartition("_")[2] in whole]
+        oldest_first = sorted(mine, key=lambda one: one.modified)
+        for one in oldest_first[: max(0, len(mine) - MOST_EARLIER)]:
+            life = one.name.removeprefix(_NAME)
+            if not any(True for _ in bucket.list(f"events-{life}-")):
+                bucket.remove(one.name)
+
+    def word(self, *, exact: bool = False) -> Word:
+        """What is to be said now."""
+        published = self._published()  # first: it is never ahead of the other
+        lsn = self._acknowledged()
+        own = self._lineage.at(lsn)
+        lsn = max(lsn, own.since - 1)
+        return Word(
+            own.id,
+            own.since,
+            lsn,
+            self._clock(),
+            self._ack,
+            exact,
+            own.whole[-MOST_EARLIER:],
+            published,
+            self._started,
+        )

@@ -1,0 +1,295 @@
+"""The files beside the tables that others than the Spark job read, too.
+
+lake/.gateway/events.json    the job's ledger: what is in the tables, and what not
+lake/.gateway/accepted/      holes that were accepted and are not in the ledger yet, one a file
+lake/.gateway/sink.json      whose tables they are, unless they are folders of Parquet
+lake/.gateway/health.json    what the job knows of itself, replaced every `BEAT`
+lake/.gateway/audit.json     what the last audit found (`gateway.store.readers.audited`)
+
+lake/.gateway/closed/        incarnations that have ended, a thousand a file (`closed_in`)
+
+An event's name is (node, incarnation, lsn).
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from gateway.store.lsns import Lsns
+from gateway.store.node.incarnation import Record
+
+#: The folder of the lake that belongs to the job; readers of tables pass it over.
+INTERNAL = ".gateway"
+
+#: Seconds between two words of the job's health while nothing happens.
+BEAT = 5.0
+
+#: The form of the ledger, and of the files of closed incarnations.
+FORM = 1
+#: The last one before forms had numbers, which is read as it is (docs/upgrade.md).
+_FORMAT_BEFORE = 3
+
+Lsn = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+"""As a word or a ledger may have one."""
+
+_Spans = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHole:
+    """Events that are in no table because their spool file could not be read."""
+
+    node: str
+    first: int
+    last: int
+    file: str
+    """The spool file's name; it lies in `poison/`."""
+    why: str
+    incarnation: str = ""
+    """Whose they are."""
+
+
+def somebody() -> str:
+    """Who runs this, and where, for what is written down with a name: `ann@gw-1`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number that has no name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Lsns that somebody said are lost."""
+
+    node: str
+    incarnation: str
+    """"": of any."""
+    first: int
+    last: int | None
+    """None: and all behind."""
+    reason: str
+    who: str
+    at: float
+    """When, in seconds since the epoch."""
+
+    def has_end_of(self, node: str, incarnation: str, last: int) -> bool:
+        """Whether it has what an incarnation left behind, heard of up to lsn *last*."""
+        return (
+            self.node == node
+            and self.incarnation in ("", incarnation)
+            and self.first <= last + 1
+            and (self.last is None or self.last >= last)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an incarnation ended that its successor's directory does not go on from."""
+
+    acknowledged: Lsn
+    """The last lsn that it was heard to have acknowledged."""
+    heard: float
+    """When, in seconds since the epoch, by its clock."""
+    ack: str
+    """How it acknowledged: `journal` or `spool`."""
+    exact: bool
+    """Whether it acknowledged none behind that."""
+    found: float
+    """When its successor began."""
+    since: Lsn = 0
+    """The first lsn that it may have given; 0 if that is not known."""
+
+
+def leave_word(path: Path, word: bytes) -> None:
+    """Put *word* there in one step, for whoever reads meanwhile; it may not survive a power
+    cut, and is said again.  Raises OSError.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(word)
+    new.replace(path)
+
+
+def health_path(lake: Path) -> Path:
+    """Where a lake's job reports."""
+    return lake / INTERNAL / "health.json"
+
+
+def accepted_folder(lake: Path) -> Path:
+    """Where accepted holes wait for the job to take them into its ledger."""
+    return lake / INTERNAL / "accepted"
+
+
+class _Ledger(msgspec.Struct):
+    """What others than the job read of it."""
+
+    committed: dict[str, dict[str, _Spans]] = {}
+    """By node and incarnation."""
+    closed: dict[str, int] = {}
+    """Files with more of that, and how many events each has."""
+    holes: list[KnownHole] = []
+    accepted: list[dict[str, Any]] = []
+    ends: dict[str, dict[str, End]] = {}
+    records: dict[str, dict[str, Record]] = {}
+
+
+def known_holes(lake: Path) -> list[KnownHole]:
+    """What the job has moved aside and written down; nothing without a ledger.
+
+    Raises OSError, and ValueError for a ledger that is damaged or of a newer version.
+    """
+    return _ledger(lake).holes
+
+
+def committed(lake: Path) -> dict[str, dict[str, Lsns]]:
+    """The lsns that the job has committed to the tables, by node and incarnation.
+
+    Raises as `known_holes`.
+    """
+    ledger = _ledger(lake)
+    found: dict[str, dict[str, Lsns]] = {}
+    parts = [ledger.committed]
+    parts += [closed_in(lake, name).committed for name in ledger.closed]
+    for part in parts:
+        for node, lives in part.items():
+            mine = found.setdefault(node, {})
+            for life, spans in lives.items():
+                mine[life] = mine.get(life, Lsns()) | Lsns(spans)
+    return found
+
+
+def ends(lake: Path) -> dict[str, dict[str, End]]:
+    """How incarnations ended, by node and incarnation.  Raises as `known_holes`."""
+    return _ledger(lake).ends
+
+
+def records(lake: Path) -> dict[str, dict[str, Record]]:
+    """What files have said of incarnations, by node and incarnation.
+
+    Raises as `known_holes`.
+    """
+    ledger = _ledger(lake)
+    found: dict[str, dict[str, Record]] = {}
+    parts = [closed_in(lake, name).records for name in ledger.closed]
+    for part in (*parts, ledger.records):
+        for node, records in part.items():
+            found.setdefault(node, {}).update(records)
+    return found
+
+
+def accepted(lake: Path) -> list[Accepted]:
+    """What was accepted as lost: by the ledger, and by files that wait for the job.
+
+    Raises as `known_holes`, also of a file that is damaged.
+    """
+    # The files first: one that goes into the ledger meanwhile is met at least once.
+    waiting = []
+    for path in sorted(accepted_folder(lake).glob("[!.]*.json")):
+        try:
+            waiting.append(read_accepted(json.loads(path.read_bytes())))
+        except FileNotFoundError:
+            continue
+        except ValueError as why:
+            raise ValueError(f"{path}: {why}") from None
+    known = map(read_accepted, _ledger(lake).accepted)
+    return list(dict.fromkeys([*known, *waiting]))
+
+
+def read_accepted(plain: Any) -> Accepted:
+    """One as it is in the ledger, or in a file.  Raises ValueError."""
+    try:
+        found = msgspec.convert({"incarnation": "", **plain}, Accepted)
+    except (msgspec.ValidationError, TypeError) as why:
+        raise ValueError(f"no accepted hole: {why}") from None
+    if found.first < 1 or (found.last is not None and found.last < found.first):
+        raise ValueError(f"no accepted hole: lsn {found.first} to {found.last}")
+    return found
+
+
+def sink_of(lake: Path) -> dict[str, str] | None:
+    """The sink whose tables these are, by `spark.sink`; None before there are any.
+
+    Beside `sink` there may be `table` and `metadata`: its name or place, and the file
+    that describes it.  Raises OSError, and ValueError for a file that is damaged.
+    """
+    try:
+        found = json.loads((lake / INTERNAL / "sink.json").read_bytes())
+    except FileNotFoundError:
+        written = (lake / INTERNAL / "events.json").exists()
+        return {"sink": "parquet"} if written else None
+    if not isinstance(found, dict) or not isinstance(found.get("sink"), str):
+        raise ValueError("sink.json: not the job's")  # noqa: TRY004 - as the others
+    return found
+
+
+class ClosedIncarnations(msgspec.Struct):
+    """What a file of closed incarnations has, which is never written again."""
+
+    form: int
+    committed: dict[str, dict[str, _Spans]]
+    records: dict[str, dict[str, Record]] = {}
+
+
+def closed_path(lake: Path, name: str) -> Path:
+    """Where a file of closed incarnations is."""
+    return lake / INTERNAL / "closed" / f"{name}.json"
+
+
+def closed_in(lake: Path, name: str) -> ClosedIncarnations:
+    """What it has.  Raises OSError, and ValueError where it is not what its name says."""
+    return read_closed(closed_path(lake, name).read_bytes(), name)
+
+
+def read_closed(data: bytes, name: str) -> ClosedIncarnations:
+    """The same of its bytes, of whose digest *name* is made.  Raises ValueError."""
+    if closed_name(data) != name:
+        raise ValueError(f"closed incarnations {name}: changed or cut short")
+    try:
+        found = msgspec.json.decode(data, type=ClosedIncarnations)
+    except msgspec.DecodeError as why:
+        raise ValueError(f"closed incarnations {name}: {why}") from None
+    if found.form != FORM:
+        raise ValueError(
+            f"closed incarnations {name}: form {found.form}, {FORM} is known"
+        )
+    return found
+
+
+def closed_name(data: bytes) -> str:
+    """What a file with these bytes is called."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def why_not_read(kept: Any) -> str | None:
+    """Why a ledger is not one of this version, or of the last before forms had numbers."""
+    if "form" in kept:
+        form, known = kept["form"], FORM
+        return None if form == known else f"form {form!r}, and {known} is known here"
+    number = kept.get("format")
+    if number == _FORMAT_BEFORE:
+        return None
+    return f"format {number!r}, and {_FORMAT_BEFORE} is the only one before form {FORM} that is read"
+
+
+def _ledger(lake: Path) -> _Ledger:
+    path = lake / INTERNAL / "events.json"
+    try:
+        plain = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return _Ledger()
+    try:
+        if (why_not := why_not_read(plain)) is not None:
+            raise ValueError(f"{path}: {why_not}: another version of gateway wrote it")
+        return msgspec.convert(plain, _Ledger)
+    except (msgspec.ValidationError, AttributeError) as why:
+        raise ValueError(f"{path} is no ledger: {why}") from None
